@@ -107,7 +107,7 @@ def test_shuffled_pairs_stop_a_recipe_before_anything_is_run(tmp_path: Path) -> 
         '[recipe]\nname = "small"\n[source]\nmodel = "./model"\n[vocabulary]\nkind = "trained"\nsize = 400\n'
         'corpus = ["text.txt"]\n[transfer]\nmethod = "parallel"\nparallel.files = ["pairs.tsv"]\n'
     )
-    with pytest.raises(DataError, match=r"transfer\.parallel\.files.*no translations of each other"):
+    with pytest.raises(DataError, match=r"transfer\.parallel\.files.*not translations of each other"):
         check_recipe(tmp_path / "small.toml", data=True)
 
 
@@ -117,7 +117,7 @@ GERMAN = "Die Regierung teilte am Montag mit, dass die neue Brücke über den Fl
 
 def test_one_language_twice_and_swapped_columns_are_said(tmp_path: Path) -> None:
     file = put(tmp_path / "twice.tsv", [(ENGLISH, ENGLISH)] * 40)
-    assert "both columns are in one language (en)" in " ".join(pairs_doubts(file, "de"))
+    assert "both columns are in the same language (en)" in " ".join(pairs_doubts(file, "de"))
     file = put(tmp_path / "swapped.tsv", [(GERMAN, ENGLISH)] * 40)
     assert "columns are swapped" in " ".join(pairs_doubts(file, "de"))
     assert not list(pairs_doubts(file, None))

@@ -241,12 +241,12 @@ def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, b
     assert (default_split(str(tmp_path)), splits_of(str(tmp_path))) == ("dev", ["dev"])
     put_topics(tmp_path, "th")
     put_passages(tmp_path / below, "th")
-    with pytest.raises(DataError, match=r"holds 2 collections \(ko, th\)\. Name one: .*:ko"):
+    with pytest.raises(DataError, match=r"has 2 collections \(ko, th\)\. Name one of them, for example .*:ko"):
         load_retrieval(tmp_path, "dev")
     named = load_retrieval(f"{tmp_path}:th", "dev")
     assert contents_of(named) == WHOLE
     assert named.name == f"{tmp_path.name}-th"
-    with pytest.raises(DataError, match=r"holds no 'tj'\. It has: ko, th"):
+    with pytest.raises(DataError, match=r"has no collection 'tj'\. It has: ko, th"):
         load_retrieval(f"{tmp_path}:tj", "dev")
 
 
@@ -371,9 +371,11 @@ def test_a_truncated_parquet_file_says_so_and_gives_nothing(tmp_path: Path) -> N
     put_chemteb(tmp_path)
     path = tmp_path / "corpus" / "corpus-00001-of-00002.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"corpus-00001-of-00002\.parquet: cannot be read as parquet.*fetch it again"):
+    with pytest.raises(
+        DataError, match=r"corpus-00001-of-00002\.parquet: cannot be read as parquet.*download it again"
+    ):
         load_retrieval(tmp_path, "test")
-    with pytest.raises(DataError, match="fetch it again"):
+    with pytest.raises(DataError, match="download it again"):
         list(read_corpus(tmp_path))
 
 
@@ -421,7 +423,7 @@ def test_the_head_of_a_readme_cannot_lead_out_of_its_folder(tmp_path: Path, else
     put_webfaq(tmp_path, "kor")
     readme = tmp_path / "README.md"
     put(readme, readme.read_text().replace("kor/corpus.jsonl", elsewhere))
-    with pytest.raises(DataError, match=r"does not say which files hold.*does not lie in the repository"):
+    with pytest.raises(DataError, match=r"does not name the files.*is outside of the repository"):
         load_retrieval(tmp_path, "test")
 
 
@@ -431,7 +433,7 @@ def test_a_readme_without_a_head_leaves_it_to_the_names(tmp_path: Path) -> None:
         put(folder / "README.md", readme)
         assert contents_of(load_retrieval(folder, "test")) == WHOLE
     put(folder / "README.md", "---\nconfigs: [\n---\n")
-    with pytest.raises(DataError, match=r"README\.md: its head does not say which files"):
+    with pytest.raises(DataError, match=r"README\.md: its head does not name the files"):
         load_retrieval(folder, "test")
 
 
@@ -541,11 +543,11 @@ def test_judgements_of_what_a_public_collection_lacks_are_counted_and_left_out(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("miracl:xx", "MIRACL has no 'xx'.* It has: ar, bn"),
-        ("webfaq:ko", "WebFAQ has no 'ko'.* Did you mean 'kor'"),
-        ("beir:scifct", "BEIR has no 'scifct'. Did you mean 'scifact'"),
-        ("beir", "BEIR needs a name behind it. It has: arguana"),
-        ("msmarco:dl21", "has no 'dl21'. Did you mean 'dl"),
+        ("miracl:xx", "MIRACL has no subset 'xx'.* It has: ar, bn"),
+        ("webfaq:ko", "WebFAQ has no subset 'ko'.* Did you mean 'kor'"),
+        ("beir:scifct", "BEIR has no subset 'scifct'. Did you mean 'scifact'"),
+        ("beir", "BEIR needs the name of a subset. It has: arguana"),
+        ("msmarco:dl21", "has no subset 'dl21'. Did you mean 'dl"),
         ("mirakl:ko", "no such collection or folder. Did you mean 'miracl:ko'"),
         ("/nowhere/at/all", 'no such collection or folder.*"miracl:ko"'),
     ],
@@ -576,7 +578,7 @@ def test_names_are_told_from_folders_and_lead_to_their_repositories(tmp_path: Pa
     assert [each.id for each in hub_repositories("miracl:ko")] == ["miracl/miracl", "miracl/miracl-corpus"]
     assert [each.id for each in hub_repositories("webfaq:kor")] == ["PaDaS-Lab/webfaq-retrieval"]
     assert hub_repositories(str(tmp_path)) == ()
-    with pytest.raises(DataError, match="has no 'xx'"):
+    with pytest.raises(DataError, match="has no subset 'xx'"):
         hub_repositories("miracl:xx")
 
 

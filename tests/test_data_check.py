@@ -124,7 +124,7 @@ Damage = Callable[[bytes], bytes]
         (CORPUS, lambda raw: raw.replace(b"text 3", b"text \0"), "line 4: is not JSON"),
         (CORPUS, lambda raw: raw.replace(b'"text 3"', b"[3]"), "line 4: text missing or not a string"),
         (CORPUS, lambda raw: b"", "holds no documents"),
-        (CORPUS, lambda raw: b"\x1f\x8b" + raw, "The file is damaged or was not copied to its end"),
+        (CORPUS, lambda raw: b"\x1f\x8b" + raw, "The file is damaged or incomplete"),
         (QUERIES, lambda raw: raw.replace(b'"two"', b'" "'), "line 2: query 'q2' has no text"),
         (QUERIES, lambda raw: raw.replace(b'"_id": "q2"', b'"name": "q2"'), "line 2: _id missing or not a string"),
         ("pairs.tsv", lambda raw: raw + b"three\n", "line 3 has only one column"),
@@ -183,7 +183,7 @@ def test_a_compressed_file_that_ends_too_early_is_named(folder: Path) -> None:
     path.unlink()
     message = complaint(folder)
     assert "corpus.jsonl.gz: " in message
-    assert "The file is damaged or was not copied to its end" in message
+    assert "The file is damaged or incomplete" in message
 
 
 def test_all_problems_of_all_files_are_told_at_once(folder: Path) -> None:

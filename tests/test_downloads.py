@@ -147,14 +147,14 @@ def test_nothing_is_asked_without_download_and_the_revision_is_named(client: Cli
     assert server.asked == []
     client.fetch("a/texts", ["ko/*"], revision=SECOND)
     said = client.refused("a/texts", ["ko/*"], revision=FIRST, download=False)
-    assert f"which has {SECOND} of it" in said
+    assert f"which has its revisions {SECOND}" in said
 
 
 def test_a_revision_that_is_gone_and_a_repository_that_is_not_there_are_named(client: Client) -> None:
     said = client.refused("a/texts", ["*"], revision=THIRD)
-    assert f"revision {THIRD}) cannot be fetched: the hub has no such revision (any more)" in said
-    assert "there is no https://huggingface.co/datasets/a/other, or it is private" in client.refused("a/other", ["*"])
-    assert "there is no https://huggingface.co/a/model, or" in client.refused("a/model", ["*"], kind="model")
+    assert f"revision {THIRD}) cannot be downloaded: the hub does not have this revision" in said
+    assert "https://huggingface.co/datasets/a/other does not exist or is private" in client.refused("a/other", ["*"])
+    assert "https://huggingface.co/a/model does not exist or" in client.refused("a/model", ["*"], kind="model")
 
 
 def test_a_gated_repository_names_the_page_and_the_login(client: Client, server: Hub) -> None:
@@ -193,7 +193,7 @@ def test_a_download_that_is_killed_goes_on_in_the_next_process(client: Client, s
 def test_a_file_that_arrives_changed_is_not_kept(client: Client, server: Hub) -> None:
     server.damaged.add("ko/corpus.jsonl")
     said = client.refused("a/texts", ["ko/*"])
-    assert "a/texts: ko/corpus.jsonl did not arrive as it is on the hub: its checksum differs" in said
+    assert "a/texts: the checksum of ko/corpus.jsonl differs from the hub's" in said
     assert not client.partial()
     server.damaged.clear()
     assert (client.fetch("a/texts", ["ko/*"]) / "ko" / "corpus.jsonl").read_bytes() == b"z" * 6000
@@ -211,7 +211,7 @@ def test_a_file_cut_short_in_the_cache_is_found_and_named(client: Client, listed
             path.unlink()
     for download in (False, True)[: 1 + listed]:  # allowed to, it would fetch the list
         said = client.refused("a/texts", ["*"], revision=FIRST, download=download)
-        assert f"{blob} (ko/corpus.jsonl) {'has 4,000 of 5,000 bytes' if listed else 'is not as it was'}" in said
+        assert f"{blob} (ko/corpus.jsonl) {'has 4,000 of 5,000 bytes' if listed else 'has another checksum'}" in said
         assert "Remove this file, and run again with --download" in said
     assert client.fetch("a/texts", ["en/*", "README.md"], revision=FIRST, download=False) == folder  # the others serve
     blob.unlink()
@@ -221,7 +221,7 @@ def test_a_file_cut_short_in_the_cache_is_found_and_named(client: Client, listed
 def test_files_that_a_download_did_not_reach_are_named(client: Client) -> None:
     client.fetch("a/texts", ["ko/*"], revision=FIRST)
     said = client.refused("a/texts", ["ko/*", "en/*"], revision=FIRST, download=False)
-    assert "is in the cache in part only, without en/corpus.jsonl. Run again with --download." in said
+    assert "is incomplete in the cache: it lacks en/corpus.jsonl. Run again with --download." in said
 
 
 def test_a_disk_that_fills_is_said_and_what_arrived_is_gone_on_from(client: Client, server: Hub) -> None:
@@ -235,7 +235,7 @@ def test_a_disk_that_fills_is_said_and_what_arrived_is_gone_on_from(client: Clie
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "MachineError" in said
     assert "a file reached the largest size allowed here" in said
-    assert "the next try goes on from there" in said
+    assert "the next attempt resumes there" in said
     assert "--download" in client.refused("a/large", ["*"], download=False)
     assert (client.fetch("a/large", ["*"]) / "part.parquet").read_bytes() == LARGE
 
@@ -247,7 +247,7 @@ def test_what_has_no_room_is_refused_before_a_byte_is_fetched(client: Client, se
 
     server.repositories["datasets/a/vast"] = {FIRST: {"part.parquet": Claimed(b"vast")}}
     said = client.refused("a/vast", ["*"])
-    assert "a/vast needs 1000000.0 GB more" in said
+    assert "a/vast needs 1000000.0 GB, but only" in said
     assert "HF_HOME" in said
     assert gets(server) == []
 

@@ -270,9 +270,9 @@ def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no target 'solr'"):
         export_for(plain, "solr", tmp_path / "out")  # type: ignore[arg-type]
     save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
-    with pytest.raises(RecipeError, match="--collection are for runs"):
+    with pytest.raises(RecipeError, match="collection are for runs"):
         export_for(tmp_path / "model", "onnx", tmp_path / "out", collection="x")
-    with pytest.raises(RecipeError, match="--top-dimensions is for documents"):
+    with pytest.raises(RecipeError, match="top_dimensions is for documents"):
         export_for(tmp_path / "model", "onnx", tmp_path / "out", top_dimensions=3)
 
 
@@ -336,7 +336,7 @@ def test_an_hnsw_index_is_refused_for_long_vectors_and_a_column_for_longer_ones(
     assert not (tmp_path / "out" / "hnsw.sql").exists()
     assert "--top-dimensions 5" in (tmp_path / "out" / "README.md").read_text("utf-8")
     monkeypatch.setattr(postgres_target, "MOST_STORED", 6)
-    with pytest.raises(DataError, match="--top-dimensions 6"):
+    with pytest.raises(DataError, match="top_dimensions to 6"):
         export_for(plain, "postgres", tmp_path / "other")
 
 

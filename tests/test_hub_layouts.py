@@ -525,11 +525,11 @@ def test_downloads_fetch_what_loads_and_pickles_only_where_there_are_no_safetens
     for folder, original in zip(found, (bins, both, routed), strict=True):
         assert content(Path(folder)) == content(original, without=unread)
     assert re.search(r"gated: accept its terms at https://huggingface\.co/a/gated, log in with: hf auth login", gated)
-    assert re.search(r"there is no https://huggingface\.co/a/nothing, or it is private", missing)
+    assert re.search(r"https://huggingface\.co/a/nothing does not exist or is private", missing)
     server.url = url  # nobody listens there any more
     served, unreachable = find_on_hub(server, cache, "a/bin", "a/new")
     assert served == found[0]
-    assert re.search(r"a/new .*cannot be fetched.* Check the connection", unreachable)
+    assert re.search(r"a/new .*cannot be downloaded.* Check the connection", unreachable)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     for name, original in (("a/bin", bins), ("a/routed", routed)):
         assert_same(load_encoder(name), original)

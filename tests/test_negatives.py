@@ -175,7 +175,7 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
         ({"qid": "q0", "neg": {"bm25": [1.5]}}, "line 1: the id of the query or of a document is missing"),
         ({"qid": "q0"}, "line 1: has none of the columns"),
         ("q0", "line 1: is neither an object nor a list"),
-        ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries that finetune.data judges"),
+        ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries of the training data"),
     ],
 )
 def test_a_useless_file_of_rankings_is_told(tmp_path: Path, line: object, complaint: str) -> None:
@@ -234,19 +234,19 @@ def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.
     assert found.qrels == {"q0": {"d0": 1}}
     assert found.scores == {"q0": {"d0": 2.0}}
     said = capsys.readouterr().err
-    assert "2 queries have no scored relevant document, and are left out" in said
-    assert "2 relevant documents have no score, and are left out" in said
-    assert "1 scores are of documents that the collection does not have" in said
+    assert "left out: 2 queries have no scored relevant document" in said
+    assert "left out: 2 relevant documents have no score" in said
+    assert "left out: 1 scores belong to documents that the collection does not have" in said
 
 
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
         ("x.pkl.gz", "", r"is a pickle, which can run code .*msmarco-scores-ms-marco-MiniLM-L6-v2"),
-        ("x.csv", "q0,d0", r"has an unknown form\. Rankings and scores are a \.jsonl"),
+        ("x.csv", "q0,d0", r"has an unknown format\. Rankings and scores are a \.jsonl"),
         ("x.jsonl", '["q0", ["d0", "high"]]\n["q0", ["d0", NaN]]\n', r"2 problems\n  line 1: a score is missing, NaN"),
-        ("x.jsonl", '{"qid": "q0", "neg": ["d1"]}\n', r"holds documents without scores\. Name it in finetune\.mining"),
-        ("x.jsonl", '["q0", ["d1", 1.0]]\n', r"no document has a score that is relevant to its query"),
+        ("x.jsonl", '{"qid": "q0", "neg": ["d1"]}\n', r"has no scores, .*mining\.files"),
+        ("x.jsonl", '["q0", ["d1", 1.0]]\n', r"no relevant document has a score"),
         ("x.run", "q0 Q0 d0 1 0.5\n", r"line 1: is not query, Q0, document, rank, score and tag"),
         ("x.run", "other Q0 d0 1 0.5 t\n", r"has no scores for any of the 1 queries"),
     ],

@@ -132,7 +132,7 @@ def test_a_corpus_beside_its_compressed_twin_is_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text('{"_id": "1", "text": "a river"}\n', "utf-8")
     code, said = vtkit("gap", ".", ".", folder=tmp_path)
     assert code == 0
-    assert said.count("corpus.jsonl is read, and corpus.jsonl.gz beside it is not") == 1
+    assert said.count("corpus.jsonl is read; corpus.jsonl.gz beside it is ignored") == 1
 
 
 def test_a_model_that_is_not_there_is_refused_before_torch_is_imported(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_queries_are_weighed_by_the_table_where_the_model_has_one(folder: Path) 
         assert info["runs"] == {}
         status, said = started.embed(["river", "river " * 30])
         assert status == 422
-        assert said["error"].startswith("`inputs` must have at most 20 tokens, and text 1 has more")
+        assert said["error"].startswith("`inputs` must have at most 20 tokens; text 1 has more")
         assert started.embed(["river " * 30], truncate=True)[0] == 200
         assert started.search(q="river")[0] == 404
         assert started.ask("GET", "/")[0] == 404
@@ -226,11 +226,11 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
         ({"inputs": "a", "truncation_direction": "Left"}, 422, "Validation", "Right"),
         ({"inputs": ["a"] * 33}, 422, "Validation", "batch size 33 > maximum allowed batch size 32"),
         ({"inputs": ["river"] * 10_000}, 422, "Validation", "batch size 10000 > maximum"),
-        (b'{"inputs": "half', 400, "Validation", "no JSON"),
-        (b"\xff\xfe", 400, "Validation", "no JSON"),
-        (b"[" * 100_000, 400, "Validation", "no JSON"),
-        (b'{"inputs": "\\ud800"}', 400, "Validation", "no JSON"),
-        (b"1" * 100_000, 400, "Validation", "no JSON"),
+        (b'{"inputs": "half', 400, "Validation", "not valid JSON"),
+        (b"\xff\xfe", 400, "Validation", "not valid JSON"),
+        (b"[" * 100_000, 400, "Validation", "not valid JSON"),
+        (b'{"inputs": "\\ud800"}', 400, "Validation", "not valid JSON"),
+        (b"1" * 100_000, 400, "Validation", "not valid JSON"),
     ]
     for body, status, kind, words in refused:
         answered, said = server.ask("POST", "/embed_sparse", body)
@@ -240,7 +240,7 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
     assert server.ask("POST", "/embed_sparse", b"inputs=a", Content_Type="text/plain")[0] == 415
     assert server.ask("GET", "/embed_sparse") == (
         405,
-        {"error": "/embed_sparse is asked with POST", "error_type": "Validation"},
+        {"error": "/embed_sparse needs the method POST", "error_type": "Validation"},
     )
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert server.ask(method, "/search", {})[0] == 405
@@ -416,7 +416,7 @@ def test_a_server_that_is_ended_answers_what_it_has_taken_on(by: int, folder: Pa
         begun.close()
         code, said = started.ended()
         assert code == 0
-        assert "ending: requests under way are answered first" in said
+        assert "stopping after the requests in progress" in said
         assert "Traceback" not in said
 
 
@@ -452,7 +452,7 @@ def test_serving_writes_nothing(server: Running, folder: Path) -> None:
         (["no-such-folder/model"], 1, "no-such-folder"),
         (["nasty", "--model", "source"], 2, "--collection apply to runs"),
         (["runs/tiny", "--model", "adapt"], 1, "adapt"),
-        (["encoder", "--port", "PORT"], 1, "Address already in use. Give another --port"),
+        (["encoder", "--port", "PORT"], 1, "Address already in use. Choose another port"),
         (["encoder", "--host", "no.such.host.example"], 1, "cannot listen on no.such.host.example"),
     ],
 )

@@ -133,19 +133,19 @@ def test_an_archive_of_webfaq_holds_texts_judgements_and_scores(
     assert [query.text for query in data.queries] == ["one?", "two?"]
     assert data.qrels == {"q1": {"a": 1, "c": 0}, "q2": {"b": 1}}
     assert data.scores == {"q1": {"a": 0.9, "c": 0.4}, "q2": {"b": 0.8}}
-    assert "1 scores are of documents that the collection does not have" in capsys.readouterr().err
+    assert "1 scores belong to documents that the collection does not have" in capsys.readouterr().err
 
 
 def test_a_damaged_archive_or_parquet_is_said_to_be_damaged(tmp_path: Path) -> None:
     whole = archive(tmp_path / "kor.tar.gz", RUN, '{"doc_id": "a", "text": "x"}\n' * 3000).read_bytes()
     (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Fetch it again"):
+    with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Download it again"):
         load_training_file(tmp_path / "cut.tar.gz")
     with pytest.raises(DataError, match=r"BGE-M3\.res: line 1: is not query, Q0, document, rank, score and tag"):
         load_training_file(archive(tmp_path / "bad.tar.gz", "q1 Q0 a 1 0.9\n"))
     pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet past row 0"):
+    with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet after row 0"):
         load_training_file(tmp_path / "cut.parquet")
 
 
@@ -167,7 +167,7 @@ def test_a_column_that_holds_no_text_is_told_under_the_name_that_was_given(tmp_p
     spec = f"datasets:{tmp_path / 'pairs'}:::query:positive"
     with pytest.raises(DataError) as refused:
         load_retrieval(spec, "train")
-    assert str(refused.value) == f"{spec}: row 1 has no text in the column 'query' but int."
+    assert str(refused.value) == f"{spec}: row 1 has int instead of text in the column 'query'."
 
 
 TEXT = st.text("abc", min_size=1, max_size=2)
@@ -205,8 +205,8 @@ def test_empty_sides_and_negatives_that_are_relevant_are_counted(
     data = load_training_file(put(tmp_path / "x.tsv", ["q\td\td", " \td\te", "q\t \te", "q\td\te"]))
     assert by_text(data) == {"q": {"d": (1, None), "e": (0, None)}}
     said = capsys.readouterr().err
-    assert "2 rows of x.tsv have no query or no relevant document, and are left out" in said
-    assert "1 documents of x.tsv are named as relevant to a query and as not relevant to it" in said
+    assert "left out: 2 rows of x.tsv without a query or a relevant document" in said
+    assert "1 documents of x.tsv are listed as relevant and as not relevant to the same query" in said
 
 
 WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
@@ -217,7 +217,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
     [
         ("x.tsv", ["only one column"], r"line 1: has one column, not query, tab, relevant document"),
         ("x.tsv", ["q\td", "q\td\te"], r"line 2: has 3 columns, the first line 2"),
-        ("x.tsv", ["1.5\t2\tq\td\te", "nan\t2\tq\td\tf"], r"line 2: a score is missing, NaN, infinite or no number"),
+        ("x.tsv", ["1.5\t2\tq\td\te", "nan\t2\tq\td\tf"], r"line 2: a score is missing, NaN, infinite or not a number"),
         ("x.tsv", [" \t "], r"holds no query with a relevant document"),
         ("x.jsonl", ["[]"], r"line 1: is not a JSON object"),
         ("x.jsonl", [{"query": "q"}], r"line 1: positive or pos or document or answer is missing"),
@@ -233,7 +233,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
             r"line 1: a score is miss",
         ),
         ("x.jsonl", [{**WHOLE, "scores": [1, None]}], r"line 1: a score is missing"),
-        ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 of its rows have scores and 1 have none"),
+        ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 rows have scores and 1 have none"),
     ],
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:
@@ -263,7 +263,7 @@ def test_two_columns_of_a_dataset_are_pairs(tmp_path: Path) -> None:
     assert found.qrels == {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
     with pytest.raises(DataError, match=r"no column 'question'. There are generated_query, paragraph, tokens"):
         load_retrieval(spec.replace("generated_query", "question"), "train")
-    with pytest.raises(DataError, match="row 1 has no text in the column 'tokens' but int"):
+    with pytest.raises(DataError, match="row 1 has int instead of text in the column 'tokens'"):
         load_retrieval(spec.replace("paragraph", "tokens"), "train")
-    with pytest.raises(DataError, match="pairs of a dataset are named as datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT"):
+    with pytest.raises(DataError, match="write pairs of a dataset as datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT"):
         load_retrieval(spec.removesuffix(":paragraph"), "train")

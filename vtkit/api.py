@@ -1,7 +1,7 @@
-"""What vtkit does, as functions: names or loaded objects in, values out. ``vtkit`` exports them (docs/python.md).
+"""vtkit's abilities as functions: names or loaded objects in, values out. ``vtkit`` exports them (docs/python.md).
 
-Wherever a model, tokenizer or corpus can be named, the name is a folder, a file or a hub id as on the command line, and
-an object that is loaded already does as well. Nothing is fetched from the hub unless ``VTKIT_DOWNLOAD`` is 1.
+The name of a model, tokenizer or corpus is a folder, a file or a hub id, as on the command line; a loaded object can be
+passed instead. Nothing is downloaded from the hub unless ``VTKIT_DOWNLOAD`` is 1.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ Settings = Mapping[str, Any] | Sequence[str]
 """Settings of a recipe: ``{"adapt.steps": 50}``, or ``["adapt.steps=50"]`` as behind ``--set``."""
 
 LOADED = "loaded"
-"""Stands in a recipe for what is there already and is not named."""
+"""In a recipe, the name of a loaded object."""
 
 LONGEST = 512
-"""Tokens a text is cut at where neither the caller nor the encoder says."""
+"""Tokens at which a text is cut if neither the caller nor the encoder has a limit."""
 
 
 def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
@@ -63,14 +63,14 @@ def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
 
     Args:
         name: a folder or a hub id.
-        device: where it is to run; by default the GPU where there is one.
+        device: where it runs; by default the GPU, if there is one.
 
     Raises:
-        DataError: nothing is there, or it is no such model, or damaged.
+        DataError: there is no such model, or it is damaged.
     """
     from vtkit.encoder.model_folder import find_model
 
-    find_model(str(name))  # before anything that takes seconds to import
+    find_model(str(name))  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder as load
     from vtkit.system.runtime import fastest_device
 
@@ -78,10 +78,10 @@ def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
 
 
 def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
-    """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it.
+    """Save ``encoder`` for plain ``SparseEncoder(folder)``.
 
     Raises:
-        RecipeError: ``folder`` is there already, with something in it.
+        RecipeError: ``folder`` exists and is not empty.
     """
     from vtkit.encoder.checkpoint import save_encoder as save
 
@@ -92,7 +92,7 @@ def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
     """A tokenizer from a folder, a file (``tokenizer.json``, ``vocab.txt``, SentencePiece ``.model``) or a hub id.
 
     Raises:
-        DataError: nothing usable is there.
+        DataError: there is no usable tokenizer.
     """
     from vtkit.vocabulary.existing import load_tokenizer as load
 
@@ -100,10 +100,10 @@ def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Name) -> None:
-    """Write ``tokenizer`` where ``AutoTokenizer.from_pretrained(folder)`` loads it, in transformers 4 too.
+    """Save ``tokenizer`` for ``AutoTokenizer.from_pretrained(folder)``, including that of transformers 4.
 
     Raises:
-        RecipeError: ``folder`` is there already, with something in it.
+        RecipeError: ``folder`` exists and is not empty.
     """
     from vtkit.vocabulary.saved import save_tokenizer as save
 
@@ -129,16 +129,16 @@ def encode(
 
     Args:
         encoder: by name or loaded.
-        texts: several, or one string, which is one text.
-        side: which prompt, and which half of an asymmetric encoder.
-        max_length: tokens a text is cut at, special tokens included; by default the encoder's own limit.
-        top_dimensions: keep only so many of the largest weights of each text.
+        texts: several texts, or one string.
+        side: chooses the prompt, and the half of an asymmetric encoder.
+        max_length: tokens at which a text is cut, including special tokens; by default the encoder's own limit.
+        top_dimensions: number of the largest weights to keep per text.
 
     Returns:
         (texts, vocabulary) float32; :func:`dimension_names` names the columns.
 
     Raises:
-        DataError: an entry of ``texts`` is no string.
+        DataError: an entry of ``texts`` is not a string.
         RecipeError: there is no such side.
     """
     from vtkit.data.text import as_texts
@@ -163,28 +163,28 @@ def encode_texts(
     part: str | None = None,
     join: int | None = None,
 ) -> Encoding:
-    """Encode the texts of a file or folder into vectors on disk, in parts that outlive a kill.
+    """Encode the texts of a file or folder into vectors on disk, in parts that survive a kill.
 
     Args:
-        encoder: its name, which the folder remembers.
-        texts: documents or queries, as ``vtkit encode`` takes them.
-        folder: made; it may not exist. Until it is whole, parts are kept beside it, and an equal call goes on with
-            them.
-        side: which prompt, and which half of an asymmetric encoder.
-        max_length: tokens a text is cut at; by default 256, and 64 of queries.
-        top_dimensions: keep only so many of the largest weights of each text.
-        keep: keep only the largest weights that hold this share of a vector's sum.
+        encoder: its name, which is kept in the folder.
+        texts: documents or queries, as for ``vtkit encode``.
+        folder: is created; it must not exist. Until it is complete, parts are kept beside it, and an equal call
+            continues with them.
+        side: chooses the prompt, and the half of an asymmetric encoder.
+        max_length: tokens at which a text is cut; by default 256, and 64 for queries.
+        top_dimensions: number of the largest weights to keep per text.
+        keep: keep the largest weights that hold this share of a vector's sum.
         precision: of the encoder's matrix products, ``float32`` or ``bf16``.
-        part: ``"3/16"`` encodes one part of sixteen, of several processes that share the place of ``folder``, which
-            is not made yet.
-        join: encode nothing, and make ``folder`` of so many parts; the vectors are those of one call without parts.
+        part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
+        join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
+            parts.
 
     Returns:
-        How much there is, and what pruning removed; with ``part``, of the part.
+        The counts of the vectors (with ``part``, of the part), and the share that pruning removed.
 
     Raises:
         DataError: the texts cannot be read, or parts to be joined are missing.
-        RecipeError: the folder is there already, or there is no such side or part.
+        RecipeError: the folder exists, or there is no such side or part.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.search.folders import encode_folder
@@ -193,7 +193,7 @@ def encode_texts(
     from vtkit.system.outputs import held, new_folder, refuse_existing
 
     if part is not None and join is not None:
-        raise RecipeError("part and join are steps of their own: first each part, then join.")
+        raise RecipeError("part and join cannot be combined: first encode each part, then join them.")
     own = None if part is None else Part.parse(part)
     out, lengths, side = Path(folder), IndexSection(), _side(side)
     length = max_length or (lengths.document_length if side == "document" else lengths.query_length)
@@ -220,22 +220,22 @@ def encode_texts(
 def expand_documents(
     expander: Name, texts: Name, folder: Name, *, language: str = "en", max_length: int = 256, **settings: Any
 ) -> tuple[int, float]:
-    """Write documents with the words that their queries are likely to have, as ``folder/corpus.jsonl``.
+    """Add the likely words of their queries to documents, and write them as ``folder/corpus.jsonl``.
 
     Args:
         expander: name of the model that ``[expand]`` trained, ``RUN/expander``.
-        texts: documents, as ``vtkit encode`` takes them.
-        folder: made; it may not exist.
-        language: whose stop words are not added.
-        max_length: tokens that the encoder will read of a document; what is added is among them.
+        texts: documents, as for ``vtkit encode``.
+        folder: is created; it must not exist.
+        language: its stop words are not added.
+        max_length: tokens of a document that the encoder will read, including the added words.
         settings: of ``[expand]`` (docs/settings.md): ``keep=40``.
 
     Returns:
-        How many documents there are, and how many words were added to one on average.
+        The number of documents, and the mean number of words added to one.
 
     Raises:
         DataError: the texts cannot be read, or the model cannot expand them.
-        RecipeError: there is no such setting, or the folder is there already.
+        RecipeError: there is no such setting, or the folder exists.
     """
     from vtkit.data.document_files import read_document_file, write_documents
     from vtkit.data.retrieval import Document
@@ -256,18 +256,18 @@ def expand_documents(
 
 
 def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
-    """An index of documents that :func:`encode_texts` wrote; :func:`search_run` opens its folder.
+    """Index documents that :func:`encode_texts` wrote; :func:`search_run` opens the index's folder.
 
     Args:
         vectors: their folder.
-        folder: made; it may not exist.
+        folder: is created; it must not exist.
         settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
             ``milvus={"uri": "http://localhost:19530"}``.
 
     Raises:
-        DataError: ``vectors`` is damaged, or something else.
+        DataError: ``vectors`` is damaged, or no such folder.
         MissingExtra: a package that the engine needs is not installed.
-        RecipeError: there is no such setting or engine, or the folder is there already.
+        RecipeError: there is no such setting or engine, or the folder exists.
     """
     from vtkit.search.folders import index_folder
     from vtkit.settings.index import IndexSection
@@ -288,21 +288,21 @@ def export_for(
     model: str | None = None,
     collection: str | None = None,
 ) -> Export:
-    """Hand a model and its index over to a search engine (docs/export.md).
+    """Export a model and its index to a search engine (docs/export.md).
 
     Args:
         source: folder of a run, or one that :func:`index_vectors` made, or an encoder's name.
         target: the engine.
-        folder: made; it may not exist. What is finished before a kill is kept, and an equal call goes on from there.
-        queries: file of queries whose results are kept to compare the engine with; by default the first words of
-            documents.
-        top_dimensions: keep only so many of a document's largest weights.
-        model, collection: as of :func:`search_run`.
+        folder: is created; it must not exist. After a kill, an equal call continues with the finished parts.
+        queries: file of queries whose expected results are kept for a comparison with the engine; by default the first
+            words of documents.
+        top_dimensions: number of a document's largest weights to keep.
+        model, collection: as in :func:`search_run`.
 
     Raises:
         DataError: the engine cannot hold the model or its weights.
         MissingExtra: a package is not installed.
-        RecipeError: there is no such target, or the folder is there already.
+        RecipeError: there is no such target, or the folder exists.
         VtkitError: no such run, model or collection, or the network cannot be written as ONNX.
     """
     from typing import get_args
@@ -324,10 +324,10 @@ def export_for(
     texts = tuple(query.text for query in read_query_file(str(queries))[:QUERIES]) if queries is not None else ()
     place = Path(source)
     if is_run_folder(place) or is_index_folder(place):
-        found = searched(place, model=model, collection=collection)
-        searcher, name, settings = Searcher.load(*found), found.model, found.settings
+        index = searched(place, model=model, collection=collection)
+        searcher, name, settings = Searcher.load(*index), index.model, index.settings
     elif model is not None or collection is not None:
-        raise RecipeError(f"{source} is no run: --model and --collection are for runs.")
+        raise RecipeError(f"{source} is not a run: {{model}} and {{collection}} are for runs.", "model", "collection")
     else:
         searcher, name, settings = None, located(str(source)), IndexSection()
     encoder = load_encoder(name, device="cpu")
@@ -353,20 +353,21 @@ def transfer_encoder(
     """Move an encoder onto another vocabulary (docs/transfer.md), with the checks of a run (docs/transfer.md#gates).
 
     Args:
-        source: the encoder, which is not changed. The one that is made is on the processor.
-        target: the tokenizer whose vocabulary to use, or a specification of one (``.toml``).
-        method: one method, or several of which the first that has evidence for a token makes its row.
-        corpus: target text; the decoder bias then follows its token frequencies, and is mixed like the rows otherwise.
-        settings: any others of [transfer], [casing] and [gates] (docs/settings.md).
-        seed: of what a method draws.
-        work_folder: where the model is written on its way; by default the system's folder for temporary files.
-        given: what the methods need, each by the name of its setting: ``parallel`` (files of parallel text),
+        source: the encoder, which is not changed. The new one is on the CPU.
+        target: the tokenizer with the vocabulary to use, or a specification of one (``.toml``).
+        method: one method, or several; the first one with evidence for a token makes its row.
+        corpus: target text, whose token frequencies determine the decoder bias; without it, the bias is mixed like the
+            rows.
+        settings: further settings of [transfer], [casing] and [gates] (docs/settings.md).
+        seed: of a method's random draws.
+        work_folder: for intermediate files; by default the system's folder for temporary files.
+        given: the methods' other inputs, by the names of their settings: ``parallel`` (files of parallel text),
             ``embedder``, ``target_embeddings``, ``vectors``, ``source_vectors``, ``dictionary``.
 
     Raises:
-        RecipeError: settings that cannot be, or files that are not there; all at once.
-        DataError: source and target do not fit, or a file is damaged.
-        CollapseError: a check failed: the encoder could not work.
+        RecipeError: invalid settings or missing files; all at once.
+        DataError: source and target do not match, or a file is damaged.
+        CollapseError: a check failed: the encoder would not work.
     """
     import torch
 
@@ -390,7 +391,7 @@ def transfer_encoder(
     tables["bias"] = {"method": "zscore", "corpus": texts} if texts else {"method": "mixture"}
     for name, things in given.items():  # to each method what it has a setting for
         if name not in ARGUMENTS:
-            raise RecipeError(f"transfer has no argument {name!r}. There are {', '.join(ARGUMENTS)}.")
+            raise RecipeError(f"transfer has no argument {name!r}. Its arguments are {', '.join(ARGUMENTS)}.")
         if not things:
             continue
         for own, setting in ARGUMENTS[name]:
@@ -423,8 +424,8 @@ def transfer_encoder(
         corpora = bias_corpus(recipe)
         probes = probe_texts(corpora, PROBE_TEXTS, seed)
         overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
-        found = vocabulary_gates(recipe.gates, tokenizer, probes, Aligned(encoder.tokenizer, overlap, section.bridged))
-        checked(found)
+        aligned = Aligned(encoder.tokenizer, overlap, section.bridged)
+        checked(vocabulary_gates(recipe.gates, tokenizer, probes, aligned))
         moved = transfer(
             encoder,
             tokenizer,
@@ -436,8 +437,7 @@ def transfer_encoder(
             untrained=isinstance(source, str | Path) and is_bare_model(str(recipe.source.model)),
         )
         made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
-        found = encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of)
-        checked(found)
+        checked(encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of))
     return moved
 
 
@@ -452,14 +452,14 @@ def calibrate_encoder(
 
     Args:
         encoder: is changed.
-        corpus: probe texts; half of those sampled solve for the target, the other half measure what changed.
+        corpus: probe texts; half of the sample solves for the target, the other half measures the change.
         seed: of the sample.
-        settings: of [calibrate] (docs/settings.md): ``target_activation=0.01``, ``head_scale=8``. Queries by a table
-            are made with :func:`with_static_queries`.
+        settings: of [calibrate] (docs/settings.md): ``target_activation=0.01``, ``head_scale=8``. Query tables are made
+            with :func:`with_static_queries`.
 
     Raises:
-        RecipeError: a setting that cannot be.
-        DataError: too few texts, or an encoder whose queries take a way of their own.
+        RecipeError: an invalid setting.
+        DataError: too few texts, or an encoder with separate queries.
     """
     from vtkit.pipeline.steps.calibrate_head import calibrate_encoder as calibrate
     from vtkit.settings.calibrate import CalibrateSection
@@ -469,16 +469,17 @@ def calibrate_encoder(
 
 
 def with_static_queries(encoder: SparseEncoder, kind: Literal["binary", "idf"], corpus: Texts = ()) -> SparseEncoder:
-    """``encoder`` with its queries looked up in a static table, so that no model runs for them; its modules are shared.
+    """``encoder`` with a static query table: queries need no model, each token's weight comes from the table. Its
+    modules are shared.
 
     Args:
-        encoder: its documents' side is kept.
-        kind: ``binary``: every token weighs 1 (SPLADE-doc). ``idf``: ln(1 + (N − N_t + ½) / (N_t + ½)), of N texts of
-            which N_t hold token t (arXiv:2411.04403).
+        encoder: its document side is kept.
+        kind: ``binary``: every token has the weight 1 (SPLADE-doc). ``idf``: ln(1 + (N − N_t + ½) / (N_t + ½)); N_t of
+            N texts contain token t (arXiv:2411.04403).
         corpus: the documents, for ``idf``.
 
     Raises:
-        DataError: ``idf`` of no texts; token ids with gaps, which sentence-transformers has no table for.
+        DataError: ``idf`` without texts; token ids with gaps, which sentence-transformers' tables do not support.
     """
     from vtkit.encoder.query_tables import with_static_queries as with_table
 
@@ -486,14 +487,14 @@ def with_static_queries(encoder: SparseEncoder, kind: Literal["binary", "idf"], 
 
 
 def change_casing(encoder: SparseEncoder, **settings: Any) -> CasingChange:
-    """Put a casing policy into ``encoder``, in place and without training (docs/casing.md).
+    """Give ``encoder`` a casing policy, in place and without training (docs/casing.md).
 
     Args:
         encoder: is changed.
         settings: of [casing] (docs/settings.md): ``output="mask"``, ``input="lowercase"``.
 
     Raises:
-        RecipeError: a setting that cannot be, such as ``map`` without lower-cased input.
+        RecipeError: an invalid setting, such as ``map`` without lower-cased input.
     """
     from vtkit.encoder.casing import change_encoder
 
@@ -504,10 +505,10 @@ def change_casing(encoder: SparseEncoder, **settings: Any) -> CasingChange:
 def change_tokenizer_casing(
     tokenizer: Name | PreTrainedTokenizerFast, **settings: Any
 ) -> tuple[PreTrainedTokenizerFast, CasingChange]:
-    """A copy of a tokenizer with a casing policy, and what it changed; see :func:`change_casing`.
+    """A copy of a tokenizer with a casing policy, and its changes; see :func:`change_casing`.
 
     Raises:
-        RecipeError: a setting that cannot be, such as ``map`` without lower-cased input.
+        RecipeError: an invalid setting, such as ``map`` without lower-cased input.
     """
     from vtkit.encoder.casing import CasingChange, change_tokenizer
 
@@ -526,13 +527,13 @@ def train_tokenizer(corpus: Texts, *, lowercase: bool = False, **settings: Any) 
     """A vocabulary learned from a corpus; the same texts in the same order give the same bytes (docs/vocabulary.md).
 
     Args:
-        corpus: what to learn from.
-        lowercase: whether the tokenizer folds its input to lower case.
+        corpus: the training texts.
+        lowercase: whether the tokenizer lower-cases its input.
         settings: of [vocabulary] kind = "trained" (docs/settings.md): ``size=8000``, ``split="scripts"``.
 
     Raises:
-        RecipeError: settings that cannot be.
-        DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
+        RecipeError: invalid settings.
+        DataError: the corpus cannot be read, or the vocabulary cannot be learned from it.
     """
     from vtkit.settings.vocabulary import TrainedVocabulary
     from vtkit.vocabulary.specification import build
@@ -543,11 +544,11 @@ def train_tokenizer(corpus: Texts, *, lowercase: bool = False, **settings: Any) 
 
 
 def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
-    """The tokenizer that a specification, a TOML file, describes, with ``settings`` laid over it (docs/vocabulary.md).
+    """The tokenizer of a specification (a TOML file), overridden by ``settings`` (docs/vocabulary.md).
 
     Raises:
-        RecipeError: everything that is wrong with it, with file, line and setting.
-        DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
+        RecipeError: all problems of the specification, with file, line and setting.
+        DataError: a corpus cannot be read, or the vocabulary cannot be learned from it.
     """
     from vtkit.recipe.load import load_specification
     from vtkit.recipe.preflight import preflight_specification
@@ -566,7 +567,7 @@ def expand_tokenizer(
     lowercase: bool = False,
     **settings: Any,
 ) -> Expansion:
-    """A tokenizer with the tokens that a corpus needs most behind its own (AdaLM, docs/vocabulary.md).
+    """A tokenizer extended by the tokens that a corpus needs most (AdaLM, docs/vocabulary.md).
 
     Args:
         tokenizer: WordPiece or byte-level BPE, by name or loaded.
@@ -575,8 +576,8 @@ def expand_tokenizer(
         settings: of [vocabulary] kind = "expanded" (docs/settings.md): ``increment=1000``, ``stop="entropy-gain"``.
 
     Raises:
-        RecipeError: settings that cannot be.
-        DataError: a corpus or a tokenizer that cannot be read, or a tokenizer that cannot be expanded.
+        RecipeError: invalid settings.
+        DataError: the corpus or the tokenizer cannot be read, or the tokenizer cannot be expanded.
     """
     from vtkit.settings.vocabulary import ExpandedVocabulary
     from vtkit.vocabulary.expanded import expand_vocabulary
@@ -589,10 +590,10 @@ def expand_tokenizer(
 
 
 def load_recipe(path: Name, settings: Settings = ()) -> Recipe:
-    """The recipe in a TOML file, with ``settings`` laid over it.
+    """The recipe in a TOML file, overridden by ``settings``.
 
     Raises:
-        RecipeError: everything that is wrong with it, with file, line and setting.
+        RecipeError: all problems of the recipe, with file, line and setting.
     """
     from vtkit.recipe.load import load_recipe as load
 
@@ -609,19 +610,19 @@ def run_recipe(
     force: Sequence[str] = (),
     threads: int | None = None,
 ) -> RunFolder:
-    """Run a recipe, from where it was left, as ``vtkit run`` does (docs/running.md).
+    """Run a recipe, or continue a run, like ``vtkit run`` (docs/running.md).
 
     Args:
         path: the TOML file.
-        settings: laid over it.
+        settings: override those of the file.
         runs: folder of all runs.
         until: last stage to run.
-        start: stage from which on everything is made again.
-        force: stages that are made again.
-        threads: processor threads; all cores by default.
+        start: first stage to run again, with all that follow.
+        force: stages to run again.
+        threads: CPU threads; all cores by default.
 
     Raises:
-        RecipeError: the recipe or an argument cannot be run as it is; nothing was touched.
+        RecipeError: the recipe or an argument is invalid; nothing was changed.
         CollapseError: a check failed, or a training collapsed.
     """
     from vtkit.pipeline.run import run
@@ -635,7 +636,7 @@ def open_run(folder: Name) -> RunFolder:
     """The run in ``folder``: its models by stage, and the outputs of its steps.
 
     Raises:
-        VtkitError: there is none, or it is damaged.
+        VtkitError: there is no run, or it is damaged.
     """
     from vtkit.pipeline.folder import open_run as opened
 
@@ -643,7 +644,7 @@ def open_run(folder: Name) -> RunFolder:
 
 
 def report_of(run: Name | RunFolder) -> ReportData | None:
-    """What the report of a run says, the contents of its ``report.json``; None where it has not been written yet.
+    """The report of a run, the contents of its ``report.json``; None if it has not been written yet.
 
     Raises:
         VtkitError: there is no such run, or another version of vtkit wrote its report.
@@ -666,17 +667,17 @@ def search_run(
 
     Args:
         run: its folder, or one that :func:`index_vectors` made.
-        queries: several, or one string, which is one query.
-        top: results for each.
+        queries: several queries, or one string.
+        top: results per query.
         model: stage whose model and index to use; the final one by default.
         collection: evaluation set; the first by default.
-        query_language: of queries that are in the source's language instead of the documents' (``en``).
+        query_language: language of the queries (``en``), if it is the source's instead of the documents'.
 
     Returns:
-        The results of each query, the best first; none for a query that shares no term with any document.
+        The results of each query, best first; none if the query shares no term with any document.
 
     Raises:
-        VtkitError: no such run, model or collection, or an entry of ``queries`` is no string.
+        VtkitError: no such run, model or collection, or an entry of ``queries`` is not a string.
     """
     from vtkit.data.text import as_texts
     from vtkit.pipeline.search import open_searcher
@@ -686,10 +687,10 @@ def search_run(
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     searcher = open_searcher(folder, model=model, collection=collection, query_language=query_language)
     results: list[list[SearchResult]] = []
-    for found in searcher.search(listed, top):
-        for warning in found.warnings:
+    for of_query in searcher.search(listed, top):
+        for warning in of_query.warnings:
             console.warn(warning)
-        results.append(list(found.results))
+        results.append(list(of_query.results))
     return results
 
 
@@ -712,28 +713,28 @@ def evaluate(
     out: Name | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Systems on collections, with intervals and paired tests against one of them.
+    """Evaluate systems on collections, with intervals and paired tests against one of them.
 
     Args:
         systems: sparse encoders and dense embedders, ``bm25``, ``bm25-words``, ``MODEL+bm25``, runs, indexes of
             :func:`index_vectors`, TREC run files.
         collections: folders or names.
-        split: judgements; default: as of recipes.
+        split: judgements; default: as in recipes.
         measures: names of ir_measures.
         baseline: the system that the others are compared with; default: the first.
-        correction: of p, for the systems on a collection.
-        balance: judgements whose queries choose the weights of sums, on which no model was trained; default: spans of
-            the documents choose them.
-        query_language: of the queries, where a run's deployed index gets them through its translations.
+        correction: of p-values, for the systems on a collection.
+        balance: judgements, unused in training, whose queries choose the weights of sums; default: spans of the
+            documents choose them.
+        query_language: language of the queries, for a run's deployed index that translates them.
         rerank: cross-encoder; each system with its first ``rerank_depth`` results reranked is a further row.
-        depth: results a query.
-        language: ISO 639 code for BM25; default: told by the texts.
-        max_queries: judge a sample of the queries, drawn with ``seed``.
+        depth: results per query.
+        language: ISO 639 code for BM25; default: detected from the texts.
+        max_queries: evaluate a sample of the queries, drawn with ``seed``.
         out: folder for ``results.json``, run files and values by query.
         settings: of ``[index]``, such as ``document_length=128``.
 
     Raises:
-        RecipeError: all that is wrong with names, measures, collections and run files, before anything is encoded.
+        RecipeError: all problems of names, measures, collections and run files, before anything is encoded.
     """
     from vtkit.pipeline.evaluate import Setting, evaluate_named
     from vtkit.settings.index import IndexSection
@@ -752,7 +753,8 @@ def overlap(
     target: Name | PreTrainedTokenizerFast,
     mode: OverlapMode = "exact+symbols",
 ) -> VocabularyPair:
-    """Two vocabularies and which tokens of the second the first knows (docs/vocabulary.md#overlap-of-two-vocabularies).
+    """Two vocabularies, and the tokens of the second that the first also has
+    (docs/vocabulary.md#overlap-of-two-vocabularies).
 
     ``overlap(a, b).overlap`` has the share, the counts by class and the pairs of ids.
     """
@@ -768,13 +770,13 @@ def inspect_vocabulary(
     languages: str = "all",
     han: Han = "zh",
 ) -> InspectedVocabulary:
-    """What a vocabulary is made of (docs/vocabulary.md#inspect-a-vocabulary).
+    """The composition of a vocabulary (docs/vocabulary.md#inspect-a-vocabulary).
 
     Args:
         tokenizer: by name or loaded.
-        name: what to call it.
-        languages: to tell apart: ``all``, ``sembridge``, or codes with commas between.
-        han: what Han characters that Chinese, Japanese and Korean share count as.
+        name: for the results.
+        languages: to distinguish: ``all``, ``sembridge``, or codes separated by commas.
+        han: the language of Han characters that Chinese, Japanese and Korean share.
     """
     from vtkit.inspect.composition import parse_languages
     from vtkit.inspect.inspection import inspect_vocabulary as inspect
@@ -792,14 +794,15 @@ def fragmentation(
     by_language: bool = False,
     top: int = 20,
 ) -> list[Fragmentation]:
-    """How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters (docs/vocabulary.md).
+    """The fragmentation of a corpus by tokenizers: tokens per word, split words, unknown and lost characters
+    (docs/vocabulary.md).
 
     Args:
         corpus: read once.
-        tokenizers: one or several by name, or a mapping of what to call them to names or loaded ones.
-        queries: texts that are also told apart by whether one of their words is split.
+        tokenizers: names, or a mapping of labels to names or loaded tokenizers.
+        queries: texts that are also grouped by whether one of their words is split.
         punctuation: whether punctuation inside a white-space word ends it.
-        by_language: tell the language of each text, where its script has several.
+        by_language: detect the language of each text, if its script has several.
         top: entries in the lists of words and of unknown characters.
 
     Raises:
@@ -829,14 +832,14 @@ def corpus_gap(
     top: int = 20,
     seed: int = 0,
 ) -> Gap:
-    """How far apart the words of two corpora are (docs/vocabulary.md#the-gap-between-two-corpora).
+    """The distance between the words of two corpora (docs/vocabulary.md#the-gap-between-two-corpora).
 
     Args:
-        first: the corpus that the model comes from.
-        second: the corpus it is to serve.
-        language: code, where it matters for lower-casing.
+        first: the model's corpus.
+        second: the corpus to search.
+        language: code, if it matters for lower-casing.
         punctuation: whether punctuation inside a white-space word ends it.
-        top: typical words listed of each corpus.
+        top: typical words to list per corpus.
         seed: of the sample that the similarity is compared with.
 
     Raises:
@@ -859,7 +862,7 @@ def _texts(corpus: Texts) -> Iterable[str]:
 
 def _side(side: Literal["query", "document"]) -> Literal["query", "document"]:
     if side not in ("query", "document"):
-        raise RecipeError(f'side is {side!r}, and must be "query" or "document".')
+        raise RecipeError(f'side must be "query" or "document", not {side!r}.')
     return side
 
 
@@ -872,18 +875,18 @@ def _names(names: Names) -> list[str]:
 
 
 def _overrides(settings: Settings) -> list[str]:
-    """``settings`` as they stand behind ``--set``."""
+    """``settings`` as for ``--set``."""
     from vtkit.recipe.write import toml_value
 
     if isinstance(settings, str):
-        raise RecipeError(f"settings are a dictionary or a list, not the text {settings!r}")
+        raise RecipeError(f"settings must be a dictionary or a list, not the string {settings!r}.")
     if not isinstance(settings, Mapping):
         return list(settings)
     return [f"{name}={toml_value(value)}" for name, value in settings.items() if value is not None]
 
 
 def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
-    """The encoder to move, or a copy of it: mixing is done on the processor."""
+    """The encoder to move, or a copy of it, on the CPU."""
     if isinstance(source, str | Path):
         return load_encoder(source, device="cpu")
     if source.device.type == "cpu":
@@ -893,7 +896,7 @@ def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
 
 
 def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
-    """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
+    """The target vocabulary with its input casing, as a model's folder returns it."""
     from vtkit.pipeline.steps.transfer_embeddings import saved_target
     from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
     from vtkit.vocabulary.existing import load_tokenizer as load

@@ -1,7 +1,7 @@
-"""Whether the two columns of parallel text belong together line by line, and which languages they are in.
+"""Whether the lines of parallel text are translations of each other, and the languages of its columns.
 
 The test needs no model: translation probabilities learned from half of the pairs must prefer the right partner of the
-other pairs to a wrong one. Sentences only; entries of one or two words do not repeat one another's words.
+other pairs to a wrong one. It uses sentences only, because entries of one or two words rarely share words.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ import regex
 from numpy.typing import NDArray
 
 MOST_PAIRS = 2000
-"""Pairs that are looked at, spread evenly over the file."""
+"""Pairs that are tested, spread evenly over the file."""
 
 FEWEST_SENTENCES = 200
-"""Pairs of sentences below which nothing is said: chance alone moves the share by .04 at this number."""
+"""With fewer pairs of sentences there is no verdict: at this number, chance alone changes the share by .04."""
 
 SHORTEST = 3
 """Units (see :func:`_units`) that both texts of a pair need to count as sentences."""
 
 LONGEST = 64
-"""Units of a text that are read."""
+"""Units of a text that are used."""
 
 UNRELATED = 0.58
-"""At or below this share of pairs that recognise their partner, the pairs are no translations of each other. Over 27
-files of eight languages, in full and in samples of 300: shuffled .46 to .54, right .74 to .99."""
+"""If at most this share of pairs recognise their partner, they are not translations of each other. In 27 files of eight
+languages, whole and in samples of 300: .46 to .54 if shuffled, .74 to .99 if correct."""
 
 DOUBTFUL = 0.78
-"""Below this share among :data:`ENOUGH` sentences, many pairs are wrong: half shuffled .64 to .73, right .87 to .99."""
+"""Below this share of :data:`ENOUGH` sentences, many pairs are wrong: .64 to .73 if half are shuffled, .87 to .99 if
+correct."""
 
 ENOUGH = 500
 
 PARTS = 4
-"""Stretches of the file that are also judged alone: a line that is missing on one side spoils all that follow."""
+"""Sections of the file that are also tested alone: a line missing on one side misaligns all that follow."""
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _WORD = regex.compile(rf"(?V1)[{_UNSPACED}\p{{M}}ー]+|[[\p{{L}}\p{{M}}\p{{N}}]--[{_UNSPACED}]]+")
@@ -46,11 +47,11 @@ _HANGUL = regex.compile(r"\p{Hangul}")
 
 @dataclass(frozen=True)
 class Alignment:
-    """How well the pairs of a file belong together."""
+    """How well the pairs of a file match."""
 
     share: float
-    """Of the sentence pairs that are kept apart from learning: those whose source predicts its own target better than
-    another target's source of about the same length does. 1/2 by chance."""
+    """Of the held-out sentence pairs, those whose source predicts its own target better than another source of similar
+    length does. 1/2 by chance."""
 
     sentences: int
     parts: tuple[float, ...]
@@ -63,12 +64,12 @@ class Alignment:
 
     @property
     def doubtful(self) -> bool:
-        """Whether many of the pairs must be wrong."""
+        """Whether many of the pairs are wrong."""
         return self.sentences >= ENOUGH and min(self.share, *self.parts) < DOUBTFUL
 
 
 def spread_over(pairs: Iterable[tuple[str, str]], most: int = MOST_PAIRS) -> list[tuple[str, str]]:
-    """Between half of ``most`` and ``most`` of the pairs at even distances; all of fewer."""
+    """Pairs at even distances, between half of ``most`` and ``most``; all if there are fewer."""
     kept: list[tuple[str, str]] = []
     step = 1
     for number, pair in enumerate(pairs):
@@ -83,12 +84,12 @@ def spread_over(pairs: Iterable[tuple[str, str]], most: int = MOST_PAIRS) -> lis
 
 
 def alignment_of(pairs: Sequence[tuple[str, str]], seed: int = 0) -> Alignment | None:
-    """Whether translation probabilities of IBM model 1 (Brown et al. 1993), learned from one half of the sentences,
-    tell the right partners in the other half; None for fewer than :data:`FEWEST_SENTENCES` sentences.
+    """Whether translation probabilities of IBM model 1 (Brown et al. 1993), learned from half of the sentences, find
+    the right partners in the other half; None for fewer than :data:`FEWEST_SENTENCES` sentences.
 
     For units s of a source and t of a target, ``p(t | S) = Σ_s p(t|s) / (|S| + 1)`` with the empty word in S, smoothed
-    by a tenth of the share of t; a pair is won where the mean of log p over its target is greater under its own source
-    than under that of the next longer source. Both halves take their turn.
+    by a tenth of the share of t. A pair is won if the mean of log p over its target is greater with its own source than
+    with the next longer source. Both halves are learned from and tested in turn.
     """
     sources, targets = (_as_ids([pair[side] for pair in pairs]) for side in (0, 1))
     usable = [i for i in range(len(pairs)) if min(len(sources[i]), len(targets[i])) >= SHORTEST]
@@ -126,7 +127,7 @@ class _Translations:
         self.frequency: NDArray[np.float64] = seen / seen.sum()
 
     def scores(self, sources: list[list[int]], targets: list[list[int]]) -> NDArray[np.float64]:
-        """Mean of log p over the known units of each target; 0 where none is known."""
+        """Mean of log p over the known units of each target; 0 if none is known."""
         targets = [[unit for unit in target if unit < self.targets] for target in targets]
         source, target, place = self._crossed(sources, targets)
         keys = source * self.targets + target
@@ -143,8 +144,8 @@ class _Translations:
     def _crossed(
         sources: list[list[int]], targets: list[list[int]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Each unit of a target with each of its source, the empty word 0 among them: source, target, and which unit
-        of all targets it is."""
+        """Each unit of a target with each unit of its source and the empty word 0: source, target, and the number of
+        the unit among all targets."""
         left, right, places, place = [], [], [], 0
         for source, target in zip(sources, targets, strict=True):
             words = np.array([0, *(unit + 1 for unit in source)], dtype=np.int64)
@@ -161,8 +162,8 @@ def _as_ids(texts: Sequence[str]) -> list[list[int]]:
 
 
 def _units(text: str) -> list[str]:
-    """The different beginnings of words, which inflection leaves alone: four letters, two syllables of Hangul; in
-    scripts without spaces pairs of characters."""
+    """The distinct beginnings of words, which inflection rarely changes: four letters, two syllables of Hangul; pairs
+    of characters in scripts without spaces."""
     units: dict[str, None] = {}
     for word in _WORD.findall(text.casefold()):
         if _RUN.match(word):
@@ -173,15 +174,15 @@ def _units(text: str) -> list[str]:
 
 
 SAMPLE = 300
-"""Characters of a text that is asked about: lingua is sure of a language from about a hundred on."""
+"""Characters of a sample: lingua needs about a hundred to be sure of a language."""
 
 SAMPLES = 20
 AGREED = 0.8
-"""Share of a column's samples that must be in one language for it to be the column's."""
+"""Share of a column's samples that must be in its language."""
 
 
 def languages_of(pairs: Sequence[tuple[str, str]]) -> tuple[str | None, str | None]:
-    """ISO 639-1 codes of the languages of both columns, as far as lingua is sure."""
+    """ISO 639-1 codes of the languages of both columns; None if lingua is not sure."""
     from lingua import LanguageDetectorBuilder
 
     detector = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode().build()

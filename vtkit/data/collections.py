@@ -1,4 +1,4 @@
-"""Judged collections by name: a folder of the user's, a public collection of the hub, or one of ir_datasets."""
+"""Judged collections by name: a user's folder, a public collection of the hub, or one of ir_datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from vtkit.data import hub, irds
-from vtkit.data.parts import PARTS, Part, Parts, Source, chosen_patterns, find_parts, head_patterns, splits_there
+from vtkit.data.parts import PARTS, Part, Parts, Source, chosen, find_parts, head_patterns, splits_there
 from vtkit.data.problems import Problems
 from vtkit.data.public import PUBLIC, PublicCollection, Repository, Subset
 from vtkit.data.retrieval import (
@@ -35,11 +35,11 @@ FORMS = (
 )
 
 _FETCHED_BY_NAME = ("corpus*", "queries*", "query*", "qrels*", "data/*")
-"""Patterns of the files of a repository whose README does not say which they are."""
+"""Patterns of the files of a repository whose README does not name them."""
 
 
 def public_collection(name: str) -> tuple[PublicCollection, str] | None:
-    """The public collection and the subset that ``name`` stands for, such as ``miracl:ko``; None for a folder."""
+    """The public collection and the subset called ``name``, such as ``miracl:ko``; None for a folder."""
     public, _, subset = name.partition(":")
     if record := irds.collection_called(name):
         return record, subset
@@ -47,9 +47,9 @@ def public_collection(name: str) -> tuple[PublicCollection, str] | None:
 
 
 def folder_and_config(name: str | Path) -> tuple[Path, str | None] | None:
-    """The folder that a name is, and the configuration behind its colon, if any; None where there is no such folder."""
+    """The folder and the configuration (after a colon) of a name; None if there is no such folder."""
     name = str(name)
-    if os.path.isdir(name):  # unlike Path.is_dir, no error over a name that is too long
+    if os.path.isdir(name):  # unlike Path.is_dir, no error if the name is too long
         return Path(name), None
     folder, colon, config = name.rpartition(":")
     return (Path(folder), config) if colon and folder and os.path.isdir(folder) else None
@@ -64,13 +64,13 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     """The collection called ``name`` under the judgements ``split``.
 
     Args:
-        name: a folder (:data:`LAYOUT`), with ``:CONFIGURATION`` behind it where it holds several collections; or one of
-            :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, where downloads are allowed, from the
+        name: a folder (:data:`LAYOUT`), followed by ``:CONFIGURATION`` if it holds several collections; or one of
+            :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, if downloads are allowed, from the
             hub; or training data without splits (:mod:`vtkit.data.training_files`).
         split: name of the judgements, such as ``test``.
 
     Raises:
-        DataError: an unknown name, or a collection that is not there or damaged (all problems at once).
+        DataError: an unknown name, or a missing or damaged collection (all problems at once).
     """
     if is_training_data(name):
         return load_training_data(name)
@@ -80,12 +80,12 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
     qrels = read_judgements(files["qrels"], problems)
-    why = [place.sampled] if place.sampled else []
+    not_comparable = [place.sampled] if place.sampled else []
     if place.published and not problems.found:
         qrels, lost = _known(qrels, documents, {query.id for query in queries})
         if lost is not None:
             console.warn(f"{place.name}: {lost}")
-            why.append(lost)
+            not_comparable.append(lost)
     collection = checked_collection(
         place.name,
         documents,
@@ -96,11 +96,11 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         queries_file=files["queries"][0],
         judgements_file=files["qrels"][0],
     )
-    return replace(collection, not_comparable=tuple(why)) if why else collection
+    return replace(collection, not_comparable=tuple(not_comparable))
 
 
 def files_of(name: str, part: Part) -> list[Path]:
-    """The files of one part of a collection, under the judgements it is judged on where a recipe does not say.
+    """The files of one part of a collection, with its default judgements.
 
     Raises:
         DataError: as :func:`load_retrieval`.
@@ -110,16 +110,16 @@ def files_of(name: str, part: Part) -> list[Path]:
 
 
 def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
-    """Query id -> document id -> grade, of a collection under ``split``; nothing else is read. Empty where there are no
-    such judgements."""
+    """Query id -> document id -> grade, of a collection's judgements ``split``; nothing else is read. Empty if there
+    are none."""
     if split not in splits_of(name):
         return {}
     return read_judgements(_find(name, split, ("qrels",)).files("qrels", split), Problems())
 
 
 def default_split(name: str) -> str:
-    """The judgements a collection is judged on where the recipe does not say: a public collection's first; of a folder
-    "test", else "dev", else its first."""
+    """The default judgements of a collection: a public collection's first; in a folder "test", else "dev", else its
+    first."""
     there = splits_of(name)
     if public_collection(name) and there:
         return there[0]
@@ -127,7 +127,7 @@ def default_split(name: str) -> str:
 
 
 def splits_of(name: str) -> Sequence[str]:
-    """The judgements that a collection has: those published of a public one, those found in a folder."""
+    """The judgements of a collection: published ones of a public collection, files of a folder."""
     place, public = folder_and_config(name), public_collection(name)
     if place is not None:
         parts = _configurations(place[0])
@@ -137,8 +137,7 @@ def splits_of(name: str) -> Sequence[str]:
 
 
 def folder_fault(name: str, *needed: Part) -> str | None:
-    """Why a folder does not have the parts ``needed`` under ``name``, as far as the names of its files show; None if it
-    does."""
+    """The reason why the collection ``name`` lacks the parts ``needed``, judging by file names; None if it has them."""
     try:
         _find(name, "", needed)
     except DataError as error:
@@ -147,10 +146,10 @@ def folder_fault(name: str, *needed: Part) -> str | None:
 
 
 def hub_repositories(name: str) -> tuple[Repository, ...]:
-    """The data sets of the hub that a public collection lies in; none for a folder.
+    """The hub's data sets of a public collection; none for a folder.
 
     Raises:
-        DataError: an unknown name, or a subset that the collection does not have.
+        DataError: an unknown name or subset.
     """
     if folder_and_config(name) is not None:
         return ()
@@ -167,7 +166,7 @@ class _Found:
     where: str
     advice: str
     published: bool = False
-    """Whether it is as its authors published it, so that its user cannot mend it."""
+    """Whether its authors published it in this form, which a user cannot correct."""
 
     sampled: str | None = None
 
@@ -179,7 +178,7 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
     """The files of a collection.
 
     Raises:
-        DataError: parts that are ``needed`` are missing, all of them.
+        DataError: ``needed`` parts are missing (all at once).
     """
     place, public = folder_and_config(name), public_collection(name)
     if place is not None:
@@ -203,8 +202,8 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
 
 
 def _configurations(folder: Path) -> dict[str, Parts]:
-    """The collections in a folder; judgements may lie in a folder beside it, as repositories of BEIR and C-MTEB have
-    them: ``scifact`` and ``scifact-qrels``."""
+    """The collections in a folder; judgements may be in a folder beside it, as in repositories of BEIR and C-MTEB:
+    ``scifact`` and ``scifact-qrels``."""
     beside = folder.absolute().with_name(f"{folder.absolute().name}-qrels")
     return find_parts([Source(folder), *([Source(beside, ("qrels",))] if beside.is_dir() else [])])
 
@@ -214,15 +213,17 @@ def _chosen(folder: Path, config: str | None) -> Parts:
     if config is not None:
         if config in parts:
             return parts[config]
-        raise DataError(f"{folder}: holds no {config!r}.{_meant_of(config, parts)}")
+        raise DataError(f"{folder}: has no collection {config!r}.{_meant_of(config, parts)}")
     if len(parts) > 1 and "" not in parts:
         listed = ", ".join(sorted(parts))
-        raise DataError(f"{folder}: holds {len(parts)} collections ({listed}). Name one: {folder}:{min(parts)}")
+        raise DataError(
+            f"{folder}: has {len(parts)} collections ({listed}). Name one of them, for example {folder}:{min(parts)}"
+        )
     return parts.get("") or next(iter(parts.values()), Parts())
 
 
 def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[Part]) -> _Found:
-    """A public collection from the hub's cache or, where downloads are allowed, the hub."""
+    """A public collection from the hub's cache or, if downloads are allowed, the hub."""
     subset = _subset(public, name)
     if public.name == "ir_datasets":
         (parts,) = find_parts([Source(irds.folder_of(name))]).values() or (Parts(),)
@@ -238,7 +239,7 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
                 if set(each.parts) & set(needed)
             ]
             break
-        except hub.GatedRepository:  # the same files may lie where no terms are asked for
+        except hub.GatedRepository:  # another group may have the same files without terms
             if group == groups[-1]:
                 raise
     by_config = find_parts(sources)
@@ -250,19 +251,18 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
 
 
 def _folder_of(repository: Repository, config: str, split: str, needed: Sequence[Part]) -> Path:
-    """The folder with the files that are needed of a repository."""
+    """The folder with the needed files of a repository."""
     wanted = [part for part in repository.parts if part in needed]
     patterns = [pattern.format(config=config) for part, pattern in repository.files.items() if part in wanted]
     if not patterns:
         head = head_patterns(hub.fetch(repository.id, ["README.md"], revision=repository.revision) / "README.md")
-        patterns = [
-            pattern for part in wanted for pattern in chosen_patterns(head.get((config, part), {}), part, split)
-        ] or list(_FETCHED_BY_NAME)
+        named = [pattern for part in wanted for pattern in chosen(head.get((config, part), {}), part, split)]
+        patterns = named or list(_FETCHED_BY_NAME)
     return hub.fetch(repository.id, ["README.md", *patterns], revision=repository.revision)
 
 
 def _group(subset: Subset) -> tuple[Repository, ...]:
-    """The repositories that a subset is read from: those in the cache, else the first."""
+    """The repositories of a subset: those in the cache, else the first."""
     cached = (
         group for group in subset.sources if all(hub.in_cache(each.id, "dataset", each.revision) for each in group)
     )
@@ -272,7 +272,7 @@ def _group(subset: Subset) -> tuple[Repository, ...]:
 def _subset(public: PublicCollection, name: str) -> Subset:
     if name in public.subsets:
         return public.subsets[name]
-    what = f"has no {name!r}" if name else "needs a name behind it"
+    what = f"has no subset {name!r}" if name else "needs the name of a subset"
     raise DataError(f"{public.title} {what}.{_meant_of(name, public.subsets)}")
 
 
@@ -294,7 +294,7 @@ def _meant(near: Sequence[str]) -> str:
 def _known(
     qrels: Mapping[str, Mapping[str, int]], documents: Sequence[Document], queries: set[str]
 ) -> tuple[Mapping[str, Mapping[str, int]], str | None]:
-    """The judgements of documents and queries that are there, and how many others were left out, if any."""
+    """The judgements of existing documents and queries, and a count of the others, if any."""
     absent = {document for judged in qrels.values() for document in judged}
     absent.difference_update(document.id for document in documents)
     gone = [query for query in qrels if query not in queries]

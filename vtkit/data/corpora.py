@@ -1,5 +1,5 @@
-"""Corpora, the texts that vocabularies, transfers and trainings are made from: files and folders of several forms, and
-columns of datasets, read as streams."""
+"""Corpora, the texts for vocabularies, transfers and trainings: files and folders in several formats, and columns of
+datasets, read as streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vtkit.data.text import Invalid, contents, read_pieces
 from vtkit.system.errors import DataError
 
 CORPUS_FORMS = (
-    "a text file with a document a line (.txt), a .jsonl or .parquet file with title and text, each plain, .gz or "
+    "a text file with one document per line (.txt), a .jsonl or .parquet file with title and text, each plain, .gz or "
     ".zst, a collection (a folder with corpus.jsonl, or a public one such as miracl:ko), or "
     "datasets:NAME:CONFIG:SPLIT:COLUMN"
 )
@@ -24,9 +24,9 @@ CORPUS_FORMS = (
 def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """The texts of one corpus, in the order of the file.
 
-    ``.txt`` a document a line (blank lines skipped; one of more than :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut
-    into several texts, at white space); ``.jsonl`` and ``.parquet`` the title and the text of each row joined; each
-    also with ``.gz`` or ``.zst`` behind.
+    ``.txt``: one document per line (blank lines are skipped; a line of more than
+    :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut into several texts, at white space). ``.jsonl`` and ``.parquet``:
+    title and text of each row, joined. Each may also end in ``.gz`` or ``.zst``.
     A collection (:mod:`vtkit.data.collections`): its documents.
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
 
@@ -35,8 +35,8 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         invalid: what becomes of bytes that are not UTF-8.
 
     Raises:
-        DataError: nothing is there, the form is unknown, lines are damaged or binary (the first few are named), or
-            there is no text at all.
+        DataError: it does not exist, has an unknown format, damaged or binary lines (the first few are named), or no
+            text.
     """
     path = Path(spec)
     if str(spec).startswith("datasets:"):
@@ -64,9 +64,9 @@ def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> It
 
 
 def form_fault(path: Path) -> str | None:
-    """Why a file cannot be a corpus, as far as its name shows; None if it can.
+    """The reason why a file cannot be a corpus, judging by its name; None if it can.
 
-    A .tsv cannot: in one of its columns are texts of another language, or ids, and nothing says in which.
+    A .tsv cannot: one of its columns has texts in another language, or ids, and nothing shows which one.
     """
     match _form(path):
         case ".txt" | ".jsonl" | ".parquet":
@@ -77,11 +77,11 @@ def form_fault(path: Path) -> str | None:
             )
             command = f"{unpack.format(shlex.quote(str(path)))} > {shlex.quote(path.name.partition('.')[0])}.txt"
             return (
-                f"{path} has columns, and a corpus has one text a line. Write the column in the language of the corpus "
-                f"to a file of its own (the second: {command}) and name that file."
+                f"{path} has columns, but a corpus has one text per line. Write the column in the corpus's language to "
+                f"its own file (the second: {command}) and name that file."
             )
         case _:
-            return f"{path} has an unknown form. A corpus is {CORPUS_FORMS}."
+            return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}."
 
 
 def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
@@ -107,6 +107,6 @@ def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
 
 
 def _form(path: Path) -> str:
-    """The ending that says what is inside, without the one that says how it is compressed."""
+    """The ending of the format, without that of the compression."""
     compressed = path.suffix.lower() in (".gz", ".zst")
     return Path(path.stem).suffix.lower() if compressed else path.suffix.lower()

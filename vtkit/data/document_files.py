@@ -1,4 +1,4 @@
-"""Documents without judgements: read to be encoded, from the forms that collections have, and kept beside vectors."""
+"""Documents without judgements: read for encoding, from the formats of collections, and kept beside vectors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ DOCUMENTS = "documents.jsonl"
 
 DOCUMENT_FORMS = (
     "a collection (a folder with corpus.jsonl, or a public name such as miracl:ko), .jsonl or .parquet with _id, text "
-    "and perhaps title, .tsv of id and text, or a text a line; each plain, .gz or .zst"
+    "and perhaps title, .tsv with id and text, or one text per line; each plain, .gz or .zst"
 )
 
 
 def write_documents(documents: Iterable[Document], path: Path) -> None:
-    """Write the file ``path``, :data:`DOCUMENTS` or a collection's ``corpus.jsonl``: ``_id``, ``title`` and ``text`` a
-    line."""
+    """Write :data:`DOCUMENTS`, or a collection's ``corpus.jsonl``: ``_id``, ``title`` and ``text`` per line."""
     with path.open("w", encoding="utf-8") as file:
         for document in documents:
             entry = {"_id": document.id, "title": document.title, "text": document.text}
@@ -33,12 +32,11 @@ def write_documents(documents: Iterable[Document], path: Path) -> None:
 
 
 def read_document_file(name: str) -> Sequence[Document]:
-    """The documents of a file or of a collection (:mod:`vtkit.data.collections`); without ids they are called by their
-    line.
+    """The documents of a file or of a collection (:mod:`vtkit.data.collections`); missing ids are line numbers.
 
     Raises:
-        DataError: nothing is there, or it has damaged lines, ids that occur twice or hold white space, or no text;
-            every problem at once.
+        DataError: it does not exist, or has damaged lines, ids that occur twice or contain white space, or no text;
+            all problems at once.
     """
     path = Path(name)
     problems = Problems()
@@ -71,5 +69,5 @@ def read_queries_as_documents(name: str) -> list[Document]:
         queries = read_queries(files_of(name, "queries"), problems)
         problems.stop_if_any()
     if not queries:
-        raise DataError(f"{name}: holds no query.")
+        raise DataError(f"{name}: holds no queries.")
     return [Document(query.id, "", query.text) for query in queries]

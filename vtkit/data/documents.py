@@ -1,7 +1,7 @@
-"""The documents of a collection: as a list where they are few, else in files that are mapped and read by position.
+"""The documents of a collection: a list, or files that are mapped and read by position if there are many.
 
-A large collection is read through once and written into a folder named after the content of its files: the documents
-as Arrow, and hashes by which an id, or documents of the same text, are found. Later stages and runs open that folder.
+A large collection is read once and written into a folder named after the content of its files: the documents as Arrow,
+and hashes that find ids and equal texts. Later stages and runs open that folder.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from vtkit.data.problems import Problems
 from vtkit.system import console
 
 LARGE = 2**28
-"""Bytes of text from which on documents are mapped instead of held."""
+"""Larger collections (bytes of text) are mapped instead of held in memory."""
 
 COMPRESSED = 4
-"""About how many times as large a compressed file is when it is read."""
+"""Approximate ratio of the size of a decompressed file to the compressed one."""
 
 FORM = 1
-"""Of the folder; raised when it changes."""
+"""Version of the folder's format."""
 
 _ROWS, _CHARACTERS = 50_000, 2**26  # of an Arrow batch, at most
 _DOCUMENTS, _RECORD = "documents.arrow", "store.json"
@@ -53,7 +53,7 @@ class Document:
 
     @property
     def contents(self) -> str:
-        """What is indexed and encoded: title and text with a space between, or the one that is there."""
+        """The text that is indexed and encoded: title and text, joined by a space, or one of them."""
         return texts.contents(self.title, self.text)
 
 
@@ -62,13 +62,13 @@ Place = tuple[Path, int, Document]
 
 
 def keep_large_collections(folder: Path) -> None:
-    """Keep what is made of large collections below ``folder``; otherwise it is gone when the process ends."""
+    """Keep the files of large collections below ``folder``; otherwise they are removed when the process ends."""
     global _folder
     _folder = folder
 
 
 def text_hash(text: str) -> bytes:
-    """Eight bytes that stand for ``text``."""
+    """An eight-byte hash of ``text``."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
@@ -82,13 +82,13 @@ def text_hashes(documents: Sequence[Document]) -> npt.NDArray[np.uint64]:
 def gathered(
     files: Sequence[Path], rows: Callable[[], Iterable[Place]], form: str, problems: Problems
 ) -> Sequence[Document]:
-    """The documents that ``rows`` gives; ids that occur twice go to ``problems``.
+    """The documents of ``rows``; repeated ids go to ``problems``.
 
     Args:
-        files: that they are read from. Whether they are held or mapped depends on their size.
-        rows: reads them; called unless they were read before.
-        form: how they are read, where the same files can be read in several ways.
-        problems: where ``rows`` puts its own.
+        files: the files of the rows; their size decides whether documents are held or mapped.
+        rows: reads them; only called if they were not read before.
+        form: how they are read, if the same files can be read in several ways.
+        problems: also gets the problems of ``rows``.
     """
     sizes = (path.stat().st_size * (COMPRESSED if path.suffix in (".gz", ".zst", ".parquet") else 1) for path in files
              if path.is_file())  # fmt: skip
@@ -125,7 +125,7 @@ class StoredDocuments(Sequence[Document]):
 
     @classmethod
     def open(cls, folder: Path) -> StoredDocuments | None:
-        """What :func:`gathered` left in ``folder``; None where nothing is there, or something else than was written."""
+        """The documents that :func:`gathered` left in ``folder``; None if it is missing or damaged."""
         try:
             record = json.loads((folder / _RECORD).read_text("utf-8"))
             files, count = dict(record["files"]), int(record["documents"])
@@ -135,7 +135,7 @@ class StoredDocuments(Sequence[Document]):
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
-        console.warn(f"{folder} is damaged, and is made again")
+        console.warn(f"{folder} is damaged and will be made again")
         return None
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class StoredDocuments(Sequence[Document]):
 
 
 class DocumentNumbers(Mapping[str, int]):
-    """Id -> number of stored documents, by the sorted hashes of the ids."""
+    """Id -> number of stored documents, through the sorted hashes of the ids."""
 
     def __init__(self, documents: StoredDocuments) -> None:
         self._documents = documents
@@ -204,14 +204,14 @@ class DocumentNumbers(Mapping[str, int]):
         raise KeyError(name)
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The number of each of ``names``, -1 for none."""
+        """The number of each of ``names``, -1 if there is none."""
         numbers_of_names = np.full(len(names), -1, np.int32)
         for start in range(0, len(names), _ROWS):
             part = list(names[start : start + _ROWS])
             hashes = np.frombuffer(b"".join(map(text_hash, part)), np.uint64)
             places = np.searchsorted(self._hashes, hashes)
             numbers = self._numbers[np.minimum(places, len(self._hashes) - 1)].tolist()
-            if list(map(self._documents.id_of, numbers)) != part:  # not there, or of the hash of another
+            if list(map(self._documents.id_of, numbers)) != part:  # missing, or equal hashes
                 numbers = [self.get(name, -1) for name in part]
             numbers_of_names[start : start + _ROWS] = numbers
         return numbers_of_names
@@ -230,7 +230,7 @@ def _held(rows: Iterable[Place], problems: Problems) -> list[Document]:
 
 
 def _write(rows: Iterable[Place], folder: Path, problems: Problems) -> bool:
-    """Fill ``folder``; False once there are problems, and nothing is worth keeping."""
+    """Fill ``folder``; False if there are problems, so that it should not be kept."""
     import pyarrow
 
     ids, contents, lines = bytearray(), bytearray(), array("q")
@@ -306,7 +306,7 @@ def _checked(path: Path, size: int, changed: int, digest: str) -> bool:
 
 
 def _unchanged(path: Path, size: int, digest: str) -> bool:
-    """Whether a file is as it was written; it is read through once a process."""
+    """Whether a file is unchanged; it is read once per process."""
     stat = path.stat()
     return stat.st_size == size and _checked(path, size, stat.st_mtime_ns, digest)
 

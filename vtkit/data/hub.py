@@ -1,7 +1,7 @@
-"""The Hugging Face hub: what is in its cache, and fetching what is not, where the user allowed downloads.
+"""The Hugging Face hub: its cache, and downloads into it if the user allows them.
 
-The network is never touched otherwise. Downloads go on where they broke off: the hub's client begins a file anew in
-every process, so the bytes are fetched here, with the client's functions, and the client only files them in its cache.
+The network is not used otherwise. Interrupted downloads are resumed: the hub's client would restart a file in every
+process, so the bytes are fetched here, with the client's functions, and the client only registers them in its cache.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
 
 PARTIAL = ".vtkit-partial"
-"""End of the names of files, among the blobs of the cache, that have arrived in part."""
+"""Suffix of partly downloaded files among the blobs of the cache."""
 
 TIMEOUT_S = 30.0
-"""Seconds that the hub has to say which files a repository holds."""
+"""Seconds that the hub may take to list the files of a repository."""
 
 _SHA256, _GIT_SHA1 = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
 _revisions: dict[str, str] = {}
 _whole: set[tuple[str, int]] = set()
-"""Files that were compared with their checksums, and when they had been changed last."""
+"""Files that were compared with their checksums, with their modification times."""
 
 
 class GatedRepository(DataError):
-    """A repository whose terms have to be accepted before anything can be fetched from it."""
+    """A repository whose terms must be accepted before it can be downloaded."""
 
 
 def located(name: str) -> str:
-    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
+    """``name`` as an absolute path if it exists or can only be a path; else unchanged."""
     return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
 
 
 def downloads_allowed() -> bool:
-    """Whether files may be fetched from the hub: the environment variable that ``--download`` sets to 1."""
+    """Whether files may be downloaded from the hub: the environment variable that ``--download`` sets to 1."""
     return os.environ.get(DOWNLOAD_VARIABLE) == "1"
 
 
 def cache_folder() -> Path:
-    """Where the hub's client keeps what it downloaded (HF_HUB_CACHE, HF_HOME)."""
+    """The cache folder of the hub's client (HF_HUB_CACHE, HF_HOME)."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def in_cache(repo_id: str, repo_type: RepositoryKind = "model", revision: str | None = None) -> bool:
-    """Whether a commit of a repository lies in the cache, any where none is given; a download broken off may still
-    lack files."""
+    """Whether a commit of a repository (any, unless given) is in the cache; files may be missing after an interrupted
+    download."""
     there = _commits(repo_id, repo_type)
     return revision in there if _is_commit(revision) else bool(there)
 
 
 def reachable(timeout_s: float = 1.5) -> bool:
-    """Whether the hub answers within ``timeout_s`` seconds; False, without asking, where downloads are not allowed."""
+    """Whether the hub answers within ``timeout_s`` seconds; False, without a request, if downloads are not allowed."""
     if not downloads_allowed():
         return False
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    # In a thread, because looking up a host name cannot be given a time limit.
+    # In a thread, because the lookup of a host name has no time limit.
     threading.Thread(target=lambda: answers.put(_answers(timeout_s)), daemon=True).start()
     try:
         return answers.get(timeout=timeout_s)
@@ -83,22 +83,22 @@ def reachable(timeout_s: float = 1.5) -> bool:
 def fetch(
     repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
 ) -> Path:
-    """Folder with the files of a repository that match ``patterns``, from the cache or, where allowed, the hub.
+    """Folder with the files of a repository that match ``patterns``, from the cache or, if allowed, the hub.
 
-    A file arrives whole or not at all: what was received of it before a download broke off lies beside the cache's
-    files, the download goes on from there, and it counts once its checksum is that of the hub. Where the cache has
-    everything at a commit, the hub is not asked.
+    Files arrive whole or not at all: the received part of a file is kept beside the cache's files, its download is
+    resumed, and it counts once its checksum equals the hub's. If the cache has all files of a commit, the hub is not
+    asked.
 
     Args:
-        patterns: of the least files that are needed; ``*`` stands for slashes too.
+        patterns: of the needed files; ``*`` also matches slashes.
         revision: commit, branch or tag; None for ``main``.
 
     Raises:
         GatedRepository: its terms have not been accepted.
         DataError: downloads are not allowed and the cache does not have the revision, or lacks files of a data set
-            (what it lacks of a model is for the reader to say); there is no such repository or revision; the hub does
-            not answer; a file in the cache is damaged.
-        MachineError: the disk has no room for it.
+            (missing files of a model are reported by its reader); the repository or revision does not exist; the hub
+            does not answer; a file in the cache is damaged.
+        MachineError: the disk has too little space.
     """
     if downloads_allowed() and not (_is_commit(revision) and _is_complete(repo_id, patterns, repo_type, revision)):
         _download(repo_id, patterns, repo_type, revision)
@@ -109,14 +109,14 @@ def fetch(
 
 
 def revisions() -> dict[str, str]:
-    """Repository -> commit, of all that this process has read from the hub or its cache."""
+    """Repository -> commit, for everything that this process has read from the hub or its cache."""
     return dict(sorted(_revisions.items()))
 
 
 def bytes_to_fetch(
     repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
 ) -> int:
-    """Bytes that :func:`fetch` would download; asks the hub, where downloads are allowed.
+    """Bytes that :func:`fetch` would download; asks the hub, if downloads are allowed.
 
     Raises:
         DataError: as :func:`fetch`.
@@ -132,13 +132,13 @@ class _File:
     path: str
     size: int
     digest: str
-    """SHA-256 of a large file, git's SHA-1 of a small one: the cache's name for its content."""
+    """SHA-256 of a large file, git's SHA-1 of a small one: the cache names contents so."""
 
     commit: str
 
 
 def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> None:
-    """Put into the cache what it lacks of the files that match ``patterns``."""
+    """Download the missing files that match ``patterns`` into the cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import disable_progress_bars
 
@@ -149,7 +149,7 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             files = _lacking(repo_id, patterns, repo_type, revision)
         except Exception as error:
             if _status(error) is None and in_cache(repo_id, repo_type, revision):
-                return  # the hub does not answer: what was fetched before serves
+                return  # the hub does not answer: use earlier downloads
             raise
         total, received = sum(file.size for file in files), sum(_size(_partial(blobs / file.digest)) for file in files)
         _refuse_full_disk(repo_id, total - received)
@@ -157,7 +157,7 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             with console.progress(f"fetching {repo_id}", total, received, in_bytes=True) as bar:
                 for file in files:
                     _receive(file, blobs / file.digest, repo_id, repo_type, bar)
-        # Nothing is left to transfer. The client links the files into its snapshot and notes the revision.
+        # Everything is there. The client links the files into its snapshot and records the revision.
         snapshot_download(repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns))
 
 
@@ -176,7 +176,7 @@ def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, r
 
 
 def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, bar: console.Bar) -> None:
-    """Fetch one file into the blobs of the cache, from where an earlier try broke off."""
+    """Download one file into the blobs of the cache, resuming an earlier attempt."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
@@ -204,8 +204,8 @@ def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, b
         if not _is_whole(partial, file.digest):
             partial.unlink()
             raise DataError(
-                f"{repo_id}: {file.path} did not arrive as it is on the hub: its checksum differs. It has been "
-                "removed; run again with --download."
+                f"{repo_id}: the checksum of {file.path} differs from the hub's, so it was removed. Run again with "
+                "--download."
             )
         partial.replace(blob)
 
@@ -228,30 +228,30 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
             return snapshot
         gone = _missing(snapshot, patterns, repo_id, repo_type)
         raise DataError(
-            f"{label} is in the cache in part only, without {', '.join(gone[:3])}"
+            f"{label} is incomplete in the cache: it lacks {', '.join(gone[:3])}"
             f"{f' and {len(gone) - 3} more files' if len(gone) > 3 else ''}. Run again with --download."
         ) from error
     except LocalEntryNotFoundError as error:
         others = _commits(repo_id, repo_type)
-        there = f" (which has {', '.join(others)} of it)" if others else ""
+        there = f" (which has its revisions {', '.join(others)})" if others else ""
         raise DataError(
             f"{label} is not in the cache {cache_folder()}{there}. Run again with --download, or name a folder."
         ) from error
-    except ValueError as error:  # no name of a repository
+    except ValueError as error:  # not the name of a repository
         raise DataError(
-            f"{repo_id}: it is neither a folder nor the name of a {repo_type} of the Hugging Face hub (OWNER/NAME)."
+            f"{repo_id}: this is neither a folder nor the name of a {repo_type} on the Hugging Face hub (OWNER/NAME)."
         ) from error
 
 
 def _is_complete(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> bool:
-    """Whether the cache is known to have all files of a commit that match ``patterns``."""
+    """Whether the cache certainly has all files of a commit that match ``patterns``."""
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
     listed = _listed_sizes(snapshot, repo_id, repo_type)
     return bool(listed) and not _missing(snapshot, patterns, repo_id, repo_type)
 
 
 def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> list[str]:
-    """The files that the hub listed at a commit and the cache does not have."""
+    """The files of the hub's list of a commit that the cache does not have."""
     from huggingface_hub.utils import filter_repo_objects
 
     listed = filter_repo_objects(_listed_sizes(snapshot, repo_id, repo_type), allow_patterns=list(patterns))
@@ -259,10 +259,10 @@ def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: R
 
 
 def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> None:
-    """Nothing, if the files in the cache have the sizes that the hub gave.
+    """Check that the files in the cache have the sizes listed by the hub.
 
-    Where the cache does not hold these (older clients did not keep them), files of data sets are compared with the
-    checksum that they are named by, since a text that was cut short can look whole to its reader.
+    If the cache does not have the list (older clients did not keep it), files of data sets are compared with the
+    checksum in their names, since a reader may not notice that a text was cut short.
     """
     from huggingface_hub.utils import filter_repo_objects
 
@@ -278,7 +278,7 @@ def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_typ
                 damaged.append(f"{blob} ({name}) has {there:,} of {sizes[name]:,} bytes")
         elif repo_type == "dataset" and stamp not in _whole:
             if not _is_whole(blob, blob.name):
-                damaged.append(f"{blob} ({name}) is not as it was on the hub: its checksum differs")
+                damaged.append(f"{blob} ({name}) has another checksum than on the hub")
             _whole.add(stamp)
     if damaged:
         raise DataError(
@@ -293,7 +293,7 @@ def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_typ
 
 
 def _listed_sizes(snapshot: Path, repo_id: str, repo_type: RepositoryKind) -> dict[str, int]:
-    """File -> bytes as the hub listed them at a commit, if the cache has the list."""
+    """File -> bytes in the hub's list of a commit, if the cache has the list."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -305,7 +305,7 @@ def _listed_sizes(snapshot: Path, repo_id: str, repo_type: RepositoryKind) -> di
 
 
 def _is_whole(path: Path, digest: str) -> bool:
-    """Whether a file has the checksum ``digest``, as the cache names its files; True where the name is none."""
+    """Whether a file has the checksum ``digest``, the cache's name of it; True if the name is not a checksum."""
     with path.open("rb") as file:
         if _SHA256.fullmatch(digest):
             return hashlib.file_digest(file, "sha256").hexdigest() == digest
@@ -319,12 +319,12 @@ def _is_whole(path: Path, digest: str) -> bool:
 
 @contextmanager
 def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> Iterator[None]:
-    """Whatever the hub's client raises, as an error that says what to do."""
+    """Errors of the hub's client, with what to do about them."""
     from huggingface_hub import errors
 
     label = _label(repo_id, repo_type, revision)
     page = f"https://huggingface.co/{'datasets/' * (repo_type == 'dataset')}{repo_id}"
-    kept = " What was received is kept, and the next try goes on from there."
+    kept = " The received part is kept, and the next attempt resumes there."
     try:
         yield
     except VtkitError:
@@ -335,19 +335,18 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
         ) from error
     except errors.RevisionNotFoundError as error:
         raise DataError(
-            f"{label} cannot be fetched: the hub has no such revision (any more). {page}/commits/main lists those "
-            "there are."
+            f"{label} cannot be downloaded: the hub does not have this revision. {page}/commits/main lists all."
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise DataError(
-            f"{label} cannot be fetched: there is no {page}, or it is private. Check the name; if access has to be "
-            "asked for there, do so, and log in with: hf auth login."
+            f"{label} cannot be downloaded: {page} does not exist or is private. Check the name, or request access "
+            "there and log in with: hf auth login."
         ) from error
-    except Exception as error:  # connections break in the words of the client's HTTP library
+    except Exception as error:  # the client's HTTP library has its own errors of connections
         if failure := machine_failure(error, cache_folder(), kept):
             raise failure from error
         raise DataError(
-            f"{label} cannot be fetched: {_first_line(error)} Check the connection, and run again with --download."
+            f"{label} cannot be downloaded: {_first_line(error)} Check the connection, and run again with --download."
             f"{kept}"
         ) from error
 
@@ -357,8 +356,8 @@ def _refuse_full_disk(repo_id: str, needed: int) -> None:
     free = shutil.disk_usage(place).free
     if needed > free:
         raise MachineError(
-            f"{cache_folder()}: {repo_id} needs {console.size(needed)} more, and {console.size(free)} are free. Make "
-            "room, or name a folder on another disk in the environment variable HF_HOME."
+            f"{cache_folder()}: {repo_id} needs {console.size(needed)}, but only {console.size(free)} are free. Free "
+            "some space, or set the environment variable HF_HOME to a folder on another disk."
         )
 
 
@@ -367,9 +366,9 @@ def _storage(repo_id: str, repo_type: RepositoryKind) -> Path:
 
 
 def _commits(repo_id: str, repo_type: RepositoryKind) -> list[str]:
-    """The commits of a repository that the cache has files of."""
+    """The commits of a repository with files in the cache."""
     snapshots = _storage(repo_id, repo_type) / "snapshots"
-    if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error over a name that is too long
+    if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error if the name is too long
         return []
     return sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir() and any(folder.iterdir()))
 
@@ -391,7 +390,7 @@ def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str
 
 
 def _status(error: Exception) -> Any:
-    """The status of the hub's answer; None where it gave none."""
+    """The status of the hub's answer; None without an answer."""
     return getattr(getattr(error, "response", None), "status_code", None)
 
 

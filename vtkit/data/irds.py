@@ -1,4 +1,4 @@
-"""Collections of the package ir_datasets, by its ids: written once as files into vtkit's cache, and read from there."""
+"""Collections of the package ir_datasets, by id: written once as files into vtkit's cache, and read from there."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ def collection_called(name: str) -> PublicCollection | None:
 
 
 def split_of(identity: str) -> str:
-    """What the judgements of an id are called here: the last of train, dev, validation and test in it, else test."""
+    """The name that vtkit gives an id's judgements: the last of train, dev, validation and test in it, else test."""
     return next((part for part in reversed(identity.split("/")) if part in _SPLITS), "test")
 
 
 def fault(name: str) -> str | None:
-    """Why ``ir_datasets:ID`` cannot be read, as far as it shows without loading it; None for other names too."""
+    """The reason why ``ir_datasets:ID`` cannot be read, without loading it; None if there is none, or for other
+    names."""
     if not name.startswith(PREFIX) or _kept_in(name.removeprefix(PREFIX)).is_dir():
         return None
     if not hub.downloads_allowed():
-        return f"{name} is not in vtkit's cache. Run again with --download: ir_datasets fetches it."
+        return f"{name} is not in vtkit's cache. Run again with --download, which lets ir_datasets download it."
     if find_spec("ir_datasets") is None:
-        return f"{name} needs ir_datasets, not installed: pip install 'vtkit[ir-datasets]'"
+        return f"{name} needs ir_datasets, which is not installed: pip install 'vtkit[ir-datasets]'"
     return None
 
 
 def folder_of(identity: str) -> Path:
-    """The folder with the documents, the queries and the judgements of an id, each as far as it has them.
+    """The folder with the documents, the queries and the judgements of an id; it may lack some of them.
 
     Raises:
         DataError: it is not in the cache, and downloads are not allowed, the package is not installed, the id is
-            unknown, or its files cannot be had.
+            unknown, or its files cannot be downloaded.
     """
     if why := fault(PREFIX + identity):
         raise DataError(why)
@@ -78,7 +79,7 @@ def _write(identity: str, folder: Path) -> None:
         dataset = ir_datasets.load(identity)
     except KeyError as error:
         raise DataError(
-            f"{PREFIX}{identity}: ir_datasets has no such id. https://ir-datasets.com lists all of them."
+            f"{PREFIX}{identity}: ir_datasets has no such id. https://ir-datasets.com lists all ids."
         ) from error
     try:
         if dataset.has_docs():
@@ -93,8 +94,8 @@ def _write(identity: str, folder: Path) -> None:
             )
             (folder / "qrels").mkdir()
             _write_rows(folder / "qrels" / f"{split_of(identity)}.jsonl", rows, "judgements")
-    except Exception as error:  # ir_datasets and the libraries it fetches with have no common one
-        raise DataError(f"{PREFIX}{identity} cannot be fetched ({type(error).__name__}: {error}).") from error
+    except Exception as error:  # ir_datasets and its libraries have no common base of errors
+        raise DataError(f"{PREFIX}{identity} cannot be downloaded ({type(error).__name__}: {error}).") from error
 
 
 def _document(document: Any) -> Mapping[str, str]:
@@ -104,7 +105,7 @@ def _document(document: Any) -> Mapping[str, str]:
 
 
 def _text(thing: Any) -> str:
-    """What ir_datasets takes for the text of a document or a query, else all that it holds beside its id."""
+    """The default text of a document or a query, else all its fields except the id."""
     if hasattr(thing, "default_text"):
         return str(thing.default_text())
     return " ".join(value for value in thing[1:] if isinstance(value, str))

@@ -1,4 +1,4 @@
-"""Judgements or scores by query where they are too many for dictionaries: a mapping over a few arrays."""
+"""Judgements or scores by query, too many for dictionaries: a mapping over a few arrays."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class ByQuery(Mapping[str, Mapping[str, V]]):
-    """Query id -> document id -> value, as a dictionary of dictionaries would be."""
+    """Query id -> document id -> value, like a dictionary of dictionaries."""
 
     rows: Mapping[str, int]
     """Query id -> its row."""
 
     starts: npt.NDArray[np.int64]
-    """Where each row begins, and the end of the last, (rows + 1,)."""
+    """The beginning of each row, and the end of the last, (rows + 1,)."""
 
     columns: npt.NDArray[np.int32]
-    """Of each value the place of its document in ``ids``, (values,)."""
+    """For each value, the position of its document in ``ids``, (values,)."""
 
     entries: npt.NDArray[Any]
     """The values, row after row."""
 
     ids: Any
-    """The different document ids, a pyarrow array of strings."""
+    """The distinct document ids, a pyarrow array of strings."""
 
     _places: list[tuple[Mapping[str, int], npt.NDArray[np.int32]]] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
         return dict(zip(names, self.entries[part].tolist(), strict=True))
 
     def only(self, queries: Collection[str]) -> ByQuery[V]:
-        """Those of some queries."""
+        """The values of some queries."""
         return replace(self, rows={query: row for query, row in self.rows.items() if query in queries})
 
     def by_number(self, query: str, numbers: Mapping[str, int]) -> dict[int, V]:
@@ -73,7 +73,7 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
         return slice(int(self.starts[row]), int(self.starts[row + 1]))
 
     def _known(self, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
-        """The number of each of ``ids``, -1 for none; (ids,)."""
+        """The number of each of ``ids``, -1 if there is none; (ids,)."""
         if not self._places or self._places[0][0] is not numbers:
             named = (
                 numbers.of(Lazy(len(self.ids), lambda place: str(self.ids[place])))
@@ -85,7 +85,7 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
 
 
 class Gathering:
-    """Values of queries and documents, line after line, on their way to a :class:`ByQuery`."""
+    """Collects values of queries and documents, line by line, for a :class:`ByQuery`."""
 
     def __init__(self, kind: type[int] | type[float]) -> None:
         self._names: tuple[list[str], list[str]] = [], []
@@ -93,7 +93,7 @@ class Gathering:
         self._values, self._lines = array("i" if kind is int else "d"), array("q")
 
     def add(self, query: str, document: str, value: float, line: int = 0) -> None:
-        """Enter a value."""
+        """Add a value."""
         self._names[0].append(query)
         self._names[1].append(document)
         self._values.append(value)  # type: ignore[arg-type]
@@ -102,8 +102,8 @@ class Gathering:
             self._pack()
 
     def finish(self) -> tuple[ByQuery[Any], list[tuple[int, str, str, Any]]]:
-        """The mapping, and line, query, document and first value of what contradicts an earlier line. Of several values
-        of a pair the first counts."""
+        """The mapping, and line, query, document and first value of every contradiction of an earlier line. The first
+        value of a pair counts."""
         self._pack()
         (queries, query), (documents, document) = map(_encoded, self._parts)
         values, lines = np.asarray(self._values), np.asarray(self._lines)
@@ -131,7 +131,7 @@ class Gathering:
 
 
 def _encoded(parts: list[Any]) -> tuple[Any, npt.NDArray[np.int32]]:
-    """The different strings, in the order they come first, and which of them each is."""
+    """The distinct strings in order of appearance, and the position of each string among them."""
     import pyarrow
 
     whole = pyarrow.chunked_array(parts, pyarrow.string()).dictionary_encode().unify_dictionaries()

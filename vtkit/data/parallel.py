@@ -1,4 +1,4 @@
-"""Parallel text: sentences or dictionary entries of two languages, one pair a line, a tab between."""
+"""Parallel text: sentences or dictionary entries in two languages, one pair per line, separated by a tab."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vtkit.system.errors import DataError
 
 
 def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Source and target text of each line, without white space around them; blank lines are skipped.
+    """Source and target text of each line, without surrounding white space; blank lines are skipped.
 
     Raises:
-        DataError: lines do not have exactly two columns, or one of them is empty (the first few such lines are named),
-            or the file holds no pair at all.
+        DataError: lines do not have exactly two columns, or an empty column (the first few such lines are named), or
+            the file has no pairs.
     """
     path = Path(path)
     problems = Problems()
@@ -36,9 +36,7 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
         raise DataError(f"{path}: holds no pairs. {_WANTED}")
 
 
-_WANTED = (
-    "Parallel text has two columns a line, source language, tab, target language; further columns must be removed."
-)
+_WANTED = "Parallel text has two columns per line, separated by a tab: source and target language. Remove others."
 
 
 def _complaint(columns: list[str]) -> str:

@@ -1,8 +1,9 @@
-"""Where the parts of a collection (corpus, queries, qrels) lie in a folder, each by configuration and split.
+"""The files of a collection's parts (corpus, queries, qrels) in a folder, by configuration and split.
 
-The head of a README says it, as data sets of the hub have it (``configs``: ``corpus``, ``queries`` and ``default``, or
-``kor-corpus``, ``kor-queries`` and ``kor-qrels``, each with its files by split). In folders without such a head the
-names of files and folders do: BEIR's, MIRACL's, mMARCO's, C-MTEB's, and ``corpus/``, ``queries/`` and ``qrels/``.
+They are named in the head of a README, as in data sets of the hub (``configs``: ``corpus``, ``queries`` and
+``default``, or ``kor-corpus``, ``kor-queries`` and ``kor-qrels``, each with its files by split). Without such a head,
+the names of files and folders show them: BEIR's, MIRACL's, mMARCO's, C-MTEB's, and ``corpus/``, ``queries/`` and
+``qrels/``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ROLES: Mapping[str, Part] = {
     "qrels": "qrels",
     "default": "qrels",
 }
-"""How configurations end on the hub -> what they hold."""
+"""End of a configuration's name on the hub -> its part."""
 
 _CONFIG = r"(?:data/)?(?:(?!(?:corpus|docs|query|queries|qrels)[-/])(?P<config>[\w.]+(?:-[\w.]+)*?)[-/])?"
 _SPLIT = r"(?P<split>[A-Za-z][\w.]*(?:-[A-Za-z][\w.]*)*?)"
@@ -49,7 +50,7 @@ _FORMS: tuple[tuple[Part, str], ...] = (
     ("qrels", rf"{_CONFIG}qrels(?:[-/.]{_SPLIT})?{_SHARD}"),
     ("qrels", rf"data/{_SPLIT}{_SHARD}"),
 )
-"""Names of files without their ending, from the folder on; the first that fits tells the part."""
+"""Paths of files within the folder, without their ending; the first match gives the part."""
 
 
 _SAME_SPLIT = {"dev": "validation", "validation": "dev"}
@@ -57,7 +58,7 @@ _SAME_SPLIT = {"dev": "validation", "validation": "dev"}
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of a collection: split -> files. Where files do not belong to a split, it is called ""."""
+    """The files of a collection: split -> files; files without a split are under ""."""
 
     corpus: dict[str, list[Path]] = field(default_factory=dict)
     queries: dict[str, list[Path]] = field(default_factory=dict)
@@ -69,21 +70,21 @@ class Parts:
         return files
 
     def files(self, part: Part, split: str) -> list[Path]:
-        """The files of ``part`` for ``split``; of a corpus or queries that are not split like the judgements, all."""
-        return _chosen(self.of(part), part, split)
+        """The files of ``part`` for ``split``; all files of a corpus or queries without such a split."""
+        return chosen(self.of(part), part, split)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A folder, and the parts of a collection that are taken from it."""
+    """A folder, and the parts of a collection to read from it."""
 
     folder: Path
     parts: tuple[Part, ...] = PARTS
-    """With judgements alone, the files at its root are judgements, each named after its split."""
+    """If these are judgements alone, the files in the folder itself are judgements, each named after its split."""
 
 
 def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
-    """Configuration -> parts, of the collection that lies in one or several folders; "" where it has no name.
+    """Configuration -> parts of the collection in one or several folders; "" for a configuration without a name.
 
     Raises:
         DataError: a README's head names files that are not in its folder.
@@ -104,11 +105,10 @@ def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
 
 
 def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
-    """Configuration and part -> split -> patterns of files, as the head of a README names them; empty where it does
-    not.
+    """Configuration and part -> split -> patterns of files in the head of a README; empty without such a head.
 
     Raises:
-        DataError: the head is no YAML, or names files outside of the folder.
+        DataError: the head is not YAML, or names files outside of the folder.
     """
     from huggingface_hub import metadata_load
 
@@ -125,16 +125,11 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
                     part = _ROLES.get(split, _ROLES[role]) if role == "default" else _ROLES[role]
                     patterns_of.setdefault((config, part), {})[split] = patterns
         return patterns_of
-    except Exception as error:  # those of YAML have no nearer base in common with the rest
+    except Exception as error:  # YAML's errors have no closer common base with the rest
         raise DataError(
-            f"{readme}: its head does not say which files hold the corpus, the queries and the judgements "
+            f"{readme}: its head does not name the files of the corpus, the queries and the judgements "
             f"({type(error).__name__}: {error})."
         ) from error
-
-
-def chosen_patterns(splits: Mapping[str, Sequence[str]], part: Part, split: str) -> list[str]:
-    """Of the patterns of :func:`head_patterns`, those of the files that :meth:`Parts.files` would choose."""
-    return _chosen(splits, part, split)
 
 
 def splits_there(parts: Parts) -> str:
@@ -142,7 +137,8 @@ def splits_there(parts: Parts) -> str:
     return f"splits there: {', '.join(sorted(parts.qrels))}" if parts.qrels else "there are no judgements at all"
 
 
-def _chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:
+def chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:
+    """The files, or patterns of files, of ``part`` for ``split``, as in :meth:`Parts.files`."""
     for called in (split, _SAME_SPLIT.get(split, split)):
         if called in splits:
             return list(splits[called])
@@ -152,7 +148,7 @@ def _chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list
 
 
 def _splits(entry: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Split -> patterns of a configuration: ``data_files`` in all the ways that the hub understands."""
+    """Split -> patterns of a configuration: ``data_files`` in all forms that the hub supports."""
     files = entry.get("data_files", f"{entry.get('data_dir', '.')}/*")
     if isinstance(files, str) or all(isinstance(file, str) for file in files):
         return {"train": _patterns(files)}
@@ -163,7 +159,7 @@ def _patterns(path: str | list[str]) -> list[str]:
     patterns = [path] if isinstance(path, str) else list(path)
     for pattern in patterns:
         if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise ValueError(f"{pattern!r} does not lie in the repository")
+            raise ValueError(f"{pattern!r} is outside of the repository")
     return patterns
 
 
@@ -198,7 +194,7 @@ def _named(source: Source) -> Iterator[_Found]:
 
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
-    """Files that differ in their ending only, in the order of the endings: the first is read."""
+    """Groups of files that differ only in their ending, in the order of the endings: the first is read."""
     by_name: dict[str, list[Path]] = {}
     for path in files:
         if ending := ending_of(path):
@@ -209,6 +205,6 @@ def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
 
 @cache
 def _warn_of_others(path: Path, *others: Path) -> None:
-    """Said once for each file: which of them is meant, nobody can know."""
+    """Warn once per file that others with the same name are ignored."""
     names = " and ".join(other.name for other in others)
-    console.warn(f"{path} is read, and {names} beside it is not. Remove what is out of date.")
+    console.warn(f"{path} is read; {names} beside it is ignored. Remove the outdated file.")

@@ -1,5 +1,4 @@
-"""What is wrong with the user's files, gathered so that it can be said at once: each correction of a large file costs
-its owner a run."""
+"""Problems of the user's files, collected and reported together: every correction of a large file costs another run."""
 
 from __future__ import annotations
 
@@ -13,12 +12,13 @@ from pathlib import Path
 from vtkit.system.errors import DataError
 
 SHOWN = 5
-"""Problems of a file that are listed; of the others there is a count."""
+"""Problems of a file that are listed; the others are counted."""
 
 
 @dataclass
 class Problems:
-    """The problems of some files. A reader that has found one reads on to find the others, and gives no more data."""
+    """The problems of some files. After the first problem, a reader continues to find the others, without giving
+    data."""
 
     found: dict[Path, list[str]] = field(default_factory=dict)
     """The first :data:`SHOWN` of each file."""
@@ -26,7 +26,7 @@ class Problems:
     counts: Counter[Path] = field(default_factory=Counter)
 
     def add(self, path: Path, complaint: str) -> None:
-        """Remember that ``complaint`` holds of ``path``; the line it begins with is a row where files have no lines."""
+        """Add a problem of ``path``; a line number at its beginning becomes a row number for parquet files."""
         if path.suffix == ".parquet":
             complaint = re.sub(r"^line (\d+)\b", r"row \1", complaint)
         self.counts[path] += 1
@@ -35,14 +35,14 @@ class Problems:
             listed.append(complaint)
 
     def add_repeated(self, path: Path, line: int, name: str, before: tuple[Path, int]) -> None:
-        """Remember that an id stood in another place already."""
+        """Add an id that occurred before."""
         first = f"{'row' if before[0].suffix == '.parquet' else 'line'} {before[1]}"
         where = first if before[0] == path else f"{first} of {before[0].name}"
         self.add(path, f"line {line}: id {name!r} occurs twice (first on {where})")
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """A file that cannot be read to its end is one problem more, beside those of the other files."""
+        """An unreadable file in the block becomes one more problem, beside those of other files."""
         try:
             yield
         except DataError as error:

@@ -1,8 +1,8 @@
 """Public collections: a record each, with the repositories of the Hugging Face hub that hold its files, and their
 revisions.
 
-What is fetched, and where its parts lie, is said by the heads of the repositories' README, or by their files' names
-(:mod:`vtkit.data.parts`). Without a revision the newest is taken: of these repositories none is known.
+The heads of the repositories' READMEs, or the names of their files, show which files to download and which part is in
+which file (:mod:`vtkit.data.parts`). A repository without a revision is read at its newest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from vtkit.data.parts import PARTS, Part
 
 @dataclass(frozen=True)
 class Repository:
-    """A data set of the hub, and the parts of a collection that are taken from it."""
+    """A data set of the hub, and the parts of a collection to read from it."""
 
     id: str
     revision: str | None = None
     parts: tuple[Part, ...] = PARTS
     files: Mapping[Part, str] = field(default_factory=dict)
-    """Pattern of the files of each part, where no README's head says it; ``{config}`` stands for the configuration."""
+    """Pattern of the files of each part, if no README's head names them; ``{config}`` stands for the configuration."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Subset:
     """One language, or one member, of a public collection."""
 
     sources: tuple[tuple[Repository, ...], ...]
-    """Repositories that have its parts together; of several such groups with the same content, the first that is in the
-    cache, else the first whose terms were accepted."""
+    """Groups of repositories that together have its parts, with the same content. The first group in the cache is read,
+    else the first whose terms were accepted."""
 
     splits: tuple[str, ...]
-    """The judgements that are published; the first are those it is judged on where a recipe does not say."""
+    """The published judgements; the first are the default."""
 
     config: str = ""
-    """The configuration in its repositories; "" where they have one only."""
+    """The configuration in its repositories; "" if they have only one."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,26 @@ class PublicCollection:
 
     name: str
     title: str
-    """As its authors write it, for messages."""
+    """Its name as written by its authors, for messages."""
 
     subsets: Mapping[str, Subset]
     example: str
-    """The subset that messages take for an example."""
+    """The subset that messages use as an example."""
 
     sampled: str | None = None
-    """Why its figures cannot stand beside those of the whole collection; None for a whole one."""
+    """Why its figures cannot be compared with those of the whole collection; None if it is whole."""
 
     @property
     def names(self) -> list[str]:
-        """What recipes call its subsets."""
+        """The names of its subsets in recipes."""
         return [f"{self.name}:{subset}" if subset else self.name for subset in self.subsets]
 
 
 def _subsets(
     names: str, *sources: tuple[Repository, ...], splits: tuple[str, ...], lacking: Mapping[str, str] | None = None
 ) -> dict[str, Subset]:
-    """Subsets that are configurations of the same repositories; ``lacking`` are splits that single ones do not have."""
+    """Subsets that are configurations of the same repositories; ``lacking`` gives a split that a subset does not
+    have."""
     absent = lacking or {}
     return {
         name: Subset(sources, tuple(split for split in splits if absent.get(name) != split), name)
@@ -256,4 +257,4 @@ PUBLIC: tuple[PublicCollection, ...] = (
         },
     ),
 )
-"""All public collections. The BEIR copies of mteb and its MS MARCO say in their README's head which file is what."""
+"""All public collections. The READMEs of mteb's copies of BEIR and MS MARCO name their files."""

@@ -1,4 +1,4 @@
-"""Queries without judgements, to be searched for: from a file or standard input."""
+"""Queries without judgements, from a file or standard input."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from vtkit.data.rows import ending_of
 from vtkit.data.text import read_lines
 from vtkit.system.errors import DataError
 
-QUERY_FORMS = ".jsonl or .parquet with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
+QUERY_FORMS = (
+    ".jsonl or .parquet with _id and text, .tsv with id and text, or one query per line; each plain, .gz or .zst"
+)
 
 
 def is_blank(query: str) -> bool:
-    """Whether there is nothing to search for in ``query``: white space, control and format characters only."""
+    """Whether ``query`` has only white space, control and format characters."""
     return all(unicodedata.category(letter)[0] in "ZC" for letter in query)
 
 
 def read_query_file(name: str) -> list[Query]:
-    """The queries of a file, or a query a line from standard input (``-``); without ids they are called by their line.
+    """The queries of a file, or of the lines of standard input (``-``); missing ids are line numbers.
 
     Raises:
-        DataError: the file cannot be read, or has damaged lines, ids that occur twice or hold white space, or queries
-            without text; every problem at once.
+        DataError: the file cannot be read, or has damaged lines, ids that occur twice or contain white space, or
+            queries without text; all problems at once.
     """
     path = Path(name)
     problems = Problems()
@@ -39,7 +41,7 @@ def read_query_file(name: str) -> list[Query]:
 
 
 def standard_input() -> Iterator[str]:
-    """The lines of standard input, read as UTF-8 whatever the locale says.
+    """The lines of standard input, read as UTF-8 in every locale.
 
     Raises:
         DataError: a line is not UTF-8.

@@ -1,6 +1,6 @@
-"""Lists of documents for queries, by ids, in files: rankings that negatives are mined from, and a teacher's scores.
+"""Lists of documents for queries, by ids, in files: rankings to mine negatives from, and a teacher's scores.
 
-The layouts are those under which such lists are published (:data:`FORMS`); one reader knows them all.
+One reader supports all layouts in which such lists are published (:data:`FORMS`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "others": ("negative_id", "negative_ids", "neg_ids", "neg"),
     "scores": ("scores", "score"),
 }  # fmt: skip
-"""Names that columns, or the keys of objects, may have."""
+"""Known names of columns, and of keys of objects."""
 
 _JSONL, _RUN = re.compile(r"\.jsonl?(\.gz|\.zst)?$", re.I), re.compile(r"\.(trec|run|res)(\.gz|\.zst)?$", re.I)
 _PICKLE = re.compile(r"\.(pkl|pickle)(\.gz)?$", re.I)
@@ -53,24 +53,24 @@ _RUN_COLUMNS = 6
 
 @dataclass(frozen=True, slots=True)
 class ScoredList:
-    """Documents that one line of a file names for a query."""
+    """The documents of a query in one line of a file."""
 
     query: str
     documents: Sequence[str]
     scores: Sequence[float] | None = None
-    """One of each document, where the file has scores."""
+    """One per document; None if the file has no scores."""
 
     system: str = ""
-    """What found them, where the file says so."""
+    """The system that found them, if the file names it."""
 
 
 def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
-    """The rankings of a file, one for each system that it names; scored documents come in the order of their scores.
+    """The rankings of a file, one for each system that it names; scored documents are ordered by score.
 
-    Queries and documents that ``data`` does not have are passed over.
+    Queries and documents that ``data`` does not have are ignored.
 
     Raises:
-        DataError: lines are damaged, all at once; or none is of a query that ``data`` judges.
+        DataError: damaged lines, all at once; or no line has a query that ``data`` judges.
     """
     path = Path(path)
     systems: dict[str, Gathering] = {}
@@ -96,13 +96,13 @@ def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
 def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet:
     """``data`` with a teacher's scores of its documents, by ids, from files.
 
-    Scored documents that are not judged become documents judged as not relevant, among which hard negatives are drawn.
-    Queries without a score of a relevant document are left out, and so are relevant documents without one; both are
-    counted, and so are the ids that ``data`` does not have.
+    Scored documents without a judgement count as not relevant; hard negatives are drawn from them. Relevant documents
+    without a score are left out, and so are queries without a scored relevant document. Both are counted, and so are
+    the ids that ``data`` does not have.
 
     Raises:
-        DataError: lines are damaged, all at once; a file has no scores, or none of queries that ``data`` judges; no
-            relevant document has one.
+        DataError: damaged lines, all at once; a file has no scores, or none for queries that ``data`` judges; no
+            relevant document has a score.
     """
     gathering = Gathering(float)
     unknown = without = 0
@@ -119,7 +119,10 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
                 else:
                     unknown += 1
         if not scored:
-            raise DataError(f"{path}: holds documents without scores. Name it in finetune.mining.files instead.")
+            raise DataError(
+                f"{path}: has no scores, so it can only be a source of negatives: name it in {{mining.files}}.",
+                "mining.files",
+            )
     scores, _ = gathering.finish()
     grades = Gathering(int)
     for query, of_query in scores.items():
@@ -131,15 +134,15 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
                 grades.add(query, name, grade)
     qrels, _ = grades.finish()
     if not qrels:
-        raise DataError(f"{', '.join(map(str, paths))}: no document has a score that is relevant to its query.")
+        raise DataError(f"{', '.join(map(str, paths))}: no relevant document has a score.")
     console.say(f"  scores of {len(scores.entries):,} documents for {len(qrels):,} queries")
     for count, what in (
         (len(data.queries) - len(qrels), "queries have no scored relevant document"),
         (without, "relevant documents have no score"),
-        (unknown, "scores are of documents that the collection does not have"),
+        (unknown, "scores belong to documents that the collection does not have"),
     ):
         if count:
-            console.say(f"  {count:,} {what}, and are left out")
+            console.say(f"  left out: {count:,} {what}")
     queries = [query for query in data.queries if query.id in qrels]
     return replace(data, queries=queries, qrels=qrels, scores=scores.only(qrels.keys()))
 
@@ -149,7 +152,7 @@ def _best_first(scored: tuple[int, float]) -> float:
 
 
 def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredList]:
-    """The lists of a file that are of one of ``queries``, and the problems of all once it is read."""
+    """The lists of a file for ``queries``; raises the problems of all lists at the end."""
     problems, known = Problems(), False
     with problems.reading(path):
         for scored in _lists(path, problems):
@@ -157,15 +160,15 @@ def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredLi
                 known = True
                 yield scored
     if not problems.found and not known:
-        problems.add(path, f"has no {what} for any of the {len(queries)} queries that finetune.data judges")
+        problems.add(path, f"has no {what} for any of the {len(queries)} queries of the training data")
     problems.stop_if_any()
 
 
 def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
     if _PICKLE.search(path.name):
         raise DataError(
-            f"{path}: is a pickle, which can run code when it is opened. The scores of msmarco-hard-negatives lie as "
-            "parquet in sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2 (folder list)."
+            f"{path}: is a pickle, which can run code when it is opened. The scores of msmarco-hard-negatives are also "
+            "available as parquet: sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, folder list."
         )
     if path.suffix.lower() == ".parquet":
         rows: Iterator[tuple[int, Any]] = read_parquet(path)
@@ -178,7 +181,7 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
         yield from _run(archive_lines(path, ".trec", ".run", ".res"), problems)
         return
     else:
-        raise DataError(f"{path}: has an unknown form. Rankings and scores are {FORMS}.")
+        raise DataError(f"{path}: has an unknown format. Rankings and scores are {FORMS}.")
     for number, row in rows:
         complaint = ""
         try:
@@ -190,10 +193,11 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
 
 
 def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
-    """The lines of the first file of a .tar.gz whose path (``/NAME/FILE``) has one of ``endings``, and their places.
+    """File, number and text of each line of the first file in a .tar.gz whose path (``/NAME/FILE``) has one of
+    ``endings``.
 
     Raises:
-        DataError: there is none, or the archive is damaged.
+        DataError: there is no such file, or the archive is damaged.
     """
     try:
         with tarfile.open(path, "r:gz") as archive:
@@ -204,7 +208,7 @@ def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
             for number, line in enumerate(TextIOWrapper(file, encoding="utf-8"), 1):
                 yield path / inside.name, number, line.rstrip("\r\n")
     except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: the archive is damaged ({error}). Fetch it again.") from error
+        raise DataError(f"{path}: the archive is damaged ({error}). Download it again.") from error
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -226,7 +230,7 @@ def _of_colbert(row: list[Any]) -> Iterator[ScoredList]:
 
 
 def _of_columns(row: Mapping[str, Any]) -> Iterator[ScoredList]:
-    """A row with named columns: a list of documents (one for each system) and perhaps scores, or a triplet."""
+    """A row with named columns: lists of documents (one per system), perhaps with scores, or a triplet."""
     if not isinstance(row, dict):
         raise ValueError("is neither an object nor a list")
     query = _id(_value(row, "query"))
@@ -247,11 +251,11 @@ def _of_columns(row: Mapping[str, Any]) -> Iterator[ScoredList]:
 
 
 def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
-    """The scores of ``relevant`` and ``others`` documents: as they are, or, of one relevant document, from its margins
-    to each other one. They count from the relevant document, so that margins to several agree with each other.
+    """The scores of ``relevant`` and ``others`` documents. With one relevant document, ``scores`` may be its margins
+    over the others, which become scores relative to the relevant document.
 
     Raises:
-        ValueError: there are neither as many scores as documents nor as many as margins.
+        ValueError: the number of scores is neither that of the documents nor that of the margins.
     """
     if relevant == 1 and len(scores) == others:
         return [0.0, *(-margin for margin in scores)]
@@ -261,7 +265,7 @@ def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
 
 
 def _run(lines: Iterable[tuple[Path, int, str]], problems: Problems) -> Iterator[ScoredList]:
-    """The lines of a TREC run: query, Q0, document, rank, score, tag; each with its file and number."""
+    """The lines of a TREC run: query, Q0, document, rank, score, tag."""
     for path, number, line in lines:
         columns = line.split()
         if len(columns) == _RUN_COLUMNS:
@@ -284,7 +288,7 @@ def listed(value: Any) -> list[Any]:
 
 def _id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError("the id of the query or of a document is missing, or is neither a string nor a whole number")
+        raise ValueError("the id of the query or of a document is missing, or neither a string nor a whole number")
     return str(value)
 
 
@@ -296,7 +300,7 @@ def numbers(values: Iterable[Any]) -> list[float]:
     """``values`` as finite numbers.
 
     Raises:
-        ValueError: one is none.
+        ValueError: one is not.
     """
     finite = []
     for value in values:
@@ -305,6 +309,6 @@ def numbers(values: Iterable[Any]) -> list[float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError("a score is missing, NaN, infinite or no number")
+            raise ValueError("a score is missing, NaN, infinite or not a number")
         finite.append(number)
     return finite

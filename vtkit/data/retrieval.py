@@ -1,6 +1,6 @@
 """Judged collections: documents, queries and relevance judgements, read from files of rows.
 
-Everything wrong with a collection is reported together.
+All problems of a collection are reported together.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from vtkit.data.sequences import Lazy
 V = TypeVar("V", int, float)
 
 _SOUND_ID = re.compile(r"[!-~]+")
-"""Most ids; the others are looked at character by character."""
+"""Matches most ids; others are checked character by character."""
 
 _LINES = 2**40
-"""More than a file has, so that one number holds a file's place in a list and a line."""
+"""More lines than a file has, so that one number can hold a file's position in a list and a line number."""
 
 LARGE_FILE = 2**24
-"""Bytes of files of judgements from which on they are held in arrays instead of dictionaries."""
+"""Judgements in larger files (bytes) are held in arrays instead of dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,66 +58,66 @@ class Query:
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """A collection under one split of its judgements; ``queries`` are exactly those the split judges."""
+    """A collection with one split of its judgements; ``queries`` are exactly the judged ones."""
 
     name: str
     documents: Sequence[Document]
-    """A list, or mapped from files where they are many (:mod:`vtkit.data.documents`)."""
+    """A list, or mapped from files if there are many (:mod:`vtkit.data.documents`)."""
 
     queries: list[Query]
     qrels: Mapping[str, Mapping[str, int]]
-    """Query id -> document id -> grade; a grade of 0 or below is a judgement of not relevant."""
+    """Query id -> document id -> grade; grades of 0 and below mean not relevant."""
 
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Query id -> document id -> a teacher's score, where training data bring some."""
+    """Query id -> document id -> a teacher's score, if the training data have scores."""
 
     not_comparable: tuple[str, ...] = ()
-    """Why figures of this collection cannot stand beside published ones: documents, queries or judgements that it
-    lacks, such as "sampled: 1,000 of 2,831 queries"."""
+    """Why figures of this collection cannot be compared with published ones: missing documents, queries or judgements,
+    such as "sampled: 1,000 of 2,831 queries"."""
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """Document id -> its place in ``documents``."""
+        """Document id -> its position in ``documents``."""
         if isinstance(self.documents, StoredDocuments):
             return self.documents.numbers
         return {document.id: number for number, document in enumerate(self.documents)}
 
     def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The number of each document id, -1 where there is none."""
+        """The number of each document id, -1 if there is none."""
         if isinstance(self.numbers, DocumentNumbers):
             return self.numbers.of(names)
         return np.array([self.numbers.get(name, -1) for name in names], dtype=np.int32)
 
     @cached_property
     def contents(self) -> Sequence[str]:
-        """The text of each document, made when it is asked for."""
+        """The text of each document, built on access."""
         return Lazy(len(self.documents), lambda number: self.documents[number].contents)
 
-    def by_number(self, given: Mapping[str, Mapping[str, V]], query: str) -> dict[int, V]:
-        """What ``given``, :attr:`qrels` or :attr:`scores`, says of a query, by the numbers of documents."""
-        if isinstance(given, ByQuery):
-            return given.by_number(query, self.numbers)
-        return {self.numbers[name]: value for name, value in given.get(query, {}).items()}
+    def by_number(self, values: Mapping[str, Mapping[str, V]], query: str) -> dict[int, V]:
+        """Document number -> value of a query in ``values``, :attr:`qrels` or :attr:`scores`."""
+        if isinstance(values, ByQuery):
+            return values.by_number(query, self.numbers)
+        return {self.numbers[name]: value for name, value in values.get(query, {}).items()}
 
     def unknown_documents(self) -> Iterator[tuple[str, str]]:
-        """Query and document of each judgement whose document is not there."""
+        """Query and document of each judgement of a missing document."""
         if isinstance(self.qrels, ByQuery):
             return self.qrels.unknown(self.numbers)
         return ((query, name) for query, judged in self.qrels.items() for name in judged if name not in self.numbers)
 
     def under(self, queries: Sequence[Query]) -> RetrievalSet:
-        """The same documents under some of the queries."""
+        """The same documents with some of the queries."""
         ids = {query.id for query in queries}
 
-        def kept(given: Mapping[str, Mapping[str, V]]) -> Mapping[str, Mapping[str, V]]:
-            if isinstance(given, ByQuery):
-                return given.only(ids)
-            return {query: values for query, values in given.items() if query in ids}
+        def kept(values: Mapping[str, Mapping[str, V]]) -> Mapping[str, Mapping[str, V]]:
+            if isinstance(values, ByQuery):
+                return values.only(ids)
+            return {query: of_query for query, of_query in values.items() if query in ids}
 
         return replace(self, queries=list(queries), qrels=kept(self.qrels), scores=kept(self.scores))
 
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
-        """The same documents under ``max_queries`` of the queries, sampled without replacement, in their order."""
+        """The same documents with ``max_queries`` of the queries, sampled without replacement, in their order."""
         if max_queries is None or max_queries >= len(self.queries):
             return self
         drawn = sorted(random.Random(seed).sample(range(len(self.queries)), max_queries))
@@ -127,7 +127,7 @@ class RetrievalSet:
 
 
 def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Document]:
-    """The documents of files of rows (:mod:`vtkit.data.rows`) with an id, a text, and perhaps a title."""
+    """The documents in files of rows (:mod:`vtkit.data.rows`) with an id, a text, and perhaps a title."""
 
     def rows() -> Iterator[Place]:
         for path, number, (identity, text, title) in _texts(paths, DOCUMENT_IDS, TEXTS, problems):
@@ -137,7 +137,7 @@ def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Docume
 
 
 def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
-    """The queries of files of rows (:mod:`vtkit.data.rows`) with an id and a text."""
+    """The queries in files of rows (:mod:`vtkit.data.rows`) with an id and a text."""
     queries: list[Query] = []
     places: dict[str, tuple[Path, int]] = {}
     for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
@@ -225,7 +225,7 @@ def add_judgement(
     grade: str | float,
     problems: Problems,
 ) -> None:
-    """Enter a judgement unless its grade is no whole number, or differs from what the pair was given before."""
+    """Add a judgement, unless its grade is not a whole number or contradicts an earlier one of the same pair."""
     whole = _whole(grade)
     if whole is None:
         problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
@@ -244,12 +244,12 @@ def checked_collection(
     queries_file: Path,
     judgements_file: Path,
 ) -> RetrievalSet:
-    """The collection of these parts, once they are known to fit each other.
+    """The collection of these parts, checked against each other.
 
     Raises:
-        DataError: ``problems`` found before, or parts that do not fit, each under its file's name.
+        DataError: earlier ``problems``, or parts that do not match, each with its file's name.
     """
-    if not problems.found:  # damaged lines would show up again as ids that are not there
+    if not problems.found:  # damaged lines would appear again as missing ids
         if not documents:
             problems.add(corpus, "holds no documents")
         if not queries:
@@ -259,7 +259,7 @@ def checked_collection(
         elif not _any_relevant(qrels):
             problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
         if documents and not any(document.contents for document in documents):
-            problems.add(corpus, "holds no text: the title and the text of every document are empty")
+            problems.add(corpus, "holds no text: title and text of every document are empty")
     problems.stop_if_any()
     collection = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
     known_queries = {query.id for query in queries}
@@ -273,7 +273,7 @@ def checked_collection(
 
 
 def check_id(identity: str) -> str | None:
-    """What is wrong with an id, if anything: run files separate their columns by white space."""
+    """The problem of an id, if any; columns of run files are separated by white space."""
     if _SOUND_ID.fullmatch(identity):
         return None
     if not identity:
@@ -286,7 +286,7 @@ def check_id(identity: str) -> str | None:
 
 
 def identifier(value: Any) -> str | None:
-    """An id as it is written; ids that are whole numbers are taken as text. None where it is neither."""
+    """An id as text, which may also be a whole number; None if it is neither."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else None
@@ -295,7 +295,7 @@ def identifier(value: Any) -> str | None:
 def _texts(
     paths: Iterable[Path], ids: Sequence[str], names: Sequence[str], problems: Problems
 ) -> Iterator[tuple[Path, int, tuple[str, str, str]]]:
-    """File, line, and id, text and title of each sound row, its id under one of ``ids``, its text under one of
+    """File, line, and id, text and title of each valid row; its id is under one of ``ids``, its text under one of
     ``names``."""
     for path in paths:
         with problems.reading(path):

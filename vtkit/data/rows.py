@@ -1,6 +1,6 @@
-"""Rows of the files that collections lie in: jsonl, parquet and tsv, each plain or compressed, as objects with names.
+"""Rows of a collection's files: jsonl, parquet and tsv, each plain or compressed, as objects with named columns.
 
-The same column has many names on the hub; the names that are known stand here, the usual one first.
+Columns have several names on the hub; the known ones are listed here, the usual one first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from vtkit.data import text as texts
 from vtkit.system.errors import DataError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
-"""Of the files that are read; where the same rows lie in several, the first counts."""
+"""Endings of readable files; if several files have the same rows, the first counts."""
 
 DOCUMENT_IDS = ("_id", "id", "docid", "doc_id", "pid", "passage_id", "corpus-id", "corpus_id")
 QUERY_IDS = ("_id", "id", "query-id", "query_id", "qid")
@@ -25,24 +25,24 @@ GRADES = ("score", "relevance", "label")
 TITLE = "title"
 
 ROWS_AT_ONCE = 1000
-"""Rows that are Python objects at the same time."""
+"""Rows that are held as Python objects at a time."""
 
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
 
 
 def ending_of(path: Path) -> str | None:
-    """The one of :data:`ENDINGS` that ``path`` has; None for files of another kind."""
+    """The ending of ``path`` among :data:`ENDINGS`; None for other files."""
     name = path.name.lower()
     return next((ending for ending in ENDINGS if name.endswith(ending)), None)
 
 
 def value_of(row: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The value under the first of ``names`` that a row has; None where it has none of them."""
+    """The value under the first of ``names`` that a row has; None if it has none."""
     return next((row[name] for name in names if name in row), None)
 
 
 def text_and_title(row: Mapping[str, Any], names: Sequence[str] = TEXTS) -> tuple[Any, Any]:
-    """The text of a row, under one of ``names``, and its title ("" without one); a text may be a structure of both."""
+    """The text of a row, under one of ``names``, and its title ("" if missing); a text may be a structure of both."""
     text = value_of(row, names)
     if isinstance(text, dict):
         row, text = text, text.get(TEXTS[0])
@@ -51,16 +51,16 @@ def text_and_title(row: Mapping[str, Any], names: Sequence[str] = TEXTS) -> tupl
 
 
 def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Line (or row of a parquet file, from 1) and values by column; a damaged line comes as the sentence that says so.
+    """Line (or row of a parquet file, from 1) and values by column; for a damaged line, a description of the problem.
 
-    A tsv file without a header has an id and a text. Of a parquet file only columns with known names are read.
+    A tsv file without a header has an id and a text. In parquet files, only columns with known names are read.
 
     Raises:
-        DataError: the file cannot be read to its end, or has an unknown form.
+        DataError: the file cannot be read to its end, or has an unknown format.
     """
     match ending_of(path):
         case None:
-            raise DataError(f"{path}: has an unknown form. Rows lie in {', '.join(ENDINGS)} files.")
+            raise DataError(f"{path}: has an unknown format. Rows are read from {', '.join(ENDINGS)} files.")
         case ".parquet":
             yield from read_parquet(path, _KNOWN)
         case ending if ending.startswith(".tsv"):
@@ -70,7 +70,7 @@ def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[i
 
 
 def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and values by column of each row; only of columns whose names are ``among`` these, if any.
+    """Number (from 1) and values by column of each row; only columns ``among`` these names, if given.
 
     Raises:
         DataError: the file cannot be read to its end.
@@ -89,8 +89,8 @@ def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tu
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
-            f"{path}: cannot be read as parquet past row {number} ({first_line}). The file is damaged or was not "
-            "copied to its end; fetch it again."
+            f"{path}: cannot be read as parquet after row {number} ({first_line}). The file is damaged or incomplete: "
+            "download it again."
         ) from error
 
 
@@ -102,6 +102,6 @@ def _tsv_rows(path: Path, invalid: texts.Invalid) -> Iterator[tuple[int, dict[st
         elif line.strip():
             cells = line.split("\t", max(len(names), 2) - 1)
             if len(cells) == 1:
-                yield number, "has one column, not id, tab, text"
+                yield number, "has one column instead of id, tab, text"
             else:
                 yield number, dict(zip(names or ("_id", "text"), map(str.strip, cells), strict=False))

@@ -11,12 +11,12 @@ from vtkit.data.sequences import Lazy, SpooledTexts
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
-    """Up to ``most`` of ``texts``, each equally likely, in the order they came."""
+    """Up to ``most`` of ``texts``, each equally likely, in their order."""
     return list(drawn(texts, most, seed))
 
 
 def drawn(texts: Iterable[str], most: int, seed: int, folder: Path | None = None) -> Sequence[str]:
-    """:func:`draw` (reservoir sampling), the texts in a temporary file below ``folder`` where they are many."""
+    """:func:`draw` (reservoir sampling); many texts are held in a temporary file in ``folder``."""
     generator = random.Random(seed)
     kept, numbers, places = SpooledTexts(folder), array("q"), array("q")
     for number, text in enumerate(texts):

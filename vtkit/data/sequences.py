@@ -1,5 +1,5 @@
-"""Sequences for millions of items that hold no Python object an item: rows of one array, items made when they are asked
-for, texts in a file."""
+"""Sequences for millions of items without a Python object per item: rows of one array, items made on access, texts in a
+file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 _COUNTED_AT_ONCE = 2**22
 
 IN_MEMORY = 2**28
-"""Bytes of text that are held in memory; more go to a file."""
+"""Bytes of text that are held in memory; more text goes to a file."""
 
 
 def listed(row: Sequence[int] | npt.NDArray[Any]) -> Sequence[int]:
-    """A row of whole numbers as Python's."""
+    """A row of whole numbers as Python integers."""
     return row.tolist() if isinstance(row, np.ndarray) else row
 
 
@@ -33,7 +33,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
 
     values: npt.NDArray[Any]
     starts: npt.NDArray[np.int64]
-    """Where each row begins, and the end of the last, (rows + 1,)."""
+    """The beginning of each row, and the end of the last, (rows + 1,)."""
 
     @classmethod
     def of(cls, rows: Iterable[Any]) -> Ragged:
@@ -49,7 +49,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         return np.diff(self.starts)
 
     def counts(self, size: int) -> npt.NDArray[np.int64]:
-        """How often each number below ``size`` occurs, (size,); negative ones are passed over."""
+        """Occurrences of each number below ``size``, (size,); negative numbers are ignored."""
         counts = np.zeros(size, dtype=np.int64)
         for start in range(0, len(self.values), _COUNTED_AT_ONCE):
             part = self.values[start : start + _COUNTED_AT_ONCE]
@@ -57,7 +57,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         return counts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process: numbers that are mapped from a file go by its name."""
+        """For another process: values that are mapped from a file are passed by its name."""
         if isinstance(self.values, np.memmap):
             return _mapped, (self.values.filename, self.starts)
         return Ragged, (self.values, self.starts)
@@ -79,10 +79,10 @@ class Ragged(Sequence[npt.NDArray[Any]]):
 
 
 class RaggedRows:
-    """Rows on their way to a :class:`Ragged`.
+    """Collects rows for a :class:`Ragged`.
 
     Args:
-        file: where they are written and mapped from; None: they are held in memory.
+        file: to which they are written and from which they are mapped; None: they are held in memory.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -96,7 +96,7 @@ class RaggedRows:
         self._starts.append(self._starts[-1] + len(values))
 
     def whole(self) -> Ragged:
-        """All rows; none can be added afterwards."""
+        """All rows; nothing can be added afterwards."""
         values = np.empty(0, np.int32)
         if isinstance(self._out, BytesIO):
             values = np.frombuffer(self._out.getvalue(), np.int32)
@@ -111,7 +111,7 @@ def _mapped(file: Path | str, starts: npt.NDArray[np.int64]) -> Ragged:
 
 
 class Lazy(Sequence[T]):
-    """``size`` items, the n-th of which is ``item(n)`` whenever it is asked for."""
+    """``size`` items; the n-th is ``item(n)``, computed on access."""
 
     def __init__(self, size: int, item: Callable[[int], T]) -> None:
         self._size, self._item = size, item
@@ -135,10 +135,10 @@ class Lazy(Sequence[T]):
 
 
 class SpooledTexts:
-    """Texts that are appended and read by number: in memory, from :data:`IN_MEMORY` bytes on in a temporary file.
+    """Texts that are appended and read by number: in memory, beyond :data:`IN_MEMORY` bytes in a temporary file.
 
     Args:
-        folder: where the file would be; None for the system's folder of temporary files.
+        folder: of the file; None for the system's folder of temporary files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -149,7 +149,7 @@ class SpooledTexts:
         return len(self._starts) - 1
 
     def append(self, text: str) -> None:
-        """Add a text behind the others."""
+        """Add a text at the end."""
         raw = text.encode("utf-8", "surrogatepass")
         self._file.seek(self._starts[-1])
         self._file.write(raw)

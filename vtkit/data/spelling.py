@@ -1,4 +1,4 @@
-"""Letters and signs that writers of a script use for each other, or leave out."""
+"""Letters and signs that writers of a script interchange or leave out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ARABIC: dict[str, str] = {
     "ى": "ي",
     "ة": "ه",
 }
-"""What becomes of a character: most writers leave vowel signs out, and many the signs on an alef."""
+"""Character -> its common form: most writers leave out vowel signs, and many the signs on an alef."""
 
 HEBREW = dict.fromkeys(map(chr, [*range(0x591, 0x5BE), 0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7]), "")
 """Points and accents."""
@@ -23,4 +23,4 @@ DEVANAGARI = {
 """Of text in a composed Unicode form."""
 
 FOLDED = {**ARABIC, **HEBREW, **DEVANAGARI}
-"""The same as Lucene's normalizers of Arabic and Hindi do, but for Hindi's vowels, whose length it drops."""
+"""Like Lucene's normalizers of Arabic and Hindi, except that Lucene also drops the length of Hindi's vowels."""

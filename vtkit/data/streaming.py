@@ -1,5 +1,5 @@
-"""Columns of text of a dataset, streamed through the ``datasets`` library: of the Hugging Face hub, or of a folder of
-parquet, json, csv, text or arrow files. Row after row is read, never the whole."""
+"""Text columns of a dataset, streamed row by row through the ``datasets`` library: from the Hugging Face hub, or from a
+folder of parquet, json, csv, text or arrow files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from vtkit.data import hub
 from vtkit.system.errors import DataError
 
 PREFIX = "datasets:"
-FORM = "datasets:NAME:CONFIG:SPLIT:COLUMN (the last three may be left out or empty: its only one, train, text)"
+FORM = "datasets:NAME:CONFIG:SPLIT:COLUMN (the last three are optional; defaults: the only one, train, text)"
 PAIRS_FORM = "datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT, two columns at its end (CONFIG and SPLIT may be empty)"
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a specification names."""
+    """The columns that a specification names."""
 
     spec: str
     form: str
@@ -31,12 +31,11 @@ class _Columns:
 
 
 def read_column(spec: str) -> Iterator[str]:
-    """The texts of one column, in the order of the dataset; rows without one are left out.
+    """The texts of one column, in the order of the dataset; rows without text are left out.
 
     Args:
-        spec: ``datasets:NAME:CONFIG:SPLIT:COLUMN``. ``NAME`` is a folder (one that ``save_to_disk`` made, or one of
-            files that ``load_dataset`` reads) or a hub id, which is read from the cache, or from the hub where
-            downloads are allowed.
+        spec: ``datasets:NAME:CONFIG:SPLIT:COLUMN``. ``NAME`` is a folder (made by ``save_to_disk``, or with files for
+            ``load_dataset``) or a hub id, which is read from the cache or, if downloads are allowed, from the hub.
 
     Raises:
         DataError: the dataset is not available or cannot be read, has no such configuration, split or column, or the
@@ -44,16 +43,16 @@ def read_column(spec: str) -> Iterator[str]:
     """
     name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
-        raise DataError(f"{spec}: a dataset is named as {FORM}.")
+        raise DataError(f"{spec}: write a dataset as {FORM}.")
     wanted = _Columns(spec, FORM, name, config or None, split or "train", (column or "text",))
     yield from (text for (text,) in _texts(wanted) if text)
 
 
 def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Queries and their documents, two columns of a dataset; "" where a row has none.
+    """Queries and their documents, two columns of a dataset; "" for missing texts.
 
     Args:
-        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, the last two the names of columns; as of
+        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, ending with the names of two columns; see
             :func:`read_column`.
 
     Raises:
@@ -61,10 +60,10 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
     """
     parts = spec.removeprefix(PREFIX).split(":")
     if not spec.startswith(PREFIX) or len(parts) != 5 or not (parts[0] and parts[3] and parts[4]):
-        raise DataError(f"{spec}: pairs of a dataset are named as {PAIRS_FORM}.")
+        raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
     name, config, split, query, document = parts
     wanted = _Columns(spec, PAIRS_FORM, name, config or None, split or "train", (query, document))
-    yield from ((asked, answering) for asked, answering in _texts(wanted))
+    yield from ((query_text, document_text) for query_text, document_text in _texts(wanted))
 
 
 def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
@@ -74,7 +73,7 @@ def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
     while True:
         try:
             row = next(rows, None)
-        except Exception as error:  # the library passes on the errors of every format's reader
+        except Exception as error:  # the readers of all formats have their own errors
             raise _unreadable(wanted, error) from error
         if row is None:
             return
@@ -87,7 +86,7 @@ def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
                 )
             if not isinstance(row[column], str | None):
                 kind = type(row[column]).__name__
-                raise DataError(f"{wanted.spec}: row {number} has no text in the column {column!r} but {kind}.")
+                raise DataError(f"{wanted.spec}: row {number} has {kind} instead of text in the column {column!r}.")
         yield tuple(row[column] or "" for column in wanted.columns)
 
 

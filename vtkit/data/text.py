@@ -1,8 +1,8 @@
-"""Text files of the user's: opened whether compressed or not, read strictly as UTF-8, digested by content.
+"""A user's text files: opened plain or compressed, read strictly as UTF-8, digested by content.
 
-A byte that is not UTF-8 is an error with its place; it becomes a replacement character only where that was asked for,
-and then with a warning: silently damaged text would end up in a vocabulary or in an index without anyone noticing.
-Lines are bounded, so that a file without line ends cannot fill the memory.
+A byte that is not UTF-8 is an error with its position. It becomes a replacement character only on request, with a
+warning: otherwise damaged text could get into a vocabulary or an index unnoticed. Lines are bounded, so that a file
+without line ends cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes that a line may have where it cannot be cut (jsonl, tsv)."""
+"""Largest line in bytes, if it cannot be cut (jsonl, tsv)."""
 
 LONGEST_TEXT = 2**20
-"""Bytes of a line of a text corpus that are read at a time; a longer line is cut at white space or punctuation."""
+"""Bytes of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
 
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -40,19 +40,19 @@ Item = TypeVar("Item", str, tuple[str, str])
 """A text, or a pair of texts."""
 
 TEXTS_AT_ONCE = 1024
-"""Texts that are tokenized together, at the most."""
+"""Largest number of texts that are tokenized together."""
 
 CHARACTERS_AT_ONCE = 4_000_000
-"""Characters that are tokenized together, about: the encodings of a text take a hundred times its memory."""
+"""Approximate characters that are tokenized together: encodings take a hundred times the memory of their text."""
 
 
 def open_text(path: str | Path) -> TextIO:
-    """``path`` opened for reading as strict UTF-8; ``.gz`` and ``.zst`` are decompressed on the way.
+    """``path`` opened for reading as strict UTF-8; ``.gz`` and ``.zst`` are decompressed.
 
     Prefer :func:`read_lines`, whose errors name the line.
 
     Raises:
-        DataError: the file is missing, cannot be opened, or is compressed in another way.
+        DataError: the file is missing, cannot be opened, or has another compression.
     """
     return io.TextIOWrapper(_open_bytes(Path(path)), encoding="utf-8", errors="strict", newline="\n")
 
@@ -60,11 +60,11 @@ def open_text(path: str | Path) -> TextIO:
 def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     r"""The lines of a text file, without their ends (``\n`` or ``\r\n``) and without a byte order mark.
 
-    Only ``\n`` ends a line: characters such as U+2028 may stand inside one.
+    Only ``\n`` ends a line: lines may contain characters such as U+2028.
 
     Raises:
         DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8
-            (with the number of bad places, and line and byte of the first).
+            (with the number of bad positions, and line and byte of the first).
     """
     return _decoded(Path(path), _byte_lines(Path(path)), invalid)
 
@@ -80,8 +80,8 @@ def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
 
 
 def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Line number (from 1) and object of each line that is not blank; a line that is no JSON object comes as
-    the sentence that says what is wrong with it, so that a caller can report all such lines together."""
+    """Line number (from 1) and object of each line that is not blank; for a line that is not a JSON object, a
+    description of the problem, so that a caller can report all such lines together."""
     for number, line in enumerate(read_lines(path, invalid), 1):
         if not line.strip():
             continue
@@ -91,7 +91,7 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
-            # the library's own words would call the line itself line 1
+            # the library's own message would call every line line 1
             said = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
             yield number, f"is not JSON ({said})"
             continue
@@ -115,12 +115,12 @@ def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
     for position, text in enumerate([texts] if isinstance(texts, str) else texts):
         if not isinstance(text, str):
             said = "None" if text is None else f"of the type {type(text).__name__}"
-            raise DataError(f"{name}[{position}] is {said}, not a string. Leave it out, or give its text.")
+            raise DataError(f"{name}[{position}] is {said}, not a string. Remove it, or pass its text.")
         yield text
 
 
 def contents(title: str, text: str) -> str:
-    """What is indexed and encoded of a document: title and text with a space between, or the one that is there."""
+    """The text of a document that is indexed and encoded: title and text, joined by a space, or one of them."""
     return f"{title.strip()} {text.strip()}".strip()
 
 
@@ -139,12 +139,12 @@ def batches(items: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[I
 
 
 def digest(path: str | Path) -> str:
-    """SHA-256, in hexadecimal, of a file's content or of a folder's files, their relative names included.
+    """SHA-256, in hexadecimal, of a file's content or of a folder's files, including their relative names.
 
-    Names that begin with a dot are left out (caches, editor files); times and owners never count.
+    Names that begin with a dot are left out (caches, editor files); times and owners do not count.
 
     Raises:
-        DataError: nothing is there, or it cannot be read.
+        DataError: it does not exist, or cannot be read.
     """
     path = Path(path)
     try:
@@ -177,7 +177,7 @@ class _Line:
 
 
 def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[_Line]:
-    """The lines of a file with their ends; one that is longer than ``longest`` bytes in pieces, or refused."""
+    """The lines of a file with their ends; lines longer than ``longest`` bytes are cut into pieces, or refused."""
     number, column, offset, carry = 1, 0, 0, b""
     with _open_bytes(path) as file:
         while True:
@@ -185,8 +185,8 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
                 raw = carry + file.readline(longest - len(carry) + 1)
             except (EOFError, OSError, zlib.error) as error:
                 raise DataError(
-                    f"{path}: cannot be read past line {number - 1} ({error}). The file is damaged or was not copied "
-                    "to its end; fetch it again."
+                    f"{path}: cannot be read after line {number - 1} ({error}). The file is damaged or incomplete: "
+                    "download it again."
                 ) from error
             if not raw:
                 return
@@ -197,14 +197,14 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
             if len(raw) > longest and not raw.endswith(b"\n"):
                 if not cut:
                     raise DataError(
-                        f"{path}: line {number} is longer than {longest >> 20} MiB. Such a file holds one record a "
-                        "line; cut it into lines first."
+                        f"{path}: line {number} is longer than {longest >> 20} MiB. The file must have one record per "
+                        "line: split it into lines first."
                     )
                 border = _border(raw)
                 if not border:
                     raise DataError(
-                        f"{path}: line {number} has more than {longest >> 20} MiB without white space or punctuation, "
-                        "which is no text."
+                        f"{path}: line {number} has more than {longest >> 20} MiB without white space or punctuation: "
+                        "this is not text."
                     )
                 raw, carry = raw[:border], raw[border:]
             yield _Line(number, column, offset, raw)
@@ -214,8 +214,8 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
 
 
 def _border(raw: bytes) -> int:
-    """Where to cut a piece of a line: in front of its last white space, else behind its last punctuation; 0 where
-    there is neither."""
+    """The position at which to cut a piece of a line: before its last white space, else after its last punctuation; 0
+    without either."""
     space = max(raw.rfind(byte) for byte in (b" ", b"\t", b"\r", b"\f"))
     if space > 0:
         return space
@@ -227,13 +227,13 @@ def _border(raw: bytes) -> int:
 
 
 def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only: bool = False) -> Iterator[str]:
-    """The text of ``lines``; after the first bad byte a strict reader goes on only to count the others.
+    """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others.
 
     Args:
         path: of the file, for messages.
         lines: its lines.
         invalid: what becomes of bytes that are not UTF-8.
-        text_only: whether NUL bytes are refused, which no text has.
+        text_only: whether NUL bytes are refused, which text does not have.
     """
     bad, first = 0, ""
     binary: list[int] = []
@@ -257,11 +257,12 @@ def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only:
     if binary:
         problems.add(
             path,
-            f"line {binary[0]} holds NUL bytes{_first_of(len(binary), 'line')}, so this is no UTF-8 text but a binary "
+            f"line {binary[0]} holds NUL bytes{_first_of(len(binary), 'line')}, so this is not UTF-8 text but a binary "
             "file, or text in UTF-16 (convert it with: iconv -f UTF-16 -t UTF-8)",
         )
     if bad and invalid == "replace":
-        console.warn(f"{path}: {first}. {_times(bad)} replaced by U+FFFD.")
+        replaced = f"{bad} such places were" if bad > 1 else "It was"
+        console.warn(f"{path}: {first}. {replaced} replaced by U+FFFD.")
     elif bad:
         problems.add(
             path,
@@ -274,15 +275,11 @@ def _first_of(count: int, what: str) -> str:
     return f", the first of {count:,} such {what}s" if count > 1 else ""
 
 
-def _times(bad: int) -> str:
-    return f"{bad} such places were" if bad > 1 else "It was"
-
-
 def _open_bytes(path: Path) -> BinaryIO:
-    """The bytes of ``path``, decompressed where its name or its first bytes say that it is compressed."""
+    """The bytes of ``path``, decompressed if its name or its first bytes show that it is compressed."""
     try:
         suffix, first = path.suffix.lower(), b""
-        if not path.is_fifo():  # what is read of a pipe is gone
+        if not path.is_fifo():  # a pipe can be read only once
             with path.open("rb") as file:
                 first = file.read(4)
         if suffix == ".gz" or first.startswith(b"\x1f\x8b"):
@@ -293,7 +290,7 @@ def _open_bytes(path: Path) -> BinaryIO:
             frames = pyarrow.CompressedInputStream(path.open("rb"), "zstd")
             return cast(BinaryIO, io.BufferedReader(frames, buffer_size=2**17))
         if suffix in (".bz2", ".xz", ".zip", ".7z") or first == b"PK\x03\x04":
-            raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
+            raise DataError(f"{path}: only gzip and zstandard are supported. Decompress the file first.")
         return path.open("rb")
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error

@@ -1,12 +1,12 @@
-"""Training data in one file: queries with relevant documents, others that are not, and a teacher's scores of them.
+"""Training data in one file: queries with relevant and other documents, and a teacher's scores of them.
 
-``.tsv`` (plain, ``.gz`` or ``.zst``): query, relevant document and any number of documents that are not, a tab between
-each; or, as MarginMSE's authors publish them, score of the relevant document, score of the other, query, relevant
-document, other. ``.jsonl`` and ``.parquet``: rows of a query, one or more relevant documents, and perhaps others and
-scores, under the names of sentence-transformers or FlagEmbedding (:data:`FIELDS`); one score of one relevant document
-and one other is the margin between them. ``.tar.gz``: WebFAQ for ir_datasets, with BGE-M3's scores.
+``.tsv`` (plain, ``.gz`` or ``.zst``): query, relevant document and any number of other documents, separated by tabs;
+or, as published by MarginMSE's authors, score of the relevant document, score of the other, query, relevant document,
+other. ``.jsonl`` and ``.parquet``: rows with a query, one or more relevant documents, and perhaps others and scores,
+under the names of sentence-transformers or FlagEmbedding (:data:`FIELDS`); a single score of one relevant document and
+one other is their margin. ``.tar.gz``: WebFAQ for ir_datasets, with BGE-M3's scores.
 
-Data by ids, in which texts are named and not written, are read by :mod:`vtkit.data.rankings`.
+:mod:`vtkit.data.rankings` reads data that refers to texts by ids.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "other": ("negative", "negatives", "neg"),
     "documents": ("documents", "docs", "passages"),
 }
-"""Names that the parts of a .jsonl line or the columns of a .parquet may have; ``negative_1``, ``negative_2`` and so on
-are others too, ``documents`` a list of both with ``labels`` or ``scores``."""
+"""Known names of the parts of a .jsonl line or of .parquet columns. ``negative_1``, ``negative_2`` and so on are others
+too; ``documents`` is a list of both with ``labels`` or ``scores``."""
 
 FORMS = (
-    "a .tsv of query, relevant document and perhaps others that are not, or of two scores, query, relevant document "
-    "and another; or a .jsonl with query, positive and perhaps negatives and scores; each plain, .gz or .zst; a "
-    ".parquet with the same columns; or a .tar.gz of WebFAQ for ir_datasets; or "
+    "a .tsv with query, relevant document and perhaps other documents, or with two scores, query, relevant document "
+    "and another; a .jsonl with query, positive and perhaps negatives and scores; each plain, .gz or .zst; a .parquet "
+    "with the same columns; a .tar.gz of WebFAQ for ir_datasets; or "
     f"{PAIRS_FORM}"
 )
 
@@ -50,18 +50,18 @@ _SCORED_COLUMNS, _QRELS_COLUMNS = 5, 4
 
 
 def is_training_data(name: str | Path) -> bool:
-    """Whether ``name`` is a file, or pairs of a dataset (``datasets:...``): training data, which have no splits."""
+    """Whether ``name`` is a file or pairs of a dataset (``datasets:...``), which have no splits."""
     return str(name).startswith(PREFIX) or os.path.isfile(name)
 
 
 def is_training_file(path: str | Path) -> bool:
-    """Whether a file's name is that of training data."""
+    """Whether a file has the name of training data."""
     return bool(_FILE.search(Path(path).name))
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A line: a query, relevant documents, others, and no scores or one of each document."""
+    """A line: a query, relevant documents, others, and no scores or one per document."""
 
     query: str
     relevant: list[str]
@@ -71,7 +71,7 @@ class _Row:
 
 @dataclass
 class _Gathered:
-    """Rows as a collection: the same text is the same query or the same document."""
+    """Rows as a collection: equal texts are one query or one document."""
 
     queries: dict[str, str] = field(default_factory=dict)
     """Text -> id."""
@@ -81,10 +81,10 @@ class _Gathered:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     empty: int = 0
     contradicting: int = 0
-    """Documents given as relevant to a query and as not."""
+    """Documents that are both relevant and not relevant to a query."""
 
     def add(self, row: _Row) -> None:
-        """Enter a row. What is relevant in one and not in another is relevant."""
+        """Add a row. A document that is relevant in any row is relevant."""
         if not row.query or not any(row.relevant):
             self.empty += 1
             return
@@ -104,20 +104,20 @@ class _Gathered:
 
 
 def load_training_data(name: str | Path) -> RetrievalSet:
-    """:func:`load_training_file`, or :func:`load_column_pairs` where ``name`` is pairs of a dataset."""
+    """:func:`load_training_file`, or :func:`load_column_pairs` if ``name`` is pairs of a dataset."""
     return load_column_pairs(str(name)) if str(name).startswith(PREFIX) else load_training_file(name)
 
 
 def load_training_file(path: str | Path) -> RetrievalSet:
-    """The collection that a file of training data holds: its different texts, judged 1 where they are relevant to a
-    query and 0 where they are named as not, with the scores that it brings.
+    """The collection in a file of training data: its distinct texts, judged 1 if they are relevant to a query and 0 if
+    they are listed as not relevant, with the file's scores.
 
-    Lines without a query or a relevant document are left out and counted; a document that is relevant to a query in
-    one place and not in another is relevant, and counted.
+    Lines without a query or a relevant document are left out and counted. A document that is listed both as relevant
+    and as not relevant to a query is relevant, and counted.
 
     Raises:
-        DataError: the name says nothing of the form; lines are damaged or scores missing or no numbers, all at once;
-            some lines have scores and others none; nothing is left.
+        DataError: the name does not show the format; damaged lines, missing or invalid scores, all at once; only some
+            lines have scores; nothing is left.
     """
     path, problems = Path(path), Problems()
     if path.name.lower().endswith((".tar.gz", ".tgz")):
@@ -126,8 +126,8 @@ def load_training_file(path: str | Path) -> RetrievalSet:
 
 
 def load_column_pairs(spec: str) -> RetrievalSet:
-    """The collection that two columns of a dataset are, queries and a relevant document each, as
-    :func:`load_training_file` makes one of a file.
+    """The collection in two columns of a dataset, queries and a relevant document each, like that of
+    :func:`load_training_file`.
 
     Args:
         spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT`` (:func:`vtkit.data.streaming.read_column_pairs`).
@@ -149,14 +149,14 @@ def _collected(path: Path, rows: Iterable[_Row], problems: Problems, name: str =
             scored += bool(row.scores)
             without += not row.scores
     if scored and without:
-        problems.add(path, f"{scored} of its rows have scores and {without} have none: give scores to all or none")
+        problems.add(path, f"{scored} rows have scores and {without} have none: all rows or none must have scores")
     problems.stop_if_any()
     if gathered.empty:
-        console.say(f"  {gathered.empty} rows of {name} have no query or no relevant document, and are left out")
+        console.say(f"  left out: {gathered.empty} rows of {name} without a query or a relevant document")
     if gathered.contradicting:
         console.say(
-            f"  {gathered.contradicting} documents of {name} are named as relevant to a query and as not relevant "
-            "to it, and count as relevant"
+            f"  {gathered.contradicting} documents of {name} are listed as relevant and as not relevant to the same "
+            "query; they count as relevant"
         )
     if not gathered.queries:
         problems.add(path, "holds no query with a relevant document")
@@ -180,7 +180,7 @@ def _rows(path: Path, problems: Problems) -> Iterator[_Row]:
         case ".parquet":
             return _object_rows(path, read_parquet(path), problems)
         case _:
-            raise DataError(f"{path}: has an unknown form: training data are {FORMS}.")
+            raise DataError(f"{path}: has an unknown format. Training data are {FORMS}.")
 
 
 def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
@@ -236,7 +236,7 @@ def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], p
 
 
 def _object_row(entry: Mapping[str, Any]) -> _Row:
-    """Relevant documents and others under names of their own."""
+    """A row with separate relevant documents and others."""
     query, relevant = (_named(entry, part) for part in ("query", "relevant"))
     wrong = [
         f"{' or '.join(FIELDS[part])} is missing"
@@ -255,7 +255,8 @@ def _object_row(entry: Mapping[str, Any]) -> _Row:
 
 
 def _list_row(entry: Mapping[str, Any]) -> _Row:
-    """One list of documents, relevant where their label is above 0 or, without labels, where their score is highest."""
+    """A row with one list of documents; those with a label above 0 or, without labels, the highest score are
+    relevant."""
     query, documents = _named(entry, "query"), _named(entry, "documents")
     if query is None or documents is None or not all(isinstance(each, str) for each in [*query, *documents]):
         raise ValueError(f"{' or '.join(FIELDS['query'])} is missing, or documents is no list of strings")
@@ -263,7 +264,7 @@ def _list_row(entry: Mapping[str, Any]) -> _Row:
         None if entry.get(name) is None else numbers(listed(entry[name])) for name in ("labels", "scores")
     )
     if labels is None and scores is None:
-        raise ValueError("has documents, but neither labels nor scores that tell the relevant ones")
+        raise ValueError("has documents, but neither labels nor scores that show which are relevant")
     for name, values in (("labels", labels), ("scores", scores)):
         if values is not None and len(values) != len(documents):
             raise ValueError(f"has {len(values)} {name} for {len(documents)} documents")
@@ -284,31 +285,23 @@ def _named(entry: Mapping[str, Any], part: str) -> list[Any] | None:
 
 
 def _given_scores(entry: Mapping[str, Any], relevant: int, others: int) -> list[float]:
-    """The scores of a row, the relevant documents' first; none where it brings none."""
+    """The scores of a row, those of relevant documents first; empty if it has none."""
     if entry.get("pos_scores") is not None or entry.get("neg_scores") is not None:
-        given = [each for name in ("pos_scores", "neg_scores") for each in listed(entry.get(name) or [])]
-        if len(given) != relevant + others:
-            raise ValueError(f"has {len(given)} scores for {relevant + others} documents")
-        return numbers(given)
+        scores = [each for name in ("pos_scores", "neg_scores") for each in listed(entry.get(name) or [])]
+        if len(scores) != relevant + others:
+            raise ValueError(f"has {len(scores)} scores for {relevant + others} documents")
+        return numbers(scores)
     name = next((name for name in ("scores", "score", "label", "labels") if name in entry), None)
     return [] if name is None else margins(numbers(listed(entry[name])), relevant, others)
 
 
 def _archive(path: Path, problems: Problems) -> RetrievalSet:
     """The training part of an archive of WebFAQ for ir_datasets: documents, queries, judgements, and a scored run."""
-    documents: list[Document] = []
-    queries: list[Query] = []
+    documents = [
+        Document(name, "", text) for name, text in _archive_texts(path, "/documents.jsonl", "doc_id", problems)
+    ]
+    queries = [Query(*row) for row in _archive_texts(path, "/training/queries.jsonl", "query_id", problems)]
     qrels: dict[str, dict[str, int]] = {}
-    for file, number, entry in _archive_objects(path, "/documents.jsonl", problems):
-        if isinstance(entry.get("doc_id"), str) and isinstance(entry.get("text"), str):
-            documents.append(Document(entry["doc_id"], "", entry["text"]))
-        else:
-            problems.add(file, f"line {number}: doc_id or text is missing")
-    for file, number, entry in _archive_objects(path, "/training/queries.jsonl", problems):
-        if isinstance(entry.get("query_id"), str) and isinstance(entry.get("text"), str):
-            queries.append(Query(entry["query_id"], entry["text"]))
-        else:
-            problems.add(file, f"line {number}: query_id or text is missing")
     for file, number, line in archive_lines(path, "/training/qrels"):
         columns = line.split()
         if len(columns) == _QRELS_COLUMNS:
@@ -321,13 +314,16 @@ def _archive(path: Path, problems: Problems) -> RetrievalSet:
     return with_scores(data, [path])
 
 
-def _archive_objects(path: Path, member: str, problems: Problems) -> Iterator[tuple[Path, int, dict[str, Any]]]:
+def _archive_texts(path: Path, member: str, id_name: str, problems: Problems) -> Iterator[tuple[str, str]]:
+    """Id and text of each line."""
     for file, number, line in archive_lines(path, member):
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             entry = None
-        if isinstance(entry, dict):
-            yield file, number, entry
-        else:
+        if not isinstance(entry, dict):
             problems.add(file, f"line {number}: is not a JSON object")
+        elif isinstance(entry.get(id_name), str) and isinstance(entry.get("text"), str):
+            yield entry[id_name], entry["text"]
+        else:
+            problems.add(file, f"line {number}: {id_name} or text is missing")

@@ -1,4 +1,4 @@
-"""Runs, what a system returned for each query, and the run files of TREC that hold them."""
+"""Runs, the results of a system for each query, and TREC's run files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def to_run(
     ids: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],
 ) -> Run:
-    """The run of a search's arrays, (queries, depth); entries below zero in ``ids`` are not results."""
+    """The run of a search's arrays, (queries, depth); negative ``ids`` are not results."""
     run: Run = {}
     for query, row, row_scores in zip(query_ids, ids.tolist(), scores.tolist(), strict=True):
         run[query] = [(document_ids[at], score) for at, score in zip(row, row_scores, strict=True) if at >= 0]
@@ -29,7 +29,7 @@ def to_run(
 
 
 def trec_lines(run: Run, tag: str) -> Iterator[str]:
-    """``query Q0 document rank score tag`` lines, ranks from 1; a query without results leaves none."""
+    """``query Q0 document rank score tag`` lines, ranks from 1; a query without results has none."""
     for query, results in run.items():
         for rank, (document, score) in enumerate(results, 1):
             yield f"{query} Q0 {document} {rank} {score:.9g} {tag}"
@@ -48,15 +48,14 @@ def write_trec(run: Run, path: str | Path, tag: str) -> None:
 
 
 def read_trec(path: str | Path) -> Run:
-    """The run in a TREC file, its results in the order of their scores (of the lines, where scores are equal).
+    """The run in a TREC file, with results ordered by score (equal scores by line).
 
     Raises:
-        DataError: a line that has not six columns or no number for a score, or a document twice for a query.
+        DataError: a line does not have six columns or a numeric score, or a query has a document twice.
     """
     run: Run = {}
     for number, line in enumerate(read_lines(path), 1):
-        columns = line.replace("\t", " ").split(" ")
-        columns = [column for column in columns if column]
+        columns = [column for column in line.replace("\t", " ").split(" ") if column]
         if not columns:
             continue
         try:

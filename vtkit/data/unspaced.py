@@ -1,7 +1,7 @@
-"""Scripts that are written without spaces between words: their characters, and the words in a run of them.
+"""Scripts without spaces between words: their characters, and the words in a run of them.
 
-The words are those of ICU's dictionaries (Thai, Lao, Khmer, Burmese; Chinese and Japanese share one). They depend on
-the run alone, not on what stands around it.
+The words come from ICU's dictionaries (Thai, Lao, Khmer, Burmese; Chinese and Japanese share one). They depend on the
+run alone, not on its context.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUN = rf"[{UNSPACED}][{UNSPACED}\p{{M}}]*"
 """A run of them, as a pattern."""
 
 BEHIND = rf"(?<=[{UNSPACED}]|[{UNSPACED}]\p{{M}})(?=[\p{{L}}\p{{N}}&&[^{UNSPACED}]])"
-"""Where a word of a script with spaces begins without one, behind a run (使用Python), as a pattern of Oniguruma."""
+"""The beginning of a word of a script with spaces directly after a run (使用Python), as a pattern of Oniguruma."""
 
 _CHARACTER = re.compile(f"[{UNSPACED}]")
 _RUN = regex.compile(RUN)
@@ -49,14 +49,14 @@ def count_unspaced(text: str) -> int:
 
 
 def cut_run(run: str) -> list[str]:
-    """The words of a run, one after the other: คะแนนของฉัน → คะแนน, ของ, ฉัน."""
+    """The words of a run: คะแนนของฉัน → คะแนน, ของ, ฉัน."""
     from icu4py.breakers import WordBreaker
 
     return list(WordBreaker(run, "en"))
 
 
 def cut_runs(text: str) -> list[str]:
-    """``text`` in pieces, cut between the words of its runs and nowhere else: a ไม่ดี b → a ไม่, ดี b."""
+    """``text`` in pieces, cut only between the words of its runs: a ไม่ดี b → a ไม่, ดี b."""
     if text.isascii():
         return [text]
     pieces, start = [], 0

@@ -1,6 +1,7 @@
-"""Files of static word vectors, read as a stream: text of word2vec, GloVe and fastText (``.vec``), binary of word2vec.
+"""Files of static word vectors, read as a stream: text formats of word2vec, GloVe and fastText (``.vec``), and the
+binary format of word2vec.
 
-Such files hold millions of words, far more than a vocabulary needs, so that nothing here keeps them all.
+Such files hold millions of words, far more than a vocabulary needs, so they are never held as a whole.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ WORDS_AT_ONCE = 4096
 BYTES_AT_ONCE = 1 << 20
 
 LONGEST_WORD = 1 << 16
-"""Bytes that a word of a binary file may have; beyond that it is no such file."""
+"""Largest word of a binary file in bytes; a longer one shows that the file is damaged."""
 
 FASTTEXT_MODEL = b"\xba\x16\x4f\x2f"
-"""What fastText's own ``.bin`` files begin with."""
+"""The first bytes of fastText's ``.bin`` files."""
 
 FORMS = (
-    "Word vectors are a file of word2vec (text or binary), of GloVe, or of fastText (.vec), plain or .gz: a word and "
-    "its numbers a line."
+    "Word vectors are a file of word2vec (text or binary), GloVe or fastText (.vec), plain or .gz, with a word and its "
+    "numbers per line."
 )
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """What the first line of a file of word vectors says about it."""
+    """The facts about a file of word vectors in its first line."""
 
     path: Path
 
     width: int
-    """Numbers a word."""
+    """Numbers per word."""
 
     words: int | None
-    """Words of the file; None where its first line is a word already (GloVe)."""
+    """Words of the file; None if its first line already is a word (GloVe)."""
 
     binary: bool
 
 
 def open_vectors(path: str | Path) -> VectorFile:
-    """Look at the beginning of a file of word vectors.
+    """Read the beginning of a file of word vectors.
 
     Raises:
         DataError: the file is missing, empty, damaged, or of another kind.
@@ -63,7 +64,7 @@ def open_vectors(path: str | Path) -> VectorFile:
     if not sample:
         raise DataError(f"{path}: is empty. {FORMS}")
     if sample.startswith(FASTTEXT_MODEL):
-        raise DataError(f"{path}: is a fastText model (.bin); vtkit reads its word vectors (.vec). {FORMS}")
+        raise DataError(f"{path}: is a fastText model (.bin); vtkit needs its word vectors (.vec). {FORMS}")
     if sample.startswith((b"\x80", b"PK")):
         raise DataError(f"{path}: is a pickle or an archive, which vtkit does not open. {FORMS}")
     first, _, rest = sample.partition(b"\n")
@@ -71,14 +72,14 @@ def open_vectors(path: str | Path) -> VectorFile:
     if len(fields) == 2 and all(field.isascii() and field.isdecimal() for field in fields):
         words, width = int(fields[0]), int(fields[1])
         if not words or not width:
-            raise DataError(f"{path}: the first line says {words} words of {width} numbers: there is nothing in it.")
+            raise DataError(f"{path}: the first line announces {words} words of {width} numbers, so the file is empty.")
         return VectorFile(path, width, words, _is_binary(rest, width))
     if _is_binary(sample):
         raise DataError(f"{path}: is neither text nor the binary form of word2vec. {FORMS}")
     width = len(fields) - 1
     if width < 1 or not _is_number(fields[-1]):
         raise DataError(
-            f"{path}: line 1 is neither a header (words, numbers a word) nor a word with its numbers. {FORMS}"
+            f"{path}: line 1 is neither a header (words, numbers per word) nor a word with its numbers. {FORMS}"
         )
     return VectorFile(path, width, None, False)
 
@@ -86,12 +87,12 @@ def open_vectors(path: str | Path) -> VectorFile:
 def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
     """Words and their vectors, (words, width), in the order of the file, some thousand at a time.
 
-    Of a word that occurs more than once the first vector counts; a warning says how many were passed over. Words
-    without text and vectors without any number but zero are left out.
+    If a word occurs more than once, its first vector counts; a warning gives their number. Blank words and vectors of
+    zeros are left out.
 
     Raises:
-        DataError: the file is missing, damaged, not UTF-8, numbers are missing, none or not finite (the first few such
-            lines are named), or there are fewer or more words than the first line says.
+        DataError: the file is missing, damaged or not UTF-8, numbers are missing, invalid or not finite (the first few
+            such lines are named), or the number of words differs from the first line's.
     """
     file = open_vectors(path)
     seen: set[int] = set()  # of the words, which would take several times as much memory
@@ -120,7 +121,7 @@ def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float
 
 
 def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of those of the ``wanted`` words that the file has, each of shape (width,)."""
+    """The vectors of the ``wanted`` words that the file has, each of shape (width,)."""
     vectors_by_word = {}
     for words, vectors in read_vectors(path):
         for word, vector in zip(words, vectors, strict=True):
@@ -130,7 +131,7 @@ def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[n
 
 
 def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """The words of a text file; lines that are none go into ``problems``."""
+    """The words of a text file; bad lines go into ``problems``."""
     lines = read_lines(file.path)
     first = 1
     if file.words is not None:
@@ -144,7 +145,7 @@ def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDA
         if not line.strip():
             continue
         total += 1
-        # A word may have spaces in it (GloVe has some), but not end in a number.
+        # A word may contain spaces (GloVe has some), but not end in a number.
         if len(fields) != file.width + 1 or (" " in fields[0] and _is_number(fields[0].rpartition(" ")[2])):
             count = len(line.split()) - 1
             problems.add(
@@ -166,8 +167,8 @@ def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDA
         yield words, block[: len(words)]
     if file.words is not None and total != file.words:
         raise DataError(
-            f"{file.path}: the first line says {file.words:,} words, but there are {total:,}. The file was not copied "
-            "to its end, or was changed; correct its first line if it is whole."
+            f"{file.path}: the first line says {file.words:,} words, but there are {total:,}. The file is incomplete "
+            "or was changed. If it is complete, correct its first line."
         )
 
 
@@ -188,7 +189,7 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
                 if not more:
                     raise DataError(
                         f"{file.path}: the first line says {file.words:,} words, but the file ends in word {number:,}. "
-                        "It was not copied to its end; fetch it again."
+                        "It is incomplete: download it again."
                     )
                 buffer, place = buffer[place:] + more, 0
             try:
@@ -201,7 +202,7 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
                 yield words, block
                 words = []
         if buffer[place:].strip(b"\n") or _read(stream, file.path, 1).strip(b"\n"):
-            raise DataError(f"{file.path}: holds more than the {file.words:,} words that its first line says.")
+            raise DataError(f"{file.path}: holds more than the {file.words:,} words in its first line.")
     if words:
         yield words, block[: len(words)]
 
@@ -214,7 +215,7 @@ def _read(file: io.BufferedIOBase | BinaryIO, path: Path, size: int) -> bytes:
     try:
         return file.read(size)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}). The file is damaged; fetch it again.") from error
+        raise DataError(f"{path}: cannot be read ({error}). The file is damaged: download it again.") from error
 
 
 def _is_binary(sample: bytes, width: int = 1) -> bool:
@@ -225,7 +226,7 @@ def _is_binary(sample: bytes, width: int = 1) -> bool:
         return False
     sample = sample[:4096]
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)  # which lets a character be cut at the end
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # accepts a character that is cut at the end
     except UnicodeDecodeError:
         return True
     return any(byte < 9 or 13 < byte < 32 for byte in sample)

@@ -1,8 +1,8 @@
-"""How often each word of a corpus occurs, with the white space in front of it; exact, in bounded memory.
+"""Exact counts of the words of a corpus, with the white space before them, in bounded memory.
 
-What a tokenizer does to a text it does word by word, so a corpus of a billion words need only be tokenized as often
-as it has *different* words. Texts are read once. What does not fit into memory is written to sorted runs in a
-temporary folder and merged, so the size of a corpus is limited by the disk only.
+Tokenizers work word by word, so a corpus of a billion words can be tokenized by its *distinct* words. Texts are read
+once. Counts that do not fit into memory are written to sorted runs in a temporary folder and merged, so only the disk
+limits the size of a corpus.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 
 DEFAULT_MEMORY = 512 * 2**20
-"""Bytes that the counters may take before they are written to disk."""
+"""Bytes of counters in memory before they are written to disk."""
 
 LONGEST_PIECE = 2**20
 """Characters of a text that are cut into words at a time."""
@@ -27,14 +27,14 @@ LONGEST_PIECE = 2**20
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _BORDER = re.compile(r"(?<=\S)\s")
 _ENTRY_BYTES = 130
-"""Bytes that an entry of a dictionary takes beside its key: the entry, its share of the table, the number."""
+"""Bytes of a dictionary's entry without its key: the entry, its share of the table, the number."""
 
 _CHECKED_EVERY = 2**20
-"""Characters between two looks at the memory that the counters take."""
+"""Characters between two checks of the counters' memory."""
 
 
 class Tally:
-    """Counts of strings that may be more than memory holds: what is held can be spilled to disk as a sorted run."""
+    """Counts of strings, which may exceed memory: they can be spilled to disk as sorted runs."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -44,7 +44,7 @@ class Tally:
         self._sorted: list[str] | None = None
         self._length: int | None = None
         self.held = 0
-        """About how many bytes the counter takes, as of the last :meth:`weigh`."""
+        """Approximate bytes of the counter at the last :meth:`weigh`."""
 
     def add(self, items: Iterable[str]) -> None:
         """Count each of ``items`` once more."""
@@ -55,14 +55,14 @@ class Tally:
         self._counts[item] += count
 
     def weigh(self) -> int:
-        """Look at the entries that are new since the last look; returns :attr:`held`."""
+        """Add the entries since the last call to :attr:`held`, and return it."""
         new = len(self._counts) - self._weighed
         self._weighed = len(self._counts)
         self.held += sum(map(sys.getsizeof, islice(reversed(self._counts), new))) + new * _ENTRY_BYTES
         return self.held
 
     def spill(self) -> None:
-        """Write what is held to disk and forget it."""
+        """Move the counts in memory to disk."""
         if not self._counts:
             return
         if self._folder is None:
@@ -74,7 +74,7 @@ class Tally:
         self._weighed = self.held = 0
 
     def finish(self) -> None:
-        """Nothing more will be added: merge the runs."""
+        """Merge the runs; nothing can be added afterwards."""
         if self._runs:
             self.spill()
             assert self._folder is not None
@@ -98,11 +98,10 @@ class Tally:
 
 
 class ChunkCounts:
-    """Every chunk of a corpus with its count, in code-point order; may be gone through many times.
+    """Every chunk of a corpus with its count, in code-point order; can be iterated several times.
 
-    A chunk is a run of characters that are not white space together with the white space in front of it, exactly as
-    written; white space at the end of a text is a chunk of its own. The chunks of a text, one after the other, are
-    the text.
+    A chunk is a run of characters that are not white space, with the white space before it, exactly as written; white
+    space at the end of a text is a separate chunk. The chunks of a text, joined, are the text.
     """
 
     def __init__(self, memory: int) -> None:
@@ -126,7 +125,7 @@ class ChunkCounts:
         return heapq.merge(self._bare, spaced, self._other, key=itemgetter(0))
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """Every word without the white space in front of it, with its count, in code-point order."""
+        """Every word without the white space before it, with its count, in code-point order."""
         stripped = Tally()
         for number, (chunk, count) in enumerate(self._other, 1):
             if word := chunk.lstrip():
@@ -184,8 +183,8 @@ def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> Chunk
 
     Args:
         texts: any number of texts; each is held only while it is counted.
-        memory: bytes that the counters may take, about; beyond, they are sorted and written to a temporary folder,
-            which goes away with the result. Reading the counts back needs next to none.
+        memory: approximate bytes for the counters; beyond it, they are sorted and written to a temporary folder, which
+            is removed with the result. Reading the counts back needs almost no memory.
     """
     counts = ChunkCounts(memory)
     counts._read(texts)
@@ -193,7 +192,7 @@ def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> Chunk
 
 
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
-    """``text`` in pieces of about ``longest`` characters, cut in front of white space only."""
+    """``text`` in pieces of about ``longest`` characters, cut before white space only."""
     start = 0
     while len(text) - start > longest:
         border = _BORDER.search(text, start + longest)
@@ -205,13 +204,13 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
 
 
 def _summed(sorted_counts: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Equal neighbours become one."""
+    """Sum equal neighbours."""
     for item, same in groupby(sorted_counts, key=itemgetter(0)):
         yield item, sum(count for _, count in same)
 
 
 def _write(path: Path, counts: Iterable[tuple[str, int]]) -> int:
-    """One line for each string: its count and, as JSON, itself. Returns the number of lines."""
+    """One line per string: its count, and the string as JSON. Returns the number of lines."""
     number = 0
     with path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         for number, (item, count) in enumerate(counts, 1):  # noqa: B007

@@ -1,8 +1,7 @@
-"""The documents of an index, one after the other with their vectors, in the files that an engine loads in bulk.
+"""The documents of an index with their vectors, in the files that an engine loads in bulk.
 
-The index keeps its postings by term, mapped from disk. For each part of the collection every term's list is cut by
-bisection, so that memory holds one part. A file appears whole or not at all, and one that is there is not written
-again.
+The index keeps its postings by term, mapped from disk. For each part of the collection, bisection finds its section of
+every term's list, so that memory holds one part. A file is written whole or not at all; existing files are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DEPTH = 10
 """Results of a replayed query."""
 
 PART_BYTES = 8_000_000
-"""Roughly the size of a file: what bulk interfaces take in one request."""
+"""Approximate size of a file, which bulk interfaces accept as one request."""
 
 _POSTING_BYTES = 16
 _AT_ONCE = 4096
@@ -38,7 +37,7 @@ class Entry:
     """A document with weights above zero."""
 
     number: int
-    """Its place in the collection."""
+    """Its position in the collection."""
 
     id: str
     title: str
@@ -47,28 +46,28 @@ class Entry:
     """Ascending, from 0."""
 
     weights: NDArray[np.float64]
-    """Float32 as they are in the index; of an engine that takes whole numbers, steps."""
+    """The index's float32 values, or whole numbers of steps for engines that need these."""
 
     def vector(self, names: Sequence[str] | None = None) -> dict[str, float]:
-        """Weight by dimension, called by ``names`` or by its number."""
+        """Weight by dimension; its name is in ``names``, or its number."""
         pairs = zip(self.dimensions.tolist(), self.weights.tolist(), strict=True)
         return {str(number) if names is None else names[number]: weight for number, weight in pairs}
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The documents of an index as an engine is to have them."""
+    """The documents of an index in the form that an engine needs."""
 
     postings: ExactIndex
     documents: Documents
     top_dimensions: int | None = None
-    """Keep only so many of a document's largest weights."""
+    """Number of a document's largest weights that are kept; None: all."""
 
     step: float | None = None
-    """What a whole number stands for, where the engine takes whole numbers only."""
+    """The weight of 1, if the engine needs whole numbers."""
 
     nine_bits: bool = False
-    """Whether the engine cuts weights to 9 significant bits, as Lucene's features are."""
+    """Whether the engine cuts weights to 9 significant bits, like Lucene's features."""
 
     @classmethod
     def of(
@@ -77,11 +76,13 @@ class Collection:
         """The documents that ``searcher`` finds.
 
         Args:
-            bits: of whole numbers, for an engine that takes nothing else.
+            bits: of whole numbers, for an engine that needs them.
         """
         postings = searcher.index.postings
         if len(postings.weights) and float(postings.weights.min()) < 0:
-            raise DataError("the documents have weights below zero, which no engine takes. Only vtkit searches these.")
+            raise DataError(
+                "The documents have negative weights, which no engine can hold. Only vtkit can search them."
+            )
         largest = float(postings.weights.max(initial=0.0)) or 1.0
         step = None if bits is None else largest / (2**bits - 1)
         return cls(postings, searcher.documents, top_dimensions, step, nine_bits)
@@ -96,7 +97,7 @@ class Collection:
 
     @property
     def changed(self) -> bool:
-        """Whether the vectors are others than those of the index."""
+        """Whether the vectors differ from those of the index."""
         return self.top_dimensions is not None or self.step is not None or self.nine_bits
 
     @property
@@ -107,7 +108,7 @@ class Collection:
 
     @property
     def found(self) -> int:
-        """Documents with weights: the others can never be found, and are left out."""
+        """Number of documents with weights; the others can never be found, and are left out."""
         return int((self.postings.info.document_sizes > 0).sum())
 
     @property
@@ -152,10 +153,10 @@ class Collection:
         return list(zip(bounds, [min(bound, len(self)) for bound in bounds[1:]], strict=False))
 
     def write(self, folder: Path, name: str, lines: Callable[[Iterable[Entry]], Iterable[str]]) -> list[str]:
-        """Write every part as ``folder/name``, in which ``{}`` becomes its number; those that are there stay.
+        """Write every part as ``folder/name``, in which ``{}`` becomes its number; existing parts are kept.
 
         Args:
-            lines: the file of some documents, in pieces.
+            lines: the content of a file of some documents, in pieces.
 
         Returns:
             The names of the files.
@@ -175,7 +176,7 @@ class Collection:
         return files
 
     def search(self, queries: sp.csr_matrix, depth: int = DEPTH) -> list[list[tuple[int, float]]]:
-        """The best documents of each query, and their scores, by exact search over the vectors of the engine."""
+        """The best documents of each query and their scores, by exact search over the engine's vectors."""
         best: list[list[tuple[int, float]]] = [[] for _ in range(queries.shape[0])]
         for start in range(0, len(self), _AT_ONCE):
             stop = min(start + _AT_ONCE, len(self))
@@ -193,7 +194,8 @@ class Collection:
         return [[each for each in found if each[1] > 0] for found in best]
 
     def _bounds(self, document: int) -> NDArray[np.int64]:
-        """Where the list of each term reaches ``document``, (vocabulary,): all lists are bisected together."""
+        """The position at which the list of each term reaches ``document``, (vocabulary,); all lists are bisected
+        together."""
         low, high = self.postings.starts[:-1].astype(np.int64), self.postings.starts[1:].astype(np.int64)
         numbers = self.postings.documents
         while True:

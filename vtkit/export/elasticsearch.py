@@ -1,9 +1,9 @@
-"""Target ``elasticsearch``: the vectors in a ``sparse_vector`` field with pruning off and, where Elasticsearch can
-cut texts as the model does, the model itself.
+"""Target ``elasticsearch``: the vectors in a ``sparse_vector`` field with pruning off and, if Elasticsearch can
+tokenize like the model, the model itself.
 
-eland traces a masked language model as it is, and Elasticsearch reads the first position of what comes out. The model
-here is traced with its pooling inside, so that there is one position. Elasticsearch prunes tokens by default since
-8.19 and 9.1, which the mapping and every query turn off.
+eland traces a masked language model without pooling, and Elasticsearch reads the first position of its output. Here the
+model is traced with its pooling, so that there is one position. Since 8.19 and 9.1, Elasticsearch prunes tokens by
+default; the mapping and every query turn this off.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection
-from vtkit.export.features import FIELD, numbered, text_properties, token_names, write_bulk
+from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, code, load_and_search
+from vtkit.export.readme import Section, load_and_search
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,15 +36,7 @@ def write_for_elasticsearch(
     """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
     names = token_names(source.encoder, _called)
-    own = isinstance(source.encoder, WholeEncoder) and source.encoder.output_tokenizer is not None
-    why = (
-        "the index has BM25's terms beside the encoder's" if source.lexical
-        else "it reads one vocabulary and writes another" if own
-        else "a prompt stands before its texts" if portable.prompts
-        else tokenization if isinstance(tokenization, str)
-        else "two of its tokens would have one name" if names is None
-        else None
-    )  # fmt: skip
+    why = model_stays_outside(source, portable, names, (isinstance(tokenization, str), str(tokenization)))
     sections = []
     if collection is not None:
         mapping = {
@@ -72,7 +64,7 @@ def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
     tokens = sorted(encoder.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     (folder / "vocabulary.json").write_text(json.dumps({"vocabulary": [token for token, _ in tokens]}), "utf-8")
     config = {
-        "description": f"{source.name}, exported by vtkit: a sparse encoder with its pooling inside",
+        "description": f"{source.name}, exported by vtkit: a sparse encoder with its pooling",
         "model_type": "pytorch",
         "input": {"field_names": ["text_field"]},
         "inference_config": {"text_expansion": {"tokenization": tokenization}},
@@ -81,7 +73,7 @@ def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
 
 
 def four_inputs(ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-    """What Elasticsearch gives a model with BERT's tokenization: ids, mask, types and positions."""
+    """Elasticsearch's inputs of a model with BERT's tokenization: ids, mask, types and positions."""
     return ids, mask, torch.zeros_like(ids), torch.arange(ids.shape[1]).expand_as(ids)
 
 
@@ -91,13 +83,13 @@ def _called(token: str) -> str:
 
 
 def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, Any] | str:
-    """Elasticsearch's tokenization that cuts texts as ``tokenizer`` does, or why there is none."""
+    """Elasticsearch's tokenization that equals ``tokenizer``, or the reason why there is none."""
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
     normalizer, model = parts["normalizer"] or {}, parts["model"]
     lower = normalizer.get("lowercase")
     ids = sorted(tokenizer.get_vocab().values())
     if model["type"] != "WordPiece" or model["continuing_subword_prefix"] != "##" or model["unk_token"] != "[UNK]":
-        return "Elasticsearch has BERT's tokenization, and the vocabulary is of another kind"
+        return "Elasticsearch supports BERT's tokenization only, and the vocabulary is of another kind"
     if (
         normalizer.get("type") != "BertNormalizer"
         or not normalizer.get("clean_text")
@@ -105,9 +97,9 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
         or normalizer.get("strip_accents") not in (None, lower)
         or (parts["pre_tokenizer"] or {}).get("type") != "BertPreTokenizer"
     ):
-        return "Elasticsearch prepares text as BERT does, and the tokenizer does not"
+        return "Elasticsearch normalises text as BERT does, and the tokenizer does not"
     if ids != list(range(len(ids))) or {token["content"] for token in parts["added_tokens"]} - _SPECIAL:
-        return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not know"
+        return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not support"
     bert = {"do_lower_case": bool(lower), "with_special_tokens": True, "max_sequence_length": min(length, 512)}
     return {"bert": bert}
 
@@ -119,29 +111,27 @@ def _first(name: str) -> str:
     return f"""
 {commands}
 
-A query is `{{"sparse_vector": {{"field": "weights", "query_vector": {{...}}, "prune": false}}}}`, its dimensions
-called as in `dimensions.json`. `"index_options"` needs Elasticsearch 8.19 or 9.1; drop it before these. Weights are
-kept with 9 significant bits (0.4 %). These files follow Elasticsearch's documentation and were not tried on a server
-by vtkit's makers.
+A query is `{{"sparse_vector": {{"field": "weights", "query_vector": {{...}}, "prune": false}}}}`; `dimensions.json` has
+the names of the dimensions. `"index_options"` needs Elasticsearch 8.19 or 9.1; remove it for older versions. Weights
+are kept with 9 significant bits (0.4 %). These files follow Elasticsearch's documentation; vtkit's authors did not try
+them on a server.
 """
 
 
 _NOT = """
-The model itself cannot run in Elasticsearch: {why}. Encode queries outside, with `encode.py`.
+Elasticsearch cannot run the model: {why}. Encode queries with `encode.py`.
 """
 
 
 def _model(source: Source) -> str:
     queries = ""
     if query_table(source.encoder) is not None:
-        queries = " It encodes documents only: Elasticsearch has no place for a query table, so use `encode.py`."
+        queries = " It encodes documents only. Elasticsearch has no query tables, so encode queries with `encode.py`."
     name = source.identifier
     return f"""
-`model/` has the model with its pooling inside, as `text_expansion` reads it.{queries}
+`model/` has the model with its pooling, in the form that `text_expansion` reads.{queries}
 
-{
-        code(
-            f'''
+```python
 from eland.ml.pytorch import PyTorchModel          # pip install "eland[pytorch]"
 from elasticsearch import Elasticsearch
 
@@ -150,11 +140,8 @@ model.put_config(path="model/config.json")
 model.put_vocab("model/vocabulary.json")
 model.put_model("model/{MODEL}")
 model.start()
-''',
-            "python",
-        )
-    }
+```
 
-**Do not import the folder with `eland_import_hub_model`**: it traces the model without pooling, and about a fifth of
-the tokens is left (eland issue 827).
+**Do not import the folder with `eland_import_hub_model`**: it traces the model without pooling, which keeps about a
+fifth of the tokens (eland issue 827).
 """

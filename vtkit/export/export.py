@@ -1,8 +1,8 @@
-"""A model and its index handed over to an engine: the portable part, the documents in the engine's bulk form, and a
+"""The export of a model and its index to an engine: the portable part, the documents in the engine's bulk format, and a
 README with the commands.
 
-The folder is filled beside its place and moved there when it is whole. What was finished before a kill is kept, as long
-as the same is exported.
+The folder is filled beside its place and moved there when it is complete. Parts that were finished before a kill are
+kept if the same is exported again.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from vtkit.export.readme import Section
 
 BITS = 8
-"""Of document weights, where an engine takes whole numbers."""
+"""Of document weights, for engines that need whole numbers."""
 
 NINE_BITS: tuple[Target, ...] = ("elasticsearch", "opensearch")
-"""Engines that keep Lucene's features, of 9 significant bits."""
+"""Engines that keep weights as Lucene's features, with 9 significant bits."""
 
 REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")
-"""Engines whose index.py sends requests by itself."""
+"""Engines whose index.py sends HTTP requests."""
 
 
 def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:
-    """Fill the new folder ``out`` with what ``target`` needs of ``source``.
+    """Fill the new folder ``out`` with everything that ``target`` needs of ``source``.
 
     Args:
-        top_dimensions: keep only so many of a document's largest weights.
+        top_dimensions: number of a document's largest weights to keep; None: all.
 
     Raises:
-        RecipeError: ``out`` is there already, or the target needs documents and there are none.
+        RecipeError: ``out`` exists, or the target needs documents and there are none.
         DataError: a uniCOIL encoder, weights below zero, or a model that the target cannot hold.
         MissingExtra: packages are missing.
         VtkitError: the network cannot be written, or gives other weights than the model.
@@ -54,15 +54,15 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     require_onnx()
     if source.searcher is None and target == "lucene":
         raise RecipeError(
-            f"{target} takes documents, and a model alone has none. Export a run, or an index of vtkit index."
+            f"{target} needs documents, which a model alone does not have. Export a run, or an index of vtkit index."
         )
     bits = BITS if target == "lucene" else None
     nine = target in NINE_BITS
     collection = None if source.searcher is None else Collection.of(source.searcher, top_dimensions, bits, nine)
     if collection is None and top_dimensions is not None:
-        raise RecipeError("--top-dimensions is for documents, and a model alone has none.")
+        raise RecipeError("{top_dimensions} is for documents, which a model alone does not have.", "top_dimensions")
     with resumed_folder(out, _made_from(source, collection, target)) as folder:
-        console.say("the model, as ONNX")
+        console.say("writing the model as ONNX")
         portable = write_portable(source, folder, target)
         sections = _write(source, portable, collection, target, folder)
         kept = write_replay(source, folder, collection)
@@ -84,7 +84,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
 def _write(
     source: Source, portable: Portable, collection: Collection | None, target: Target, folder: Path
 ) -> list[Section]:
-    """The engine's own files, and what its README says of them."""
+    """Write the engine's own files; returns the sections of the README about them."""
     write: Callable[[Source, Portable, Collection | None, Path], list[Section]]
     match target:
         case "onnx":
@@ -113,16 +113,16 @@ def _write(
 
 
 def _made_from(source: Source, collection: Collection | None, target: Target) -> str:
-    """A digest of all that the folder's content depends on."""
-    found = hashlib.sha256(
+    """A digest of everything that the folder's content depends on."""
+    whole = hashlib.sha256(
         f"{__version__} {target} {source.name} {source.query_length} {source.document_length}".encode()
     )
-    found.update(json.dumps(source.queries).encode())
+    whole.update(json.dumps(source.queries).encode())
     for name, tensor in sorted(source.encoder.state_dict().items()):
-        found.update(f"{name} {tuple(tensor.shape)}".encode())
-        found.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
-    found.update(source.encoder.tokenizer.backend_tokenizer.to_str().encode())
+        whole.update(f"{name} {tuple(tensor.shape)}".encode())
+        whole.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
+    whole.update(source.encoder.tokenizer.backend_tokenizer.to_str().encode())
     if collection is not None:
-        found.update(f"{collection.top_dimensions} {collection.step}".encode())
-        found.update(digest(str(collection.documents.path.parent)).encode())
-    return found.hexdigest()
+        whole.update(f"{collection.top_dimensions} {collection.step}".encode())
+        whole.update(digest(str(collection.documents.path.parent)).encode())
+    return whole.hexdigest()

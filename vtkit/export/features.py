@@ -1,8 +1,7 @@
-"""Names of dimensions in engines whose vectors are JSON objects, and the bulk files that Elasticsearch and OpenSearch
-share.
+"""Names of dimensions in engines whose vectors are JSON objects, the bulk files that Elasticsearch and OpenSearch
+share, and the reasons why an engine cannot run the model.
 
-A dimension is ``t`` and its number. Where the engine itself encodes texts with the model, it is the token that the
-model in the engine calls it by.
+A dimension is ``t`` and its number. If the engine itself encodes texts with the model, it is the token's name there.
 """
 
 from __future__ import annotations
@@ -12,17 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtkit.encoder.asymmetric import dimension_names
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.export.documents import Collection, Entry, json_line
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
+    from vtkit.export.portable import Portable, Source
+
 FIELD = "weights"
 NAMES = "dimensions.json"
-"""What the dimensions are called, where not by their numbers."""
+"""File of the dimensions' names."""
 
-_LEAST = 2.0**-126  # smaller floats are not normal, and refused
+_LEAST = 2.0**-126  # engines refuse smaller floats, which are not normal
 _LONGEST_ID = 512
 
 
@@ -32,7 +33,7 @@ def numbered(width: int) -> list[str]:
 
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
-    """What an engine calls the tokens of ``encoder``; None where two would have one name.
+    """An engine's names of the tokens of ``encoder``; None if two would have the same name.
 
     Args:
         called: the name of a token.
@@ -42,6 +43,28 @@ def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> l
     return names if len(set(names)) == len(names) else None
 
 
+def model_stays_outside(
+    source: Source, portable: Portable, names: Sequence[str] | None, *further: tuple[bool, str]
+) -> str | None:
+    """The first reason why an engine cannot encode texts with the model; None if it can.
+
+    Args:
+        names: of its tokens, as of :func:`token_names`.
+        further: reasons of this engine, each with whether it holds.
+    """
+    reasons = (
+        (source.lexical, "the index has BM25's terms beside the encoder's"),
+        (
+            isinstance(source.encoder, WholeEncoder) and source.encoder.output_tokenizer is not None,
+            "its input and output vocabularies differ",
+        ),
+        (portable.prompts, "its texts need a prompt"),
+        *further,
+        (names is None, "two of its tokens would have the same name"),
+    )
+    return next((reason for holds, reason in reasons if holds), None)
+
+
 def write_bulk(collection: Collection, folder: Path, names: Sequence[str]) -> None:
     """Write ``bulk/part-00000.ndjson`` and so on: an action and a document, alternately; and ``dimensions.json``."""
     (folder / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
@@ -49,7 +72,7 @@ def write_bulk(collection: Collection, folder: Path, names: Sequence[str]) -> No
 
 
 def text_properties() -> dict[str, Any]:
-    """Of a mapping: ids, titles and texts, which are shown and not searched."""
+    """Mapping of ids, titles and texts, which are shown but not searched."""
     return {
         "id": {"type": "keyword"},
         "title": {"type": "text", "index": False},

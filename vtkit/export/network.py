@@ -1,9 +1,9 @@
 """An encoder as one network from token ids to term weights, and its files: ONNX in float32 and 8 bits, TorchScript.
 
-Masking and calibration are in the decoder's bias already. Folding is not (:mod:`vtkit.encoder.folding`), nor are
-pooling and the limit on active dimensions, so the network does what :func:`vtkit.encoder.encoding.encode` does after
-the decoder. Engines that pool by themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are
-changed so that this gives the same weights.
+Masking and calibration are already in the decoder's bias. Folding (:mod:`vtkit.encoder.folding`), pooling and the limit
+on active dimensions are not, so the network repeats the steps of :func:`vtkit.encoder.encoding.encode` after the
+decoder. Engines that pool themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are changed so
+that this gives the same weights.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"
 LOGITS, WEIGHTS = "logits", "weights"
 
 TOLERANCE = 1e-3
-"""The most that a weight in float32 may differ from vtkit's own."""
+"""Largest allowed difference of a float32 weight from vtkit's own."""
 
 LEAST_COSINE = 0.9
-"""Mean cosine of vectors in 8 bits with vtkit's own, below which the file is left out."""
+"""Smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out."""
 
 _OPSET = 17
 _TEXTS_AT_ONCE = 8
 
 
 InputForm = Callable[[Tensor, Tensor], tuple[Any, ...]]
-"""The arguments that an engine gives, of token ids and attention mask, (batch, tokens)."""
+"""From token ids and attention mask, (batch, tokens), to the arguments that an engine passes."""
 
 
 class TermWeights(nn.Module):
@@ -67,8 +67,8 @@ class TermWeights(nn.Module):
         super().__init__()
         if is_unicoil(encoder):
             raise DataError(
-                "this is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary: no "
-                "engine has a place for it. Encode its documents with vtkit encode, or train a SPLADE encoder."
+                "This is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary. No "
+                "engine can run it. Encode its documents with vtkit encode, or train a SPLADE encoder."
             )
         pooling = encoder[1]
         self.model = encoder[0].auto_model
@@ -84,13 +84,13 @@ class TermWeights(nn.Module):
 
     @property
     def pools_elsewhere(self) -> bool:
-        """Whether an engine that pools the logits by itself gets the same weights."""
+        """Whether an engine that pools the logits itself gets the same weights."""
         return not self.sums and self.fold != "sum" and self.kept == self.vocabulary
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Both outputs; types are taken and ignored, since vtkit gives none (zeros to the model)."""
+        """Both outputs; token types are ignored, since vtkit passes none (zeros to the model)."""
         logits = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
         if token_type_ids is not None:
             logits = logits + (token_type_ids * 0).sum()
@@ -111,7 +111,7 @@ class TermWeights(nn.Module):
         return logits, weights
 
     def _folded(self, values: Tensor, absent: float) -> Tensor:
-        """The largest value of each class of dimensions, or their sum; ``absent`` where a dimension went elsewhere."""
+        """The largest value of each class of dimensions, or their sum; ``absent`` for dimensions folded into others."""
         total = torch.full_like(values, absent)
         for number in range(self.members):
             row, present = getattr(self, f"member_{number}"), getattr(self, f"present_{number}")
@@ -121,22 +121,23 @@ class TermWeights(nn.Module):
 
 
 def fold_members(folded_to: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """The first, second … dimension that goes to each dimension, and whether there is one; each (vocabulary,)."""
+    """The first, second … dimension that is folded into each dimension, and whether there is one; each
+    (vocabulary,)."""
     order = np.argsort(folded_to, kind="stable")
     classes = folded_to[order]
     starts = np.searchsorted(classes, classes)
     places = np.arange(len(order)) - starts
-    found = []
+    members = []
     for place in range(int(places.max(initial=-1)) + 1):
         member, present = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.bool_)
         chosen = places == place
         member[classes[chosen]], present[classes[chosen]] = order[chosen], True
-        found.append((member, present))
-    return found
+        members.append((member, present))
+    return members
 
 
 class InputList(nn.Module):
-    """The weights of a :class:`TermWeights` for an engine that gives ids, mask and perhaps types and positions."""
+    """The weights of a :class:`TermWeights` for an engine that passes ids, mask and perhaps types and positions."""
 
     def __init__(self, network: TermWeights) -> None:
         super().__init__()
@@ -149,37 +150,36 @@ class InputList(nn.Module):
 
 
 class InputNames(nn.Module):
-    """The weights of a :class:`TermWeights` for an engine that gives tensors by name, and takes some by name."""
+    """The weights of a :class:`TermWeights` for an engine that passes and expects tensors by name."""
 
     def __init__(self, network: TermWeights) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """``output`` is (batch, vocabulary)."""
-        return {"output": self.network(given["input_ids"], given["attention_mask"])[1]}
+        return {"output": self.network(inputs["input_ids"], inputs["attention_mask"])[1]}
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How the files' weights differ from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
+    """The differences of the files' weights from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
 
     texts: int
     largest_difference: float
     """Of a weight, in float32."""
 
     quantised_cosine: float | None
-    """Mean cosine of the vectors in 8 bits; None where the file was left out."""
+    """Mean cosine of the 8-bit vectors; None if the file was left out."""
 
 
 def require_onnx() -> None:
-    """Nothing, if the packages are installed that write and read ONNX.
+    """Check that the packages for ONNX are installed.
 
     Raises:
         MissingExtra: they are not.
     """
-    needed = [("onnx", "onnx"), ("onnxruntime", "onnxruntime")]
-    missing = not_installed(needed)
+    missing = not_installed([("onnx", "onnx"), ("onnxruntime", "onnxruntime")])
     if missing:
         raise MissingExtra("An export", " and ".join(missing), "onnx")
 
@@ -189,7 +189,7 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
 
     Args:
         encoder: of a Transformer and a SpladePooling.
-        types: whether there is an input ``token_type_ids`` although the model has no use for it (Vespa gives it).
+        types: whether to add an input ``token_type_ids`` even if the model does not use it (Vespa passes it).
 
     Raises:
         MissingExtra: a package is not installed.
@@ -225,7 +225,7 @@ def write_torchscript(module: nn.Module, encoder: SparseEncoder, path: Path, for
     """Trace ``module``, made of the network of ``encoder``, into the file ``path``.
 
     Args:
-        form: what the module takes, of token ids and attention mask.
+        form: the module's arguments.
 
     Raises:
         VtkitError: the architecture cannot be traced.
@@ -244,10 +244,10 @@ def check_torchscript(
     encoder: SparseEncoder, path: Path, form: InputForm, weights: Callable[[Any], Tensor], texts: Sequence[str],
     max_length: int,
 ) -> float:  # fmt: skip
-    """The most by which a weight of the file ``path`` differs from vtkit's own.
+    """The largest difference of a weight of the file ``path`` from vtkit's own.
 
     Args:
-        weights: finds (batch, vocabulary) in what the file gives.
+        weights: finds (batch, vocabulary) in the output of the file.
 
     Raises:
         VtkitError: it is more than :data:`TOLERANCE`.
@@ -256,12 +256,11 @@ def check_torchscript(
     load: Any = torch.jit.load
     with _silent():
         traced, rows = load(str(path)), []
-    for ids in first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))[
-        "input_ids"
-    ]:
+    token_ids = first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))
+    for ids in token_ids["input_ids"]:
         with torch.inference_mode():
-            found = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
-        rows.append(sparse.csr_matrix(weights(found).numpy()))
+            output = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
+        rows.append(sparse.csr_matrix(weights(output).numpy()))
     difference = float(abs(own - sparse.vstack(rows, "csr")).max()) if rows else 0.0
     if not difference <= TOLERANCE:
         raise _differs(encoder, "TorchScript", difference)
@@ -269,14 +268,15 @@ def check_torchscript(
 
 
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
-    """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; 8 bits that are too far off are removed.
+    """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; an 8-bit file that is too far off is
+    removed.
 
     Raises:
         VtkitError: the weights in float32 differ by more than :data:`TOLERANCE`.
     """
     own = encode(encoder, texts, max_length, description="checking")
-    found = run_onnx(folder / MODEL, encoder, texts, max_length)
-    difference = float(abs(own - found).max()) if len(texts) else 0.0
+    exact = run_onnx(folder / MODEL, encoder, texts, max_length)
+    difference = float(abs(own - exact).max()) if len(texts) else 0.0
     if not difference <= TOLERANCE:
         raise _differs(encoder, "ONNX", difference)
     rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
@@ -307,7 +307,7 @@ def run_onnx(path: Path, encoder: SparseEncoder, texts: Sequence[str], max_lengt
 
 
 def texts_of_vocabulary(encoder: SparseEncoder, count: int = 32) -> list[str]:
-    """Texts of tokens drawn from the vocabulary, of 3 to 60 tokens, for a model that comes without texts."""
+    """Texts of 3 to 60 random tokens of the vocabulary, for a model without texts."""
     draw, tokenizer = np.random.default_rng(0), encoder.tokenizer
     ids = np.asarray(sorted(set(output_tokenizer(encoder).get_vocab().values()) & set(range(len(tokenizer)))))
     return [tokenizer.decode(draw.choice(ids, size)) for size in draw.integers(3, 60, count).tolist()]
@@ -334,7 +334,7 @@ def _example(encoder: SparseEncoder, types: bool) -> tuple[tuple[Tensor, ...], l
 
 @contextmanager
 def _plain_attention(encoder: SparseEncoder) -> Iterator[None]:
-    """Attention written out while the block lasts: the fused one is traced for the lengths that are given."""
+    """Use the plain attention in the block: the fused one would be traced for the example's lengths."""
     model = encoder[0].auto_model
     before = model.config._attn_implementation
     with quiet_libraries():
@@ -347,7 +347,7 @@ def _plain_attention(encoder: SparseEncoder) -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without the exporter's and the quantiser's notices."""
+    """Suppress the exporter's and the quantiser's notices."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -361,12 +361,12 @@ def _silent() -> Iterator[None]:
 
 def _differs(encoder: SparseEncoder, form: str, difference: float) -> VtkitError:
     return VtkitError(
-        f"the {form} file gives other weights than the model, by up to {difference:.3g}: its architecture "
-        f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use sentence-transformers."
+        f"The weights of the {form} file differ from the model's by up to {difference:.3g}, so this architecture "
+        f"({type(encoder[0].auto_model).__name__}) cannot be exported. Use it with sentence-transformers."
     )
 
 
 def _cannot(encoder: SparseEncoder, form: str, error: Exception) -> VtkitError:
     said = " ".join(str(error).split())[:300]
     name: Any = type(encoder[0].auto_model).__name__
-    return VtkitError(f"{name} cannot be written as {form}: {said}. Use the folder with sentence-transformers.")
+    return VtkitError(f"{name} cannot be written as {form}: {said}. Use the model with sentence-transformers.")

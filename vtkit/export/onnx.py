@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
@@ -27,33 +27,23 @@ def _lines(entries: Iterable[Entry]) -> Iterator[str]:
         yield json_line({"id": entry.id, "title": entry.title, "text": entry.text, "vector": entry.vector()})
 
 
-_FIRST = f"""
-`documents/` has the vectors for whatever you search with: a line of JSON a document. `index.py` multiplies them with a
-query's:
+_FIRST = """
+`documents/` has the vectors for any search engine, one line of JSON per document. `index.py` multiplies them with a
+query's vector:
 
-{
-    code(
-        '''
+```bash
 pip install onnxruntime tokenizers numpy scipy
 python index.py load                     # documents/ as one matrix
 python index.py search "a query"
-''',
-        "bash",
-    )
-}
+```
 """
 
-_OPENVINO = f"""
-{
-    code(
-        '''
+_OPENVINO = """
+```python
 import openvino as ov
 model = ov.Core().compile_model("model.onnx", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-''',
-        "python",
-    )
-}
+```
 
-Without the hint OpenVINO computes in half precision where the processor has it, which moves weights by some
+Without the hint, OpenVINO computes in half precision if the processor has it, which changes weights by some
 thousandths.
 """

@@ -1,19 +1,17 @@
 """Target ``opensearch``: the vectors exactly (``rank_features``) and approximately (``sparse_vector``, SEISMIC), and
 the model for ML Commons: an encoder of texts, and for a query table a tokenizer model beside it.
 
-SEISMIC takes dimensions by number and folds them modulo 32,768 (neural-search issue 1926), and rounds weights to 256
-steps below a ceiling. So ``seismic.json`` gives every dimension that is used a number of its own, as long as they are
-no more, and the ceilings are those of this index.
+SEISMIC identifies dimensions by number, folds them modulo 32,768 (neural-search issue 1926), and rounds weights to 256
+steps below a ceiling. So ``seismic.json`` gives every used dimension its own number, if there are no more than that,
+and the ceilings fit this index.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 from torch import Tensor
@@ -22,10 +20,10 @@ from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folding
 from vtkit.export.documents import Collection
-from vtkit.export.features import FIELD, numbered, text_properties, token_names, write_bulk
+from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, code, load_and_search
-from vtkit.search.opensearch_text import MOST_TOKENS, of_table, tokenizer_parts
+from vtkit.export.readme import Section, load_and_search
+from vtkit.search.opensearch_text import MOST_TOKENS, of_table, registration, tokenizer_parts, write_zip
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -33,12 +31,10 @@ if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
 
 SEISMIC_DIMENSIONS = 32_768
-"""Dimensions that SEISMIC tells apart."""
+"""Dimensions that SEISMIC can distinguish."""
 
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0
-"""Weights up to which SEISMIC counts by default; larger ones become these."""
-
-_CHUNK = 10_000_000
+"""SEISMIC's default ceilings; larger weights are cut to them."""
 
 
 def write_for_opensearch(
@@ -47,16 +43,11 @@ def write_for_opensearch(
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
-    own = isinstance(source.encoder, WholeEncoder) and source.encoder.output_tokenizer is not None
     side = source.encoder.query_side if isinstance(source.encoder, WholeEncoder) else None
-    why = (
-        "the index has BM25's terms beside the encoder's" if source.lexical
-        else "it reads one vocabulary and writes another" if own
-        else "a prompt stands before its texts" if portable.prompts
-        else "its queries have a network of their own" if side is not None and table is None
-        else "its table's vectors are folded" if table is not None and folding(source.encoder) is not None
-        else "two of its tokens have one name" if names is None
-        else None
+    why = model_stays_outside(
+        source, portable, names,
+        (side is not None and table is None, "its queries have their own network"),
+        (table is not None and folding(source.encoder) is not None, "its table's vectors are folded"),
     )  # fmt: skip
     sections = []
     if collection is not None:
@@ -80,7 +71,7 @@ def write_for_opensearch(
 
 
 def by_name(ids: Tensor, mask: Tensor) -> tuple[dict[str, Tensor]]:
-    """What ML Commons gives a model."""
+    """ML Commons' input of a model."""
     return ({"input_ids": ids, "attention_mask": mask},)
 
 
@@ -95,7 +86,8 @@ def _write_models(source: Source, folder: Path) -> None:
         parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
         parts["post_processor"] = json.loads(encoder.tokenizer.backend_tokenizer.to_str())["post_processor"]
         files = {"model.pt": traced.read_bytes(), "tokenizer.json": json.dumps(parts).encode("ascii")}
-        _write_zip(folder / "encoder.zip", files)
+        write_zip(folder / "encoder.zip.partial", files)
+        (folder / "encoder.zip.partial").rename(folder / "encoder.zip")
         traced.unlink()
     _register(folder / "encoder.zip", f"{source.identifier}-encoder", "SPARSE_ENCODING")
     table = query_table(encoder)
@@ -106,32 +98,13 @@ def _write_models(source: Source, folder: Path) -> None:
 
 
 def _register(path: Path, name: str, function: str) -> None:
-    """``NAME.json`` beside a zip: the body that registers it."""
-    content = path.read_bytes()
-    meta = {
-        "name": name,
-        "version": "1",
-        "description": "exported by vtkit",
-        "function_name": function,
-        "model_format": "TORCH_SCRIPT",
-        "model_content_size_in_bytes": len(content),
-        "model_content_hash_value": hashlib.sha256(content).hexdigest(),
-        "total_chunks": -(-len(content) // _CHUNK),
-    }
+    """``NAME.json`` beside a zip: the request body that registers it."""
+    meta = registration(path.read_bytes(), name, function, "exported by vtkit")
     path.with_suffix(".json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
-def _write_zip(path: Path, files: dict[str, bytes]) -> None:
-    """A zip without dates, whole or not at all."""
-    fresh = path.with_name(f"{path.name}.partial")
-    with ZipFile(fresh, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(ZipInfo(name), content, compress_type=ZIP_DEFLATED)
-    fresh.rename(path)
-
-
 def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> str:
-    """Write ``mapping-seismic.json`` and ``seismic.json``, where SEISMIC can hold the index; what to know of it."""
+    """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index; returns its section's text."""
     used = np.flatnonzero(np.diff(collection.postings.starts))
     largest = collection.largest_weight, float(queries.data.max(initial=0.0))
     ceilings = [math.ceil(weight * 1.05 * 100) / 100 for weight in largest]
@@ -139,10 +112,10 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> st
         shares = np.bincount(used % SEISMIC_DIMENSIONS, minlength=SEISMIC_DIMENSIONS)
         collide = int(shares[shares > 1].sum())
         return (
-            f"**Not possible with this index.** Its documents use {len(used):,} dimensions, and SEISMIC folds numbers "
-            f"modulo {SEISMIC_DIMENSIONS:,}, so that {collide:,} of them would share one with another (neural-search "
-            "issue 1926). Use the exact field, or move the encoder to a vocabulary trimmed to the tokens of the "
-            "collection, and leave BM25's terms to a field of OpenSearch's own."
+            f"**Not possible with this index.** Its documents use {len(used):,} dimensions. SEISMIC folds the numbers "
+            f"modulo {SEISMIC_DIMENSIONS:,}, so {collide:,} of them would collide (neural-search issue 1926). Use the "
+            "exact field, or move the encoder to a vocabulary trimmed to the tokens of the collection, and leave BM25 "
+            "to a text field of OpenSearch."
         )
     places = {int(dimension): number for number, dimension in enumerate(used)}
     (folder / "seismic.json").write_text(json.dumps(places), encoding="utf-8")
@@ -159,26 +132,18 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> st
     }
     (folder / "mapping-seismic.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
     return f"""
-OpenSearch 3.3 and newer, and worth it above a million documents a segment (below, `approximate_threshold` keeps it
+Needs OpenSearch 3.3, and pays above a million documents per segment (with fewer, `approximate_threshold` keeps search
 exact):
 
-{
-        code(
-            '''
+```bash
 SEISMIC=1 python index.py load
 SEISMIC=1 python index.py search "a query"
-''',
-            "bash",
-        )
-    }
+```
 
-What would break it, and what is done: numbers of dimensions fold modulo {SEISMIC_DIMENSIONS:,}, so the {
-        len(used):,} that are
-used are numbered anew (`seismic.json`; `index.py` renames on the way). Weights above {
-        DOCUMENT_CEILING:g} of documents and
-{QUERY_CEILING:g} of queries would be cut; the largest here are {largest[0]:.2f} and {
-        largest[1]:.2f}, and the mapping's ceilings
-are set above them. A weight is one of 256 steps below its ceiling. Two-phase search does not go with it.
+Numbers of dimensions fold modulo {SEISMIC_DIMENSIONS:,}, so the {len(used):,} used ones get new numbers
+(`seismic.json`; `index.py` renames them). By default, weights above {DOCUMENT_CEILING:g} in documents and
+{QUERY_CEILING:g} in queries are cut. The largest here are {largest[0]:.2f} and {largest[1]:.2f}; the mapping's ceilings
+are above them. A weight is rounded to one of 256 steps below its ceiling. Two-phase search does not work with SEISMIC.
 """
 
 
@@ -189,42 +154,36 @@ def _first(name: str) -> str:
     return f"""
 {commands}
 
-A query is `{{"neural_sparse": {{"weights": {{"query_tokens": {{...}}}}}}}}`, its dimensions called as in
-`dimensions.json`. Weights are kept with 9 significant bits (0.4 %), and query weights may be at most 64: `index.py`
-divides larger ones. These files follow OpenSearch's documentation and were not tried on a server by vtkit's makers.
+A query is `{{"neural_sparse": {{"weights": {{"query_tokens": {{...}}}}}}}}`; `dimensions.json` has the names of the
+dimensions. Weights are kept with 9 significant bits (0.4 %). Query weights may be at most 64; `index.py` divides larger
+ones. These files follow OpenSearch's documentation; vtkit's authors did not try them on a server.
 """
 
 
 _NOT = """
-The model itself cannot run in OpenSearch: {why}. Encode queries outside, with `encode.py`.
+OpenSearch cannot run the model: {why}. Encode queries with `encode.py`.
 """
 
-_DEPLOY = f"""
-{
-    code(
-        '''
+_DEPLOY = """
+```bash
 python index.py models
-''',
-        "bash",
-    )
-}
+```
 
 registers and deploys them in chunks (`plugins.ml_commons.allow_registering_model_via_local_file` must be true, and
-`only_run_on_ml_node` false where there is no such node), and makes an ingest pipeline that encodes the field `text`
-and a search pipeline that encodes `query_text`, both called as the index is. Do not query with the analyser
-`bert-uncased`, the default: it cuts text with another vocabulary.
+`only_run_on_ml_node` false without such a node). It creates an ingest pipeline that encodes the field `text` and a
+search pipeline that encodes `query_text`, both with the name of the index. Do not query with the default analyser,
+`bert-uncased`: it has another vocabulary.
 """
 
 _MODELS = f"""
-`encoder.zip` encodes documents and queries (bi-encoder): TorchScript with its pooling inside, `output` (batch,
-dimensions).
+`encoder.zip` encodes documents and queries (bi-encoder): TorchScript with its pooling, `output` (batch, dimensions).
 
 {_DEPLOY}
 """
 
 _MODELS_WITH_TABLE = f"""
 `encoder.zip` encodes documents, and `queries.zip` looks queries up in the table (doc-only): a SPARSE_TOKENIZE model of
-`tokenizer.json` and `idf.json`. Every token has its weight there, since OpenSearch takes a missing one for 1.
+`tokenizer.json` and `idf.json`. Every token has its weight there, because OpenSearch gives missing tokens the weight 1.
 
 {_DEPLOY}
 """

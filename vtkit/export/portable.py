@@ -1,6 +1,6 @@
-"""The part of an export that every engine has: the encoder in forms that load anywhere, and what is expected of it.
+"""The part of an export that all engines share: the encoder in forms that load anywhere, and its expected results.
 
-The folder is that of a SparseEncoder whose document transformer lies at the root, with the network beside it as ONNX
+The folder is a SparseEncoder with the document transformer at the top level. It also has the network as ONNX
 (:mod:`vtkit.export.network`), ``settings.json`` and ``encode.py`` to encode with, a query table as ``idf.json``, BM25's
 terms as ``terms.json``, and ``replay.jsonl``: queries, their vectors, and the first ten results of exact search.
 """
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 SETTINGS, REPLAY, CHECKED = "settings.json", "replay.jsonl", "checked.json"
 DOCUMENT_WEIGHTS = "document_weights.npy"
-"""What each dimension of a document is multiplied by (``index.document_weighting``)."""
+"""File of the factor of each dimension of a document (``index.document_weighting``)."""
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 QUERIES = 200
-"""Queries that are replayed, at most."""
+"""Largest number of queries that are replayed."""
 
 QUERY_WORDS = 8
-"""Of a document, where it stands for a query."""
+"""Words of a document that are used as a query."""
 
 _DOCUMENTS_CHECKED = 64
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is exported."""
+    """A model to export, perhaps with its index."""
 
     name: str
-    """Of the run, index or model: collections, tables and fields are called after it."""
+    """Of the run, index or model; collections, tables and fields are named after it."""
 
     encoder: SparseEncoder
     searcher: Searcher | None
@@ -64,7 +64,7 @@ class Source:
     queries: tuple[str, ...]
     query_length: int
     document_length: int
-    """Tokens that texts are cut at."""
+    """Tokens at which texts are cut."""
 
     @property
     def lexical(self) -> bool:
@@ -78,13 +78,13 @@ class Source:
         return kept[:48] if kept[:1].isalpha() else f"index_{kept[:42]}"
 
     def query_vectors(self) -> sp.csr_matrix:
-        """The vectors of the queries as ``vtkit search`` has them, (queries, dimensions)."""
+        """The vectors of the queries in ``vtkit search``, (queries, dimensions)."""
         if self.searcher is not None:
             return self.searcher.encode(list(self.queries))
         return EncoderQueries(self.encoder).encode(self.queries, self.query_length)
 
     def texts(self) -> list[str]:
-        """Some documents, or texts made of the vocabulary."""
+        """Some documents, or texts made from the vocabulary."""
         if self.searcher is None:
             return texts_of_vocabulary(self.encoder)
         documents = self.searcher.documents
@@ -95,30 +95,30 @@ class Source:
 
 @dataclass(frozen=True)
 class Portable:
-    """What :func:`write_portable` wrote, as far as a target needs to know."""
+    """The facts about an encoder written by :func:`write_portable` that the targets need."""
 
     folder: Path
     checked: Checked
     pools_elsewhere: bool
-    """Whether an engine that pools the logits by itself gets the same weights."""
+    """Whether an engine that pools the logits itself gets the same weights."""
 
     prompts: bool
-    """Whether something stands before a text."""
+    """Whether texts get a prompt."""
 
 
 def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str, ...]:
-    """Queries where nobody named any: the first words of documents, or texts made of the vocabulary."""
+    """Queries if there are none: the first words of documents, or texts made from the vocabulary."""
     if searcher is None:
         return tuple(texts_of_vocabulary(encoder))
     documents = searcher.documents
     some = np.unique(np.linspace(0, len(documents) - 1, QUERIES).astype(int)).tolist()
-    found = (documents[number] for number in some)
-    texts = (" ".join(f"{each['title']} {each['text']}".split()[:QUERY_WORDS]) for each in found)
+    entries = (documents[number] for number in some)
+    texts = (" ".join(f"{each['title']} {each['text']}".split()[:QUERY_WORDS]) for each in entries)
     return tuple(dict.fromkeys(text for text in texts if not is_blank(text)))
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Portable:
-    """Fill ``folder`` with the encoder; what an earlier try finished is kept.
+    """Fill ``folder`` with the encoder; finished files of an earlier attempt are kept.
 
     Raises:
         DataError: a uniCOIL encoder.
@@ -152,32 +152,32 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:
-    """Write ``replay.jsonl``: each query with its vector and, of an index, the first ten results of exact search.
+    """Write ``replay.jsonl``: each query with its vector and, with an index, the first ten results of exact search.
 
-    The results are those of the vectors as the engine has them, so that it can be held to them.
+    The results are those of the vectors that the engine gets, so that its own results can be compared.
 
     Returns:
-        Of vectors that are not those of the index any more (rounded or cut), the share of its first ten results that
-        they still find; else None.
+        If these vectors differ from the index's (rounded or pruned), the share of its first ten results that they still
+        find; else None.
     """
     vectors = source.query_vectors()
-    found: list[list[tuple[int, float]]] = [[] for _ in source.queries]
+    expected: list[list[tuple[int, float]]] = [[] for _ in source.queries]
     kept = None
     if collection is not None:
         ids, scores = collection.postings.search(vectors, DEPTH)
-        found = [
+        expected = [
             [(int(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
             for row in zip(ids, scores, strict=True)
         ]
         if collection.changed:
-            found = collection.search(vectors)
+            expected = collection.search(vectors)
             own = np.full(ids.shape, -1, dtype=np.int32), np.zeros(ids.shape, dtype=np.float32)
-            for row, results in enumerate(found):
+            for row, results in enumerate(expected):
                 for rank, (number, score) in enumerate(results):
                     own[0][row, rank], own[1][row, rank] = number, score
             kept = agreement("as exported", *own, ids, scores).overlap
     with (folder / REPLAY).open("w", encoding="utf-8") as file:
-        for row, (query, results) in enumerate(zip(source.queries, found, strict=True)):
+        for row, (query, results) in enumerate(zip(source.queries, expected, strict=True)):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
             vector = dict(zip(map(str, vectors.indices[part].tolist()), vectors.data[part].tolist(), strict=True))
             named = [
@@ -189,7 +189,7 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
 
 
 def _query_transformer(encoder: SparseEncoder) -> SparseEncoder | None:
-    """What encodes queries, where that is a transformer of its own."""
+    """The query encoder, if it is a separate transformer."""
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     return side if side is not None and isinstance(side[0], Transformer) else None
 

@@ -1,7 +1,7 @@
 """Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY.
 
-Dimensions count from 1 there. An HNSW index takes vectors of at most 1,000 non-zero weights, and a column at most
-16,000. Without an index the search is exact, over all rows.
+Its dimensions count from 1. A column holds vectors of at most 16,000 weights, an HNSW index of at most 1,000. Without
+an index, search reads all rows and is exact.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000
-"""Weights of a vector that an HNSW index, and a column, take."""
+"""Weights of a vector that an HNSW index, and a column, can hold."""
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x00": " "})
 
@@ -27,17 +27,18 @@ def write_for_postgres(
     source: Source, portable: Portable, collection: Collection | None, folder: Path
 ) -> list[Section]:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
-    where the vectors are short enough.
+    if the vectors are short enough.
 
     Raises:
-        DataError: a document has more weights than a column takes.
+        DataError: a document has more weights than a column can hold.
     """
     if collection is None:
         return []
     if collection.longest > MOST_STORED:
         raise DataError(
-            f"a document has {collection.longest:,} weights, and a sparsevec of pgvector holds {MOST_STORED:,}. Keep "
-            f"the largest with --top-dimensions {MOST_STORED}."
+            f"A document has {collection.longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
+            f"Set {{top_dimensions}} to {MOST_STORED} to keep the largest.",
+            "top_dimensions",
         )
     table, width = source.identifier, collection.dimensions
     files = collection.write(folder / "documents", "part-{}.tsv", lambda entries: _rows(entries, width))
@@ -73,26 +74,21 @@ def _rows(entries: Iterable[Entry], dimensions: int) -> Iterator[str]:
 def _first(collection: Collection) -> str:
     longest = collection.longest
     index = (
-        "`hnsw.sql` makes an HNSW index, which is faster and approximate: raise `hnsw.ef_search` until `python "
-        "index.py replay` is content."
+        "`hnsw.sql` creates an HNSW index, which is faster and approximate. Raise `hnsw.ef_search` until `python "
+        "index.py replay` passes."
         if longest <= MOST_INDEXED
-        else f"There is no index: HNSW takes vectors of at most {MOST_INDEXED:,} weights, and the longest here has "
-        f"{longest:,}. Export again with `--top-dimensions {MOST_INDEXED}` for an index."
+        else f"There is no index: HNSW holds vectors of at most {MOST_INDEXED:,} weights, and the longest here has "
+        f"{longest:,}. To get one, export again with `--top-dimensions {MOST_INDEXED}`."
     )
     return f"""
-{
-        code(
-            '''
+```bash
 pip install "psycopg[binary]" onnxruntime tokenizers numpy
 export DATABASE_URL=postgresql://localhost/postgres       # a database with pgvector 0.7 or newer
 python index.py load
 python index.py search "a query"
-''',
-            "bash",
-        )
-    }
+```
 
-The same with psql: `psql -f schema.sql -f load.sql`, then `search.sql`. Dimensions count from 1 in PostgreSQL and
-from 0 in `encode.py`. `<#>` is the negative inner product, so that ascending order is the best first; every row is
-read, and the results are exact. {index}
+With psql: `psql -f schema.sql -f load.sql`, then `search.sql`. Dimensions count from 1 in PostgreSQL and from 0 in
+`encode.py`. `<#>` is the negative inner product, so ascending order puts the best first. A search reads every row and
+is exact. {index}
 """

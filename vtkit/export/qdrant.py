@@ -1,7 +1,7 @@
-"""Target ``qdrant``: a collection of sparse vectors, points in requests of their own, and FastEmbed's folder layout.
+"""Target ``qdrant``: a collection of sparse vectors, files of points that are requests, and FastEmbed's folder layout.
 
-Qdrant can multiply a query's weights by IDF (``modifier: idf``), counted in its own collection. A query table has its
-weights already, and BM25's terms theirs, so the modifier stays off: scores are then vtkit's.
+Qdrant can multiply a query's weights by IDF (``modifier: idf``), counted in its own collection. Query tables and BM25's
+terms already have their weights, so the modifier stays off, and the scores are vtkit's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
@@ -23,7 +23,7 @@ VECTOR = "text"
 
 
 def write_for_qdrant(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:
-    """Write ``collection.json`` and ``points/part-00000.json`` and so on, each the body of a request."""
+    """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body."""
     sections = []
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
@@ -49,60 +49,46 @@ def _request(entries: Iterable[Entry]) -> Iterator[str]:
 
 def _first(name: str) -> str:
     return f"""
-{
-        code(
-            '''
+```bash
 pip install qdrant-client onnxruntime tokenizers numpy
-docker run -p 6333:6333 qdrant/qdrant    # or any Qdrant; QDRANT=ADDRESS names another, QDRANT_API_KEY lets you in
+docker run -p 6333:6333 qdrant/qdrant    # or another Qdrant: QDRANT=ADDRESS, and QDRANT_API_KEY if it needs one
 python index.py load
 python index.py search "a query"
-''',
-            "bash",
-        )
-    }
+```
 
-`QDRANT=some-folder` keeps the collection in that folder, without a server (slow, to try it). Without Python:
+`QDRANT=some-folder` keeps the collection in that folder, without a server (slow, for a trial). Without Python:
 
-{
-        code(
-            f'''
+```bash
 curl -X PUT localhost:6333/collections/{name} -H 'Content-Type: application/json' -d @collection.json
 for part in points/*.json; do
   curl -X PUT 'localhost:6333/collections/{name}/points?wait=true' -H 'Content-Type: application/json' -d @$part
 done
-''',
-            "bash",
-        )
-    }
+```
 
-Leave the collection's `modifier` off: `idf` would multiply weights that are there already.
+Leave the collection's `modifier` off: the weights already contain what `idf` would multiply in.
 """
 
 
 def _fastembed(source: Source, portable: Portable) -> str:
     if not portable.pools_elsewhere:
         return (
-            "FastEmbed pools the logits itself and would give other weights here (see below): encode with `encode.py`."
+            "FastEmbed pools the logits itself, which would give different weights here (see below). Encode with "
+            "`encode.py`."
         )
     queries = ""
     if query_table(source.encoder) is not None or source.lexical:
-        queries = " It encodes documents only: queries have weights of their own, so encode them with `encode.py`."
+        queries = " Use it for documents only: queries have other weights, so encode them with `encode.py`."
     prompts = ""
     if portable.prompts:
-        prompts = " FastEmbed puts no prompt before a text; here there is one, in `settings.json`."
+        prompts = " FastEmbed adds no prompt; add the one in `settings.json` yourself."
     return f"""
-FastEmbed knows sparse models by a list of names and takes no others, but its files may lie anywhere:
+FastEmbed accepts only the sparse models on its list, but their files may be anywhere:
 
-{
-        code(
-            '''
+```python
 from fastembed import SparseTextEmbedding        # pip install fastembed
 model = SparseTextEmbedding("prithivida/Splade_PP_en_v1", specific_model_path="PATH/OF/THIS/FOLDER")
 (vector,) = model.embed(["a text"])              # vector.indices, vector.values
-''',
-            "python",
-        )
-    }
+```
 
-Texts are cut at {source.document_length} tokens, as the documents were.{queries}{prompts}
+Texts are cut at {source.document_length} tokens, like the documents.{queries}{prompts}
 """

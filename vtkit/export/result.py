@@ -1,4 +1,4 @@
-"""What an export says of itself, in its ``export.json`` and on the console."""
+"""The facts of an export, for its ``export.json`` and the console."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from vtkit.system.results import Result
 
 @dataclass(frozen=True)
 class Export(Result):
-    """What was handed over."""
+    """A finished export."""
 
     target: Target
     documents: int
-    """Those with weights: the others can never be found."""
+    """Documents with weights; the others can never be found."""
 
     dimensions: int
     queries: int
     largest_difference: float
-    """Of a weight that the ONNX file gives, from vtkit's own."""
+    """Of a weight of the ONNX file from vtkit's own."""
 
     quantised_cosine: float | None
-    """Mean cosine of the vectors that the file in 8 bits gives with vtkit's own; None where it was too low."""
+    """Mean cosine of the 8-bit file's vectors with vtkit's own; None if it was too low."""
 
     step: float | None
-    """What a whole number stands for, where the engine takes whole numbers only."""
+    """The weight of 1, if the engine needs whole numbers."""
 
     results_kept: float | None
-    """Share of the first ten results that rounded or cut vectors still find; None where they are those of the index."""
+    """Share of the first ten results that rounded or pruned vectors still find; None if the vectors are unchanged."""

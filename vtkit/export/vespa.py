@@ -1,8 +1,8 @@
 """Target ``vespa``: an application package (schema, services, the network for ``splade-embedder``) and a feed.
 
-Vespa's embedder pools the logits itself, always gives token types, and calls a dimension by what the tokenizer
-decodes its token to. So the network takes types, and ``tokenizer.json`` has no decoder where Vespa encodes queries:
-names are then the tokens themselves.
+Vespa's embedder pools the logits itself, always passes token types, and names a dimension after its decoded token. So
+the network has an input for types, and ``tokenizer.json`` has no decoder if Vespa encodes queries: the names are then
+the tokens themselves.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.features import NAMES, numbered, token_names
+from vtkit.export.features import NAMES, model_stays_outside, numbered, token_names
 from vtkit.export.network import MODEL
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section
 from vtkit.vocabulary.tokenizer_file import FILE
 
 if TYPE_CHECKING:
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
 def write_for_vespa(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:
     """Write ``application/`` and ``feed/part-00000.jsonl`` and so on."""
     names = token_names(source.encoder)
-    whole = source.encoder if isinstance(source.encoder, WholeEncoder) else None
-    why = (
-        "the index has BM25's terms beside the encoder's" if source.lexical
-        else "its queries do not go through the network" if whole is not None and whole.query_side is not None
-        else "it reads one vocabulary and writes another" if whole is not None and whole.output_tokenizer is not None
-        else "Vespa pools the logits itself, which gives other weights here" if not portable.pools_elsewhere
-        else "two of its tokens have one name" if names is None
-        else None
+    side = source.encoder.query_side if isinstance(source.encoder, WholeEncoder) else None
+    why = model_stays_outside(
+        source, portable, names,
+        (side is not None, "the network does not encode its queries"),
+        (not portable.pools_elsewhere, "Vespa pools the logits itself, which gives different weights here"),
     )  # fmt: skip
     application = folder / "application"
     (application / "schemas").mkdir(parents=True, exist_ok=True)
@@ -123,36 +120,26 @@ _SERVICES = """<?xml version="1.0" encoding="utf-8" ?>
 </services>
 """
 
-_FIRST = f"""
-{
-    code(
-        '''
+_FIRST = """
+```bash
 pip install onnxruntime tokenizers numpy
 vespa deploy application                 # to a Vespa that runs; `vespa config set target local`
 for part in feed/*.jsonl; do vespa feed $part; done
 python index.py search "a query"         # VESPA=ADDRESS names another than http://localhost:8080
-''',
-        "bash",
-    )
-}
+```
 
-The rank profile `sparse` scores every document by the dot product, exactly. Dimensions are called as in
-`dimensions.json`. These files follow Vespa's documentation and were not tried on a server by vtkit's makers.
+The rank profile `sparse` scores every document exactly, by the dot product. `dimensions.json` has the names of the
+dimensions. These files follow Vespa's documentation; vtkit's authors did not try them on a server.
 """
 
 
 def _queries(why: str | None) -> str:
     if why is not None:
-        return f"Vespa's `splade-embedder` cannot encode queries of this encoder: {why}. Encode them with `encode.py`."
-    return f"""
-`application/services.xml` has the encoder as `splade-embedder`, so that Vespa encodes queries itself:
+        return f"Vespa's `splade-embedder` cannot encode this encoder's queries: {why}. Encode them with `encode.py`."
+    return """
+`application/services.xml` has the encoder as a `splade-embedder`, so Vespa can encode queries itself:
 
-{
-        code(
-            '''
+```bash
 vespa query 'yql=select id from doc where true' 'ranking=sparse' 'input.query(q)=embed(sparse, @text)' 'text=a query'
-''',
-            "bash",
-        )
-    }
+```
 """

@@ -1,7 +1,7 @@
-"""The routes of the service: vectors (``/embed_sparse``), searches (``/search``), what it is and how it is.
+"""The routes of the service: vectors (``/embed_sparse``), searches (``/search``), information and health.
 
-Requests and answers of ``/embed_sparse``, ``/info`` and errors have the form of text-embeddings-inference, so that its
-clients work with both. Nothing can be written; answers never hold more of a document than a snippet.
+``/embed_sparse``, ``/info`` and errors have the format of text-embeddings-inference, so its clients work with both. The
+service is read-only, and its answers contain no more of a document than a snippet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-"""Names under which a server is reached that listens on this machine only."""
+"""Names of a server that listens on this machine only."""
 
 PAGE = {
     "/": ("page.html", "text/html"),
@@ -60,21 +60,21 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""Of every answer: a page shows what documents say, and never runs it."""
+"""Headers of every answer: a page shows the content of documents and never executes it."""
 
 
 def make_app(served: Served, limits: Limits, *, host: str = "127.0.0.1") -> ASGIApp:
     """The service as an ASGI application.
 
     Args:
-        host: address it listens on; on one of this machine alone, requests under other names are refused, or any page
-            in a browser here could read the documents by a name of its own that leads here (DNS rebinding).
+        host: address it listens on. If it is local, requests to other names are refused; otherwise any page in a local
+            browser could read the documents through its own name for this address (DNS rebinding).
     """
     return _Service(served, limits, LOCAL if host in LOCAL else None)
 
 
 class _Service:
-    """Counts, names allowed hosts, and adds headers around the routes."""
+    """The routes, with metrics, a check of the host, and headers."""
 
     def __init__(self, served: Served, limits: Limits, hosts: tuple[str, ...] | None) -> None:
         self.served, self.limits, self.hosts = served, limits, hosts
@@ -101,7 +101,7 @@ class _Service:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.monotonic(), 499  # the client was gone before it had an answer
+        started, status = time.monotonic(), 499  # the client closed the connection before the answer
 
         async def send_noted(message: Message) -> None:
             nonlocal status
@@ -112,8 +112,8 @@ class _Service:
 
         if self.hosts is not None and _host(scope) not in self.hosts:
             refusal = invalid(
-                f"this server answers under {', '.join(self.hosts)} only. Give it another --host to be reached from "
-                "elsewhere, or let the proxy before it send the name localhost.",
+                f"this server answers requests to {', '.join(self.hosts)} only. Start it with another --host to reach "
+                "it from elsewhere, or let its proxy send the host name localhost.",
                 421,
             )
             await _json(refusal.to_json(), refusal.status)(scope, receive, send_noted)
@@ -121,7 +121,7 @@ class _Service:
             try:
                 await self.app(scope, receive, send_noted)
             except Exception as error:
-                _failed(error)  # says it where the server runs; the connection is closed
+                _failed(error)  # reports it on the server; the connection is closed
                 raise
         route = scope["path"] if scope["path"] in self.routes else "other"
         self.metrics.answered(route, status, time.monotonic() - started)
@@ -140,11 +140,11 @@ class _Service:
     def _limited(
         self, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Only so many requests under way, and whatever goes wrong with one told in its answer."""
+        """Limit the requests in progress, and turn every failure into an answer."""
 
         async def answered(request: Request) -> Response:
             if self.under_way >= self.limits.requests:
-                raise overloaded(f"{self.limits.requests} requests are under way. Try again.")
+                raise overloaded(f"{self.limits.requests} requests are in progress. Try again.")
             self.under_way += 1
             try:
                 return await answer(request)
@@ -160,34 +160,34 @@ class _Service:
         return answered
 
     async def embed_sparse(self, request: Request) -> Response:
-        """The vectors of one text or several."""
+        """The vectors of one or several texts."""
         texts, side, truncate = _wanted(await self._body(request), self.limits)
         work = Work(texts, self.limits.truncate if truncate is None else truncate)
         vectors = await self._answer(request, Encoding(side), work, work.tokens(self.served.longest(side)))
         return StreamingResponse(_rows(vectors), media_type="application/json")
 
     async def search(self, request: Request) -> Response:
-        """What one query finds in one run."""
+        """The results of one query in one run."""
         asked = request.query_params
         query, run, top = asked.get("q", ""), asked.get("run"), asked.get("top", "10")
         searchers = self.served.searchers
         if not searchers:
-            raise invalid("only a model is served, and no run: there is nothing to search", 404)
+            raise invalid("this server has a model but no run, so there is nothing to search", 404)
         if is_blank(query):
             raise empty("q")
         if len(query) > self.limits.query_characters:
-            raise invalid(f"`q` must have at most {self.limits.query_characters:,} characters. Given: {len(query):,}")
+            raise invalid(f"`q` must have at most {self.limits.query_characters:,} characters, not {len(query):,}")
         if run is not None and run not in searchers:
             raise invalid(f"`run` must be {' or '.join(searchers)}", 404)
         if not (top.isascii() and top.isdigit() and len(top) < 10 and 1 <= int(top) <= MOST_RESULTS):
             raise invalid(f"`top` must be a number from 1 to {MOST_RESULTS}")
         name = run or next(iter(searchers))
         work = Work([query])
-        found = await self._answer(request, Searching(name, int(top)), work, work.tokens(searchers[name].query_length))
-        return _json(_found_json(name, found))
+        cost = work.tokens(searchers[name].query_length)
+        return _json(_found_json(name, await self._answer(request, Searching(name, int(top)), work, cost)))
 
     async def info(self, _: Request) -> Response:
-        """What is served, and within which limits."""
+        """The model, the runs and the limits."""
         return _json(
             {
                 "model_id": self.served.name,
@@ -211,7 +211,7 @@ class _Service:
         )
 
     async def health(self, _: Request) -> Response:
-        """Whether requests are computed."""
+        """Whether requests are being computed."""
         if self.computing is None or self.computing.done():
             raise Refusal(503, "Unhealthy", "unhealthy")
         return Response()
@@ -224,13 +224,13 @@ class _Service:
         """The JSON of a request.
 
         Raises:
-            Refusal: it is no JSON, too large, or does not arrive in time.
+            Refusal: it is not JSON, too large, or too slow.
         """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
             raise invalid("the body must be JSON: Content-Type: application/json", 415)
         length, most = request.headers.get("content-length", ""), self.limits.body_bytes
-        too_large = invalid(f"the body must have at most {most:,} bytes. Send fewer or shorter texts at once.", 413)
+        too_large = invalid(f"the body must have at most {most:,} bytes. Send fewer or shorter texts.", 413)
         if length.isdigit() and (len(length) > 18 or int(length) > most):
             raise too_large
         body = bytearray()
@@ -245,14 +245,14 @@ class _Service:
         try:
             return from_json(bytes(body), cache_strings=False)
         except ValueError as error:
-            raise invalid(f"the body is no JSON: {error}", 400) from None
+            raise invalid(f"the body is not valid JSON: {error}", 400) from None
 
     async def _answer(self, request: Request, kind: Kind, work: Work, cost: int) -> Any:
-        """What is computed for a request.
+        """The computed answer to a request.
 
         Raises:
             Refusal: it takes too long.
-            ClientDisconnect: nobody waits for it any more.
+            ClientDisconnect: the client has gone.
         """
         computed = asyncio.ensure_future(self.batcher.submit(kind, work, cost))
         gone = asyncio.ensure_future(_disconnected(request))
@@ -263,7 +263,9 @@ class _Service:
                 return computed.result()
             if gone in done:
                 raise ClientDisconnect
-            raise overloaded(f"it took longer than {self.limits.seconds:g} seconds. Try again, with less at once.", 503)
+            raise overloaded(
+                f"the request took longer than {self.limits.seconds:g} seconds. Try again, with less text.", 503
+            )
         finally:
             computed.cancel()
             gone.cancel()
@@ -272,16 +274,16 @@ class _Service:
         assert isinstance(error, HTTPException)
         path = request.scope["path"]
         if error.status_code == 405 and path in self.routes:
-            return _json(invalid(f"{path} is asked with {self.routes[path][0]}").to_json(), 405, error.headers)
+            return _json(invalid(f"{path} needs the method {self.routes[path][0]}").to_json(), 405, error.headers)
         known = ", ".join(self.routes)
-        return _json(invalid(f"there is no such page here. There are {known}").to_json(), error.status_code)
+        return _json(invalid(f"there is no such path. There are {known}").to_json(), error.status_code)
 
 
 def _wanted(body: Any, limits: Limits) -> tuple[list[Text], Any, bool | None]:
-    """The texts, their side, and whether they are to be cut (None where the request does not say).
+    """The texts, their side, and whether to cut them (None if the request does not say).
 
     Raises:
-        Refusal: the request is not as it should be.
+        Refusal: the request is invalid.
     """
     if not isinstance(body, dict) or "inputs" not in body:
         raise invalid('the body must be an object with `inputs`, such as {"inputs": "a text"}')
@@ -313,7 +315,7 @@ def _are_ids(value: Any) -> bool:
 
 
 async def _rows(vectors: sparse.csr_matrix) -> AsyncIterator[bytes]:
-    """The JSON of vectors, one at a time: a client that reads slowly is waited for before the next is written."""
+    """The JSON of vectors, one at a time, at the speed at which the client reads."""
     for number, (start, end) in enumerate(zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True)):
         values = zip(vectors.indices[start:end].tolist(), _shortest(vectors.data[start:end]), strict=True)
         row = ",".join(f'{{"index":{index},"value":{value}}}' for index, value in values)
@@ -351,7 +353,7 @@ def _found_json(run: str, found: Found) -> dict[str, Any]:
 
 
 def _failed(error: Exception) -> Refusal:
-    """What an error is to the client; what is not the client's is also said where the server runs."""
+    """The client's answer to an error, which is also reported on the server."""
     known = error if isinstance(error, VtkitError) else machine_failure(error)
     if known is not None:
         console.warn(f"a request failed: {known}")
@@ -361,7 +363,7 @@ def _failed(error: Exception) -> Refusal:
 
 
 def _host(scope: Scope) -> str:
-    """The name that a request calls the server by, without its port."""
+    """The host name of a request, without the port."""
     return re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
 
 

@@ -1,8 +1,8 @@
-"""Requests that wait are worked on together: while one batch is computed the next one gathers, so nobody waits for a
-batch to fill, and the busier the server is, the larger its batches are.
+"""Waiting requests are computed together: the next batch gathers while one is computed, so no request waits for a batch
+to fill, and a busier server has larger batches.
 
-One thread computes, for models and engines are not made for several; the event loop stays free to take requests, to
-refuse them, and to forget those whose client has gone.
+One thread computes, because models and engines are not made for several; the event loop stays free to accept requests,
+to refuse them, and to drop those whose client has gone.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Batcher(Generic[Kind, Work, Answer]):
     ) -> None:
         """
         Args:
-            compute: answers to the work of several requests of one kind, or what went wrong with each.
-            most: cost of a batch; one request may cost more.
-            observe: is told the kind, the requests and the seconds of each batch.
+            compute: the answers to several requests of one kind, or their errors.
+            most: largest cost of a batch; a single request may cost more.
+            observe: gets the kind, the requests and the seconds of each batch.
         """
         self._compute, self._most, self._observe = compute, most, observe
         self._queue: deque[_Waiting[Kind, Work, Answer]] = deque()
@@ -52,7 +52,7 @@ class Batcher(Generic[Kind, Work, Answer]):
         return len(self._queue)
 
     async def submit(self, kind: Kind, work: Work, cost: int) -> Answer:
-        """The answer to ``work``. Cancelling takes it out of the queue."""
+        """The answer to ``work``. Cancelling removes it from the queue."""
         waiting = _Waiting(kind, work, cost, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._arrived.set()
@@ -99,8 +99,8 @@ class Batcher(Generic[Kind, Work, Answer]):
         return batch
 
     def _computed(self, batch: Sequence[_Waiting[Kind, Work, Answer]]) -> Sequence[Answer | Exception]:
-        """The answers of a batch. Where it fails as a whole, each request is computed alone: the others are not to
-        suffer for the request that broke it."""
+        """The answers of a batch. If it fails as a whole, each request is computed alone, so that one bad request does
+        not fail the others."""
         try:
             return self._compute(batch[0].kind, [waiting.work for waiting in batch])
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What a server takes and for how long: beyond these limits it answers with a refusal, so that memory stays bounded."""
+"""Limits of a server's requests; beyond them it refuses, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ MOST_RESULTS = 100
 
 @dataclass(frozen=True)
 class Limits:
-    """The defaults are those of text-embeddings-inference where it has the same limit."""
+    """The limits; defaults are those of text-embeddings-inference, if it has the same limit."""
 
     truncate: bool = True
-    """Whether texts longer than the model reads are cut where a request does not say; else they are refused."""
+    """Whether texts longer than the model's limit are cut unless a request says otherwise; else they are refused."""
 
     texts: int = 32
-    """Texts of one request."""
+    """Texts per request."""
 
     body_bytes: int = 2_000_000
-    """Of one request."""
+    """Per request."""
 
     query_characters: int = 10_000
-    """Of a search."""
+    """Per search."""
 
     requests: int = 128
-    """Under way at once; further ones are told to come again."""
+    """In progress at the same time; others are told to try again."""
 
     batch_tokens: int = 16_384
-    """Of waiting requests that are encoded together, about."""
+    """Approximate tokens of the waiting requests that are encoded together."""
 
     seconds: float = 30.0
-    """To receive a request, and again to answer it."""
+    """For receiving a request, and again for answering it."""

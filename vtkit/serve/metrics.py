@@ -1,4 +1,4 @@
-"""What a server counts and measures, in the text form of Prometheus."""
+"""Counts and times of a server, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Metrics:
     def __init__(self, waiting: Callable[[], int], connections: Callable[[], int]) -> None:
         """
         Args:
-            waiting: how many requests wait for their batch.
-            connections: how many requests are under way.
+            waiting: number of requests that wait for their batch.
+            connections: number of requests in progress.
         """
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -55,5 +55,5 @@ class Metrics:
         self._batch_seconds.labels(kind).observe(seconds)
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """All of them, for Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Answers to requests that cannot be met, as text-embeddings-inference has them: ``{"error": …, "error_type": …}``."""
+"""Refusals of requests, in the format of text-embeddings-inference: ``{"error": …, "error_type": …}``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ErrorType: TypeAlias = Literal["Backend", "Empty", "Overloaded", "Tokenizer", "U
 
 
 class Refusal(Exception):
-    """Why a request is not met."""
+    """The refusal of a request."""
 
     def __init__(self, status: int, kind: ErrorType, message: str) -> None:
         super().__init__(message)
@@ -20,15 +20,15 @@ class Refusal(Exception):
 
 
 def invalid(message: str, status: int = 422) -> Refusal:
-    """A request that is not as it should be."""
+    """An invalid request."""
     return Refusal(status, "Validation", message)
 
 
 def empty(name: str) -> Refusal:
-    """A request without anything to work on."""
+    """A request without input."""
     return Refusal(400, "Empty", f"`{name}` cannot be empty")
 
 
 def overloaded(message: str, status: int = 429) -> Refusal:
-    """A request that comes when there is too much to do."""
+    """A request to a busy server."""
     return Refusal(status, "Overloaded", message)

@@ -1,4 +1,4 @@
-"""What a server answers with: an encoder, and the indexes that can be searched, each for several requests at once."""
+"""The encoder and the indexes of a server, each for several requests at once."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 Text: TypeAlias = str | list[int]
-"""A text, or its tokens by their numbers."""
+"""A text, or its token ids."""
 
 CHARACTERS_A_TOKEN = 4
-"""To tell about how much work a text is."""
+"""For estimating the work of a text."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """Texts of one side that are to be encoded."""
+    """Encode texts of one side."""
 
     side: Side
 
 
 @dataclass(frozen=True)
 class Searching:
-    """Queries that are to be searched for."""
+    """Search for queries."""
 
     run: str
     top: int
 
 
 Kind: TypeAlias = Encoding | Searching
-"""Work of the same kind is done together."""
+"""Requests of the same kind are computed together."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one request asks for."""
+    """The work of one request."""
 
     texts: Sequence[Text]
     truncate: bool = True
-    """Whether longer texts are cut; else they are refused."""
+    """Whether long texts are cut; else they are refused."""
 
     def tokens(self, limit: int) -> int:
-        """About how many tokens are read for it, ``limit`` of a text at most."""
+        """Approximate number of tokens to read, at most ``limit`` per text."""
         counts = (len(text) if isinstance(text, list) else len(text) // CHARACTERS_A_TOKEN for text in self.texts)
         return sum(min(count, limit) + 2 for count in counts)
 
 
 Answer: TypeAlias = sparse.csr_matrix | Found
-"""The vectors of a request's texts, (texts, vocabulary), or what its query finds."""
+"""The vectors of a request's texts, (texts, vocabulary), or the results of its query."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,22 @@ class Served:
     """An encoder, and the indexes of runs."""
 
     name: str
-    """What the encoder is called: folder, hub id or run."""
+    """Name of the encoder: folder, hub id or run."""
 
     encoder: SparseEncoder
     searchers: Mapping[str, Searcher]
     text_tokens: int | None = None
-    """Tokens a text is cut at; None for as many as the encoder reads."""
+    """Tokens at which a text is cut; None: the encoder's limit."""
 
     precision: Precision = "float32"
 
     def longest(self, side: Side) -> int:
-        """Tokens that are read of a text, special tokens among them."""
+        """Tokens of a text that are read, including special tokens."""
         limits = (self.text_tokens, self.encoder.max_seq_length, tokenizer_of(self.encoder, side).model_max_length)
         return min(limit for limit in limits if limit is not None)
 
     def compute(self, kind: Kind, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
-        """The answers to requests of one kind, or why one cannot be met."""
+        """The answers to requests of one kind, or their errors."""
         match kind:
             case Encoding(side):
                 return self._encode(side, requests)
@@ -112,7 +112,7 @@ class Served:
             return text
         known = len(dimension_names(self.encoder))
         if any(number >= known for number in text):
-            raise invalid(f"`inputs` has token ids that the vocabulary of {known:,} tokens does not have")
+            raise invalid(f"`inputs` has token ids outside the vocabulary of {known:,} tokens")
         decoded: str = tokenizer_of(self.encoder, side).decode(text, skip_special_tokens=True)
         return decoded
 
@@ -122,6 +122,6 @@ class Served:
         for number, ids in enumerate(token_ids["input_ids"]):
             if len(ids) > limit:
                 raise invalid(
-                    f"`inputs` must have at most {limit} tokens, and text {number} has more. Shorten it, or let it be "
-                    'cut: "truncate": true'
+                    f"`inputs` must have at most {limit} tokens; text {number} has more. Shorten it, or cut it with "
+                    '"truncate": true'
                 )

@@ -1,4 +1,4 @@
-"""The server: one process, which listens until it is told to end, and then finishes what it has taken on."""
+"""The server: one process, which listens until it is stopped, and then finishes its requests."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from vtkit.serve.served import Served
 
 CONNECTIONS_A_REQUEST = 4
-"""Connections that may be open for each request that may be under way: most of them wait for their next one."""
+"""Open connections per request in progress: most connections are idle."""
 
 BACKLOG = 2048
-"""Connections that the system holds until they are taken."""
+"""Connections that the system queues until they are accepted."""
 
 KEEP_ALIVE_SECONDS = 30
-"""An idle connection is kept for so long."""
+"""Lifetime of an idle connection."""
 
 
 def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready: Callable[[str], None]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; then take no more, and end when those under way are answered. A second
-    Ctrl-C does not wait for them.
+    """Answer requests until SIGTERM or Ctrl-C; then accept no more, and end when those in progress are answered. A
+    second Ctrl-C ends at once.
 
     Args:
-        host: what ``bound`` was bound to (:func:`bind`).
-        ready: is told the address when requests can come.
+        host: the host of ``bound`` (:func:`bind`).
+        ready: gets the address when the server accepts requests.
     """
     from vtkit.serve.app import make_app
 
     bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # or it has a line for every client that goes
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # else it logs every client that disconnects
     config = Config(
         make_app(served, limits, host=host),
         http=_Connection,
@@ -69,7 +69,7 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
 
 
 class _Server(Server):
-    """Ends in good order with exit code 0; the library would end with the signal that it was told by."""
+    """A server that ends with exit code 0; the library's would end with the signal."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -82,13 +82,13 @@ class _Server(Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
-            console.say("ending: requests under way are answered first")
+            console.say("stopping after the requests in progress")
         super().handle_exit(sig, frame)
 
 
 class _Connection(H11Protocol):
-    """A connection that is ended where a request, from its first byte to the last of its answer, takes too long: the
-    library waits for ever for a client that sends half of a head, or that does not read its answer."""
+    """A connection that is closed if a request takes too long, from its first byte to the last byte of its answer. The
+    library waits forever for a client that sends half a header, or does not read its answer."""
 
     watch: asyncio.TimerHandle | None = None
 
@@ -113,13 +113,13 @@ class _Connection(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that has the address, and refuses connections until :func:`serve` listens on it.
+    """A socket with this address, which refuses connections until :func:`serve` listens on it.
 
     Args:
-        port: 0 for any that is free.
+        port: 0 for any free port.
 
     Raises:
-        MachineError: there is no such address here, or another program has it.
+        MachineError: this machine does not have the address, or another program uses it.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -128,7 +128,7 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind(address)
     except (OSError, UnicodeError) as error:
         raise MachineError(
-            f"cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. Give another "
-            "--port or --host, or end the program that has it."
+            f"cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. Choose another port "
+            "or host, or stop the program that uses it."
         ) from error
     return bound

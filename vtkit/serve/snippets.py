@@ -9,21 +9,21 @@ WIDTH = 300
 """Characters of a snippet."""
 
 READ = 100_000
-"""Characters of a document that are looked through."""
+"""Characters of a document that are searched for a snippet."""
 
 _MARKS = re.compile(r"^(?:##|▁|Ġ|bm25:<?)")
 
 
 def surface(token: str) -> str:
-    """What a token looks like in a text: without the marks of its vocabulary and of BM25's terms (among those of
-    languages without spaces ``<`` and ``>`` are the ends of a word)."""
+    """A token's form in a text: without the marks of its vocabulary and of BM25's terms (``<`` and ``>`` are the ends
+    of a word)."""
     word = _MARKS.sub("", token)
     return word.removesuffix(">") if token.startswith("bm25:") else word
 
 
 def snippet(text: str, tokens: Iterable[tuple[str, float]]) -> str:
-    """The stretch of ``text``, about :data:`WIDTH` characters, that holds most of the tokens by weight; its beginning
-    where it holds none. White space is made single spaces."""
+    """The passage of ``text``, about :data:`WIDTH` characters, with the largest total weight of tokens; its beginning
+    if it has none. White space becomes single spaces."""
     text = text[:READ]
     weights: dict[str, float] = {}
     for token, weight in tokens:
