@@ -39,7 +39,9 @@ from vtkit.export import opensearch as opensearch_target
 from vtkit.export import postgres as postgres_target
 from vtkit.export.documents import Collection, Entry
 from vtkit.export.elasticsearch import four_inputs
-from vtkit.export.network import MODEL, TermWeights, check_onnx, fold_members, write_onnx
+from vtkit.export.features import model_stays_outside, token_names
+from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, fold_members, write_onnx
+from vtkit.export.portable import Portable, Source
 from vtkit.export.postgres import sparsevec
 from vtkit.export.target import Target
 from vtkit.pipeline.run import run
@@ -261,6 +263,16 @@ def test_half_an_export_of_something_else_is_not_gone_on_with(plain: Path, tmp_p
     (left / ".made_from").write_text("another")
     export_for(plain, "onnx", tmp_path / "out")
     assert "another run" not in (tmp_path / "out" / "documents" / "part-00000.jsonl").read_text("utf-8")
+
+
+def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
+    source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20)
+    for prompts in (True, False):
+        names = token_names(source.encoder)
+        portable = Portable(tmp_path, Checked(1, 0.0, None), pools_elsewhere=True, prompts=prompts)
+        assert model_stays_outside(source, portable, names) == ("its texts need a prompt" if prompts else None)
+        assert model_stays_outside(source, portable, None) is not None
+        assert model_stays_outside(source, portable, names, (not prompts, "no room")) is not None
 
 
 def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
