@@ -97,7 +97,7 @@ def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:
 
 
 def of_likely_tokens(ours: SparseEncoder, folder: Path) -> Curves:
-    section = ExpandSection(steps=6, batch_size=8, learning_rate=1e-3)
+    section = ExpandSection(steps=6, batch_size=8)
     pairs = [(query.text, document.contents) for query, document in zip(DATA.queries, DATA.documents, strict=True)]
     counted = counted_tokens(ours, np.zeros(len(ours.tokenizer), dtype=bool))
     return train_tilde(ours, pairs, section, counted, 3, folder)
