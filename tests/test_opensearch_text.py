@@ -29,7 +29,8 @@ from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.pipeline.steps.deploy_index import deploying
+from vtkit.pipeline.stage import Chain
+from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.search import opensearch_text
@@ -579,8 +580,9 @@ def test_how_long_queries_are_makes_another_index_only_where_the_cluster_cuts_th
     (tmp_path / "text.toml").write_text(RECIPE, encoding="utf-8")
     for text, counts in (("true", True), ("false", False)):
         recipe = load_recipe(tmp_path / "text.toml", [f"index.opensearch.text_queries={text}"]).recipe
-        stage = deploying(recipe)
-        assert ("index.query_length" in stage.settings(recipe)) == counts
+        chain = Chain({}, of_source=False, models=["finetune"], steps={"finetune": "f", "encode:queries": "q"})
+        (wired,) = DEPLOY.wire(recipe, chain)
+        assert ("index.query_length" in wired.stage.settings(recipe)) == counts
 
 
 def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:
