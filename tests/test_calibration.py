@@ -117,7 +117,7 @@ def test_texts_too_different_from_each_other_are_refused(tmp_path: Path) -> None
     ours = encoder(tmp_path)
     short, long = texts(20, words=(1, 1)), texts(20, words=(40, 40))  # many positions make a high maximum
     uneven = [text for pair in zip(short, long, strict=True) for text in pair]
-    with pytest.raises(CollapseError, match=r"reached .* on held-out probe texts.*Give more \(texts\)"):
+    with pytest.raises(CollapseError, match=r"reached .* on held-out probe texts.*Use more \(texts\)"):
         calibrate(ours, uneven, 0.2, "pooled", 48)
 
 

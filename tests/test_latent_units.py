@@ -177,7 +177,7 @@ def recipe(tmp_path: Path, embedder: Path) -> Path:
 
 def test_its_recipe_runs_to_the_report(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = run(recipe, runs=recipe.parent / "runs")
-    assert "64 units rebuild" in capsys.readouterr().err
+    assert "64 units explain" in capsys.readouterr().err
     assert "after transfer" in (made / "report.md").read_text("utf-8")
 
 

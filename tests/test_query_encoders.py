@@ -566,7 +566,7 @@ def test_settings_without_effect_are_not_read() -> None:
 
 def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) -> None:
     for kind in ("binary", "idf"):
-        with pytest.raises(ValidationError, match=f"with query_encoder {kind} a query has as many dimensions as"):
+        with pytest.raises(ValidationError, match=f"with query_encoder {kind} a query always has one dimension for"):
             section(query_encoder=kind, target_active={"query": 20})
         assert section(query_encoder=kind, target_active={"document": 20}).target("document") == 20
     idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), DOCUMENTS)
