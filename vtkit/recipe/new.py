@@ -102,8 +102,8 @@ definition = "pooled\"""")
     return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
 
 
-_UNITS = """document_weighting = "geng"  # units that fire in many documents count less
-top_dimensions = 250         # and a document keeps the largest of its many weights"""
+_UNITS = """top_dimensions = 250  # keep a document's largest weights; the others are many and small
+# document_weighting = "geng"  # for paragraphs: units that fire in many documents count less"""
 _INDEX = """\
 [index]
 # One index that ranks by the encoder and BM25 together.
