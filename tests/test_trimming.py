@@ -104,7 +104,7 @@ def test_what_cannot_be_trimmed_is_refused_in_words() -> None:
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>")))
     with pytest.raises(DataError, match="WordLevel cannot be trimmed"):
         trim_vocabulary(words, ["a"])
-    with pytest.raises(DataError, match="has no text"):
+    with pytest.raises(DataError, match="no text in corpus"):
         trim_vocabulary(TOKENIZERS["bytes"], [])
     with pytest.raises(DataError, match="single characters of the corpus, which must stay"):
         trim_vocabulary(TOKENIZERS["bytes"], ["apple"], size=100)
@@ -148,7 +148,7 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     tiny.write_collection(tmp_path / "collection", tiny.collection(12))
     made = run(tmp_path / "trimmed.toml", runs=tmp_path / "runs")
     shown = capsys.readouterr().err
-    assert "million parameters stay" in shown
+    assert "million parameters are kept" in shown
     assert "gate trimmed after transfer" in shown
     assert "tokens are kept" in (made / "report.md").read_text("utf-8")
 

@@ -102,6 +102,6 @@ class TrimStats(Result):
     def words(self, size: int) -> str:
         """Both in words, for a vocabulary of ``size`` tokens."""
         return (
-            f"{size:,} of {self.base_size:,} tokens are kept; {self.lost:.2%} of the tokens of {self.held_out:,} texts "
-            f"that were left out of the count are missing, which changes {self.changed:.1%} of these texts"
+            f"{size:,} of {self.base_size:,} tokens are kept. New text loses about {self.lost:.2%} of its tokens to "
+            f"shorter ones, in {self.changed:.0%} of {self.held_out:,} held-out texts; more text keeps more of them"
         )
