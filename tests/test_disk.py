@@ -204,9 +204,9 @@ def test_without_the_hub_a_dry_run_shows_the_plan_and_says_what_is_not_here(
     said = capsys.readouterr().err
     assert said.startswith("plan: 15 of 15 steps to run")
     assert "nobody/nothing-like-it is neither a folder nor in the Hugging Face cache" in said
-    assert "add --download" in said
+    assert "Add --download" in said
     assert not (folder / "runs").exists()
-    with pytest.raises(VtkitError, match=r"add --download"):
+    with pytest.raises(VtkitError, match=r"Add --download"):
         run(folder / "recipe.toml", overrides, runs=folder / "runs")
     with pytest.raises(VtkitError, match="nowhere does not exist"):  # what is missing here has no digest
         run(folder / "recipe.toml", (*overrides, "adapt.corpus=['nowhere']"), runs=folder / "runs", dry_run=True)

@@ -193,7 +193,7 @@ def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
 def test_what_is_read_must_be_what_is_written(tmp_path: Path) -> None:
     whole = WholeEncoder(modules=list(encoder(tmp_path)), device="cpu")
     whole.output_tokenizer = tokenizer()
-    with pytest.raises(DataError, match="this one writes another vocabulary"):
+    with pytest.raises(DataError, match="reads another vocabulary"):
         likeliest_tokens(whole, ["river"], 3, 48)
 
 
@@ -311,6 +311,6 @@ def test_settings_of_the_method_count_and_faults_are_told_at_once() -> None:
         "recipe": {"name": "r"}, "source": {"model": "m"}, "vocabulary": {"kind": "existing", "tokenizer": "t"},
         "transfer": {"method": "subtoken", "scope": "head-only"}, "expand": {},
     }  # fmt: skip
-    with pytest.raises(ValidationError, match=r'add \[finetune\].*scope "head-only" writes others'):
+    with pytest.raises(ValidationError, match=r'add \[finetune\].*scope "head-only" does not read'):
         Recipe.model_validate(base)
     Recipe.model_validate({**base, "expand": {"method": "none"}})

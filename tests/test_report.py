@@ -418,7 +418,7 @@ def with_unread(unknown: float) -> dict[str, Any]:
             "better source",
             one_set(row("BM25", 0.4, 0.9), row("source", 0.62, 0.9), row("finetune", 0.6, 0.9, p=0.001)),
             one_set(row("BM25", 0.4, 0.9), row("source", 0.605, 0.9), row("finetune", 0.6, 0.9, p=0.001)),
-            ("0.620", "0.600", "do not transfer"),
+            ("0.620", "0.600", "keep it"),
         ),
         (
             "adds nothing",

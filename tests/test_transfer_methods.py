@@ -456,7 +456,7 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("source target -m sembridge --embedder embedder-of-nan", r"gives vectors that are not finite numbers \(NaN"),
         ("source target -m sembridge --embedder source", "is a sparse encoder"),
         ("source target -m sembridge --embedder tokenizer", "holds no model: it has neither"),
-        ("source target -m semantic --target-embeddings embedder-of-nan", "vectors are not finite numbers"),
+        ("source target -m semantic --target-embeddings embedder-of-nan", "vectors are not finite"),
         ("source target -m focus --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
         ("source target -m ofa --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
         (
