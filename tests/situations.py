@@ -44,9 +44,11 @@ class Situation:
     """Further text of the language."""
 
     def on(self, collection: str) -> Situation:
-        """The same situation on another collection, with the parallel files of its language."""
+        """The same situation on another collection, with the parallel files of its language; English needs none."""
         language = collection[-2:]
         parallel = tuple(re.sub(f"-{self.language}\\b", f"-{language}", name) for name in self.parallel)
+        if language == "en":
+            parallel = ()
         return replace(self, collection=collection, language=language, parallel=parallel)
 
     def answers(self, shared: Path, collection: Path) -> list[str]:
@@ -122,10 +124,12 @@ def run_situation(
     shared: Path,
     vtkit: Command,
     on: str | None = None,
+    tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """Write the recipe of a situation, check it, run it, and read what its report says."""
     situation = (SITUATIONS | OF_LANGUAGES)[name]
     situation = situation.on(on) if on else situation
+    situation = replace(situation, tokenizer=tokenizer) if tokenizer else situation
     called = f"{name}-{documents}" + (f"-{on}" if on else "")
     collection = folder / "collections" / f"{situation.collection}-{documents}"
     if not collection.exists():
@@ -183,13 +187,21 @@ def main() -> None:
         "--collection", help="Run the situation on this collection of the folder of data instead of its own."
     )
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--tokenizer", help="Use this folder of vocabularies instead of the situation's own.")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     for documents in given.documents:
         for name in given.only:
             folder = given.folder.absolute()
             found = run_situation(
-                name, documents, folder, given.set, SHARED.absolute(), command_in(folder), given.collection
+                name,
+                documents,
+                folder,
+                given.set,
+                SHARED.absolute(),
+                command_in(folder),
+                given.collection,
+                given.tokenizer,
             )
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
