@@ -14,17 +14,13 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-MOST_PAIRS = 2000
-"""Pairs that are tested, spread evenly over the file."""
+MOST_PAIRS = 2000  # pairs that are tested, spread evenly over the file
 
 FEWEST_SENTENCES = 200
 """With fewer pairs of sentences there is no verdict: at this number, chance alone changes the share by .04."""
 
-SHORTEST = 3
-"""Units (see :func:`_units`) that both texts of a pair need to count as sentences."""
-
-LONGEST = 64
-"""Units of a text that are used."""
+SHORTEST = 3  # units (see _units) that both texts of a pair need to count as sentences
+LONGEST = 64  # units of a text that are used
 
 UNRELATED = 0.58
 """If at most this share of pairs recognise their partner, they are not translations of each other. In 27 files of eight
@@ -36,8 +32,7 @@ correct."""
 
 ENOUGH = 500
 
-PARTS = 4
-"""Sections of the file that are also tested alone: a line missing on one side misaligns all that follow."""
+PARTS = 4  # sections of the file that are also tested alone: a line missing on one side misaligns all that follow
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _WORD = regex.compile(rf"(?V1)[{_UNSPACED}\p{{M}}ー]+|[[\p{{L}}\p{{M}}\p{{N}}]--[{_UNSPACED}]]+")
@@ -54,8 +49,7 @@ class Alignment:
     length does. 1/2 by chance."""
 
     sentences: int
-    parts: tuple[float, ...]
-    """The same for each quarter of the file, in its order."""
+    parts: tuple[float, ...]  # the same for each quarter of the file, in its order
 
     @property
     def unrelated(self) -> bool:
@@ -173,12 +167,10 @@ def _units(text: str) -> list[str]:
     return list(units)[:LONGEST]
 
 
-SAMPLE = 300
-"""Characters of a sample: lingua needs about a hundred to be sure of a language."""
+SAMPLE = 300  # characters of a sample: lingua needs about a hundred to be sure of a language
 
 SAMPLES = 20
-AGREED = 0.8
-"""Share of a column's samples that must be in its language."""
+AGREED = 0.8  # share of a column's samples that must be in its language
 
 
 def languages_of(pairs: Sequence[tuple[str, str]]) -> tuple[str | None, str | None]:

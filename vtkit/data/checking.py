@@ -17,11 +17,8 @@ from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
 from vtkit.system.errors import DataError
 
-ROWS_OF_A_DATASET = 1000
-"""Rows of a dataset (``datasets:...``) that are read: it may come over the network."""
-
-BLOCKS_OF_VECTORS = 5
-"""Blocks of a file of word vectors, some thousand words each, that are read."""
+ROWS_OF_A_DATASET = 1000  # rows of a dataset (`datasets:...`) that are read: it may come over the network
+BLOCKS_OF_VECTORS = 5  # blocks of a file of word vectors, some thousand words each, that are read
 
 
 def collection_problems(name: str, split: str) -> Iterator[str]:

@@ -165,9 +165,7 @@ class _Found:
     parts: Parts
     where: str
     advice: str
-    published: bool = False
-    """Whether its authors published it in this form, which a user cannot correct."""
-
+    published: bool = False  # whether its authors published it in this form, which a user cannot correct
     sampled: str | None = None
 
     def files(self, part: Part, split: str) -> list[Path]:

@@ -14,8 +14,7 @@ from vtkit.data.rows import ending_of
 from vtkit.data.text import read_lines
 from vtkit.system.errors import DataError
 
-DOCUMENTS = "documents.jsonl"
-"""File of the documents beside their vectors or their index, in the same order."""
+DOCUMENTS = "documents.jsonl"  # file of the documents beside their vectors or their index, in the same order
 
 DOCUMENT_FORMS = (
     "a collection (a folder with corpus.jsonl, or a public name such as miracl:ko), .jsonl or .parquet with _id, text "

@@ -27,14 +27,9 @@ from vtkit.data import text as texts
 from vtkit.data.problems import Problems
 from vtkit.system import console
 
-LARGE = 2**28
-"""Larger collections (bytes of text) are mapped instead of held in memory."""
-
-COMPRESSED = 4
-"""Approximate ratio of the size of a decompressed file to the compressed one."""
-
-FORM = 1
-"""Version of the folder's format."""
+LARGE = 2**28  # larger collections (bytes of text) are mapped instead of held in memory
+COMPRESSED = 4  # approximate ratio of the size of a decompressed file to the compressed one
+FORM = 1  # version of the folder's format
 
 _ROWS, _CHARACTERS = 50_000, 2**26  # of an Arrow batch, at most
 _DOCUMENTS, _RECORD = "documents.arrow", "store.json"
@@ -57,8 +52,7 @@ class Document:
         return texts.contents(self.title, self.text)
 
 
-Place = tuple[Path, int, Document]
-"""File and line (or row) of a document, and the document."""
+Place = tuple[Path, int, Document]  # file and line (or row) of a document, and the document
 
 
 def keep_large_collections(folder: Path) -> None:

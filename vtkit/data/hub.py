@@ -27,16 +27,12 @@ from vtkit.system.errors import DataError, MachineError, VtkitError, machine_fai
 DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
 
-PARTIAL = ".vtkit-partial"
-"""Suffix of partly downloaded files among the blobs of the cache."""
-
-TIMEOUT_S = 30.0
-"""Seconds that the hub may take to list the files of a repository."""
+PARTIAL = ".vtkit-partial"  # suffix of partly downloaded files among the blobs of the cache
+TIMEOUT_S = 30.0  # seconds that the hub may take to list the files of a repository
 
 _SHA256, _GIT_SHA1 = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
 _revisions: dict[str, str] = {}
-_whole: set[tuple[str, int]] = set()
-"""Files that were compared with their checksums, with their modification times."""
+_whole: set[tuple[str, int]] = set()  # files that were compared with their checksums, with their modification times
 
 
 class GatedRepository(DataError):
@@ -131,9 +127,7 @@ class _File:
 
     path: str
     size: int
-    digest: str
-    """SHA-256 of a large file, git's SHA-1 of a small one: the cache names contents so."""
-
+    digest: str  # SHA-256 of a large file, git's SHA-1 of a small one: the cache names contents so
     commit: str
 
 

@@ -22,21 +22,11 @@ _AT_ONCE = 2**20
 class ByQuery(Mapping[str, Mapping[str, V]]):
     """Query id -> document id -> value, like a dictionary of dictionaries."""
 
-    rows: Mapping[str, int]
-    """Query id -> its row."""
-
-    starts: npt.NDArray[np.int64]
-    """The beginning of each row, and the end of the last, (rows + 1,)."""
-
-    columns: npt.NDArray[np.int32]
-    """For each value, the position of its document in ``ids``, (values,)."""
-
-    entries: npt.NDArray[Any]
-    """The values, row after row."""
-
-    ids: Any
-    """The distinct document ids, a pyarrow array of strings."""
-
+    rows: Mapping[str, int]  # query id -> its row
+    starts: npt.NDArray[np.int64]  # the beginning of each row, and the end of the last, (rows + 1,)
+    columns: npt.NDArray[np.int32]  # for each value, the position of its document in `ids`, (values,)
+    entries: npt.NDArray[Any]  # the values, row after row
+    ids: Any  # the distinct document ids, a pyarrow array of strings
     _places: list[tuple[Mapping[str, int], npt.NDArray[np.int32]]] = field(default_factory=list)
 
     def __len__(self) -> int:

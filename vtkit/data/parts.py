@@ -163,8 +163,7 @@ def _patterns(path: str | list[str]) -> list[str]:
     return patterns
 
 
-_Found = tuple[Part, str, str, Path]
-"""Part, configuration, split and file."""
+_Found = tuple[Part, str, str, Path]  # part, configuration, split and file
 
 
 def _said_by_head(source: Source) -> Iterator[_Found]:

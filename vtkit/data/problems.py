@@ -11,8 +11,7 @@ from pathlib import Path
 
 from vtkit.system.errors import DataError
 
-SHOWN = 5
-"""Problems of a file that are listed; the others are counted."""
+SHOWN = 5  # problems of a file that are listed; the others are counted
 
 
 @dataclass
@@ -20,9 +19,7 @@ class Problems:
     """The problems of some files. After the first problem, a reader continues to find the others, without giving
     data."""
 
-    found: dict[Path, list[str]] = field(default_factory=dict)
-    """The first :data:`SHOWN` of each file."""
-
+    found: dict[Path, list[str]] = field(default_factory=dict)  # the first SHOWN of each file
     counts: Counter[Path] = field(default_factory=Counter)
 
     def add(self, path: Path, complaint: str) -> None:

@@ -32,11 +32,8 @@ class Subset:
     """Groups of repositories that together have its parts, with the same content. The first group in the cache is read,
     else the first whose terms were accepted."""
 
-    splits: tuple[str, ...]
-    """The published judgements; the first are the default."""
-
-    config: str = ""
-    """The configuration in its repositories; "" if they have only one."""
+    splits: tuple[str, ...]  # the published judgements; the first are the default
+    config: str = ""  # the configuration in its repositories; "" if they have only one
 
 
 @dataclass(frozen=True)
@@ -44,13 +41,9 @@ class PublicCollection:
     """A judged collection of the Hugging Face hub, called ``NAME:SUBSET`` in recipes; ``NAME`` for a subset ""."""
 
     name: str
-    title: str
-    """Its name as written by its authors, for messages."""
-
+    title: str  # its name as written by its authors, for messages
     subsets: Mapping[str, Subset]
-    example: str
-    """The subset that messages use as an example."""
-
+    example: str  # the subset that messages use as an example
     sampled: str | None = None
     """Why its figures cannot be compared with those of the whole collection; None if it is whole."""
 

@@ -57,11 +57,8 @@ class ScoredList:
 
     query: str
     documents: Sequence[str]
-    scores: Sequence[float] | None = None
-    """One per document; None if the file has no scores."""
-
-    system: str = ""
-    """The system that found them, if the file names it."""
+    scores: Sequence[float] | None = None  # one per document; None if the file has no scores
+    system: str = ""  # the system that found them, if the file names it
 
 
 def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:

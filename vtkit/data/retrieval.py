@@ -38,14 +38,9 @@ from vtkit.data.sequences import Lazy
 
 V = TypeVar("V", int, float)
 
-_SOUND_ID = re.compile(r"[!-~]+")
-"""Matches most ids; others are checked character by character."""
-
-_LINES = 2**40
-"""More lines than a file has, so that one number can hold a file's position in a list and a line number."""
-
-LARGE_FILE = 2**24
-"""Judgements in larger files (bytes) are held in arrays instead of dictionaries."""
+_SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
+_LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
+LARGE_FILE = 2**24  # judgements in larger files (bytes) are held in arrays instead of dictionaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,9 @@ class RetrievalSet:
     """A collection with one split of its judgements; ``queries`` are exactly the judged ones."""
 
     name: str
-    documents: Sequence[Document]
-    """A list, or mapped from files if there are many (:mod:`vtkit.data.documents`)."""
-
+    documents: Sequence[Document]  # a list, or mapped from files if there are many (vtkit.data.documents)
     queries: list[Query]
-    qrels: Mapping[str, Mapping[str, int]]
-    """Query id -> document id -> grade; grades of 0 and below mean not relevant."""
-
+    qrels: Mapping[str, Mapping[str, int]]  # query id -> document id -> grade; grades of 0 and below mean not relevant
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Query id -> document id -> a teacher's score, if the training data have scores."""
 
@@ -178,8 +169,7 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
     return judgements
 
 
-_Judgement = tuple[str, str, str | float]
-"""Query, document and grade."""
+_Judgement = tuple[str, str, str | float]  # query, document and grade
 
 
 def _judgement_columns(path: Path) -> Iterator[tuple[int, _Judgement | str]]:

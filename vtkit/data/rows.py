@@ -24,8 +24,7 @@ JUDGED_DOCUMENTS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage
 GRADES = ("score", "relevance", "label")
 TITLE = "title"
 
-ROWS_AT_ONCE = 1000
-"""Rows that are held as Python objects at a time."""
+ROWS_AT_ONCE = 1000  # rows that are held as Python objects at a time
 
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
 

@@ -18,8 +18,7 @@ T = TypeVar("T")
 
 _COUNTED_AT_ONCE = 2**22
 
-IN_MEMORY = 2**28
-"""Bytes of text that are held in memory; more text goes to a file."""
+IN_MEMORY = 2**28  # bytes of text that are held in memory; more text goes to a file
 
 
 def listed(row: Sequence[int] | npt.NDArray[Any]) -> Sequence[int]:
@@ -32,8 +31,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
     """Rows of whole numbers, one behind the other in one array, which may be mapped from a file."""
 
     values: npt.NDArray[Any]
-    starts: npt.NDArray[np.int64]
-    """The beginning of each row, and the end of the last, (rows + 1,)."""
+    starts: npt.NDArray[np.int64]  # the beginning of each row, and the end of the last, (rows + 1,)
 
     @classmethod
     def of(cls, rows: Iterable[Any]) -> Ragged:

@@ -22,9 +22,7 @@ class _Columns:
 
     spec: str
     form: str
-    name: str
-    """Hub id or folder."""
-
+    name: str  # hub id or folder
     config: str | None
     split: str
     columns: tuple[str, ...]

@@ -26,8 +26,7 @@ from vtkit.system.errors import DataError
 Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
 
-LONGEST_LINE = 64 * 2**20
-"""Largest line in bytes, if it cannot be cut (jsonl, tsv)."""
+LONGEST_LINE = 64 * 2**20  # largest line in bytes, if it cannot be cut (jsonl, tsv)
 
 LONGEST_TEXT = 2**20
 """Bytes of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
@@ -36,11 +35,8 @@ _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-Item = TypeVar("Item", str, tuple[str, str])
-"""A text, or a pair of texts."""
-
-TEXTS_AT_ONCE = 1024
-"""Largest number of texts that are tokenized together."""
+Item = TypeVar("Item", str, tuple[str, str])  # a text, or a pair of texts
+TEXTS_AT_ONCE = 1024  # largest number of texts that are tokenized together
 
 CHARACTERS_AT_ONCE = 4_000_000
 """Approximate characters that are tokenized together: encodings take a hundred times the memory of their text."""
@@ -167,12 +163,8 @@ class _Line:
     """A line of a file, or a piece of one, as bytes."""
 
     number: int
-    column: int
-    """Bytes of the line before it."""
-
-    offset: int
-    """Bytes of the text before it."""
-
+    column: int  # bytes of the line before it
+    offset: int  # bytes of the text before it
     raw: bytes
 
 

@@ -73,15 +73,12 @@ class _Row:
 class _Gathered:
     """Rows as a collection: equal texts are one query or one document."""
 
-    queries: dict[str, str] = field(default_factory=dict)
-    """Text -> id."""
-
+    queries: dict[str, str] = field(default_factory=dict)  # text -> id
     documents: dict[str, str] = field(default_factory=dict)
     qrels: dict[str, dict[str, int]] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     empty: int = 0
-    contradicting: int = 0
-    """Documents that are both relevant and not relevant to a query."""
+    contradicting: int = 0  # documents that are both relevant and not relevant to a query
 
     def add(self, row: _Row) -> None:
         """Add a row. A document that is relevant in any row is relevant."""

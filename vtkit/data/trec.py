@@ -11,8 +11,7 @@ import numpy.typing as npt
 from vtkit.data.text import read_lines
 from vtkit.system.errors import DataError
 
-Run = dict[str, list[tuple[str, float]]]
-"""Query id -> (document id, score), best first."""
+Run = dict[str, list[tuple[str, float]]]  # query id -> (document id, score), best first
 
 
 def to_run(

@@ -25,11 +25,8 @@ SOUTH_EAST_ASIA += (
 SOUTH_EAST_ASIA += "\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
 """Letters and signs of Thai, Lao, Burmese and Khmer; their digits and punctuation are like those of other scripts."""
 
-UNSPACED = f"{SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}"
-"""All of them."""
-
-RUN = rf"[{UNSPACED}][{UNSPACED}\p{{M}}]*"
-"""A run of them, as a pattern."""
+UNSPACED = f"{SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}"  # all of them
+RUN = rf"[{UNSPACED}][{UNSPACED}\p{{M}}]*"  # a run of them, as a pattern
 
 BEHIND = rf"(?<=[{UNSPACED}]|[{UNSPACED}]\p{{M}})(?=[\p{{L}}\p{{N}}&&[^{UNSPACED}]])"
 """The beginning of a word of a script with spaces directly after a run (使用Python), as a pattern of Oniguruma."""

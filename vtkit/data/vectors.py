@@ -25,11 +25,8 @@ from vtkit.system.errors import DataError
 WORDS_AT_ONCE = 4096
 BYTES_AT_ONCE = 1 << 20
 
-LONGEST_WORD = 1 << 16
-"""Largest word of a binary file in bytes; a longer one shows that the file is damaged."""
-
-FASTTEXT_MODEL = b"\xba\x16\x4f\x2f"
-"""The first bytes of fastText's ``.bin`` files."""
+LONGEST_WORD = 1 << 16  # largest word of a binary file in bytes; a longer one shows that the file is damaged
+FASTTEXT_MODEL = b"\xba\x16\x4f\x2f"  # the first bytes of fastText's `.bin` files
 
 FORMS = (
     "Word vectors are a file of word2vec (text or binary), GloVe or fastText (.vec), plain or .gz, with a word and its "
@@ -43,12 +40,8 @@ class VectorFile:
 
     path: Path
 
-    width: int
-    """Numbers per word."""
-
-    words: int | None
-    """Words of the file; None if its first line already is a word (GloVe)."""
-
+    width: int  # numbers per word
+    words: int | None  # words of the file; None if its first line already is a word (GloVe)
     binary: bool
 
 

@@ -18,19 +18,13 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-DEFAULT_MEMORY = 512 * 2**20
-"""Bytes of counters in memory before they are written to disk."""
-
-LONGEST_PIECE = 2**20
-"""Characters of a text that are cut into words at a time."""
+DEFAULT_MEMORY = 512 * 2**20  # bytes of counters in memory before they are written to disk
+LONGEST_PIECE = 2**20  # characters of a text that are cut into words at a time
 
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _BORDER = re.compile(r"(?<=\S)\s")
-_ENTRY_BYTES = 130
-"""Bytes of a dictionary's entry without its key: the entry, its share of the table, the number."""
-
-_CHECKED_EVERY = 2**20
-"""Characters between two checks of the counters' memory."""
+_ENTRY_BYTES = 130  # bytes of a dictionary's entry without its key: the entry, its share of the table, the number
+_CHECKED_EVERY = 2**20  # characters between two checks of the counters' memory
 
 
 class Tally:

@@ -25,8 +25,7 @@ WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 WEIGHT_QUERIES = 1000
 """Training queries, at most, that choose the weight of the sum with BM25, sampled with the seed ..."""
 
-FEWEST_WEIGHT_QUERIES = 50
-"""... and fewer than these choose nothing: it would be chance."""
+FEWEST_WEIGHT_QUERIES = 50  # ... and fewer than these choose nothing: it would be chance
 
 
 @dataclass(frozen=True)
@@ -75,29 +74,17 @@ class ProbedWeight(Result):
 class Balance(Result):
     """What brings the scores of encoder and BM25 together. Nothing in it depends on the queries that are evaluated."""
 
-    weight: float
-    """w, of the encoder, between 0 (BM25 alone) and 1."""
-
-    encoder_deviation: float
-    """σ of :func:`deviation`, and so ``bm25_deviation``."""
-
+    weight: float  # w, of the encoder, between 0 (BM25 alone) and 1
+    encoder_deviation: float  # σ of deviation, and so `bm25_deviation`
     bm25_deviation: float
-    queries: int
-    """How many queries these were measured on ..."""
-
+    queries: int  # how many queries these were measured on ...
     judged: bool
     """... and whether they were training queries, which also chose the weight; otherwise ``probed`` says what the
     weight goes by."""
 
-    curve: tuple[tuple[float, float], ...] = ()
-    """Weight -> first measure on the training queries ..."""
-
-    chosen: float | None = None
-    """... and the weight that these choose (:func:`chosen_weight`)."""
-
-    probed: ProbedWeight | None = None
-    """What spans of the documents say of the weight; None where there are too few."""
-
+    curve: tuple[tuple[float, float], ...] = ()  # weight -> first measure on the training queries ...
+    chosen: float | None = None  # ... and the weight that these choose (chosen_weight)
+    probed: ProbedWeight | None = None  # what spans of the documents say of the weight; None where there are too few
     logged: bool = False
     """Whether queries without judgements were queries of users (``index.query_log``); otherwise spans of documents."""
 

@@ -12,25 +12,17 @@ from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Bala
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.systems import System
 
-SPANS = 256
-"""Spans of documents that stand for queries where there are no training queries."""
-
-SPAN_WORDS = (4, 12)
-"""Fewest and most words of such a span."""
+SPANS = 256  # spans of documents that stand for queries where there are no training queries
+SPAN_WORDS = (4, 12)  # fewest and most words of such a span
 
 
 @dataclass(frozen=True)
 class Balancing:
     """The queries on which the scores of two rankings are compared."""
 
-    asked: RetrievalSet
-    """The collection with these queries, and with their judgements where they are training queries."""
-
-    judged: bool
-    """Whether they are; otherwise they are queries of users or spans of documents ..."""
-
-    logged: bool = False
-    """... of these two the first."""
+    asked: RetrievalSet  # the collection with these queries, and with their judgements where they are training queries
+    judged: bool  # whether they are; otherwise they are queries of users or spans of documents ...
+    logged: bool = False  # ... of these two the first
 
     @property
     def texts(self) -> list[str]:

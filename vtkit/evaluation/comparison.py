@@ -21,8 +21,7 @@ class Tested(Result):
     randomization: float
     """p of Fisher's randomisation test, corrected for all systems that are compared on the collection; so ``t``."""
 
-    t: float
-    """p of Student's paired t-test."""
+    t: float  # p of Student's paired t-test
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,7 @@ class Cell(Result):
     system: str
     collection: str
     evaluated: Evaluated
-    intervals: Mapping[str, tuple[float, float]]
-    """Measure -> 95 % interval of its mean over the queries."""
-
+    intervals: Mapping[str, tuple[float, float]]  # measure -> 95 % interval of its mean over the queries
     tested: Mapping[str, Tested]
     """Measure -> the comparison with the baseline; empty for the baseline itself and where it has no results."""
 

@@ -34,31 +34,16 @@ class SystemFacts(Result):
     """Mean number of weights above zero; this and the next three are of encoders only."""
 
     document_dimensions: float | None = None
-    flops: float | None = None
-    """:func:`vtkit.evaluation.measures.cost.flops`."""
-
-    tied_scores: float | None = None
-    """Share of the queries with equal scores among their first 10 results."""
-
-    query_encoder: str | None = None
-    """The query encoder in words; None where documents have the same."""
-
-    analyser: str | None = None
-    """How BM25 cuts texts into terms; this, ``k1`` and ``b`` are of BM25 only."""
-
+    flops: float | None = None  # vtkit.evaluation.measures.cost.flops
+    tied_scores: float | None = None  # share of the queries with equal scores among their first 10 results
+    query_encoder: str | None = None  # the query encoder in words; None where documents have the same
+    analyser: str | None = None  # how BM25 cuts texts into terms; this, `k1` and `b` are of BM25 only
     k1: float | None = None
     b: float | None = None
-    balance: Balance | None = None
-    """Of a sum with BM25."""
-
-    agreement: Agreement | None = None
-    """With exact search, of engines that are not exact."""
-
-    cost: QueryCost | None = None
-    """Of searching its lists, where it has some and was asked to count."""
-
-    search_cost: SearchCost | None = None
-    """Of dense embedders, encoding included."""
+    balance: Balance | None = None  # of a sum with BM25
+    agreement: Agreement | None = None  # with exact search, of engines that are not exact
+    cost: QueryCost | None = None  # of searching its lists, where it has some and was asked to count
+    search_cost: SearchCost | None = None  # of dense embedders, encoding included
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -76,8 +61,7 @@ class Evaluated(SystemFacts):
     not_comparable: tuple[str, ...] = ()
     """Why the measures cannot stand beside published ones (:attr:`RetrievalSet.not_comparable`)."""
 
-    probed: ProbedWeight | None = None
-    """Of peers: the weight that spans of the documents suggest in a sum with BM25."""
+    probed: ProbedWeight | None = None  # of peers: the weight that spans of the documents suggest in a sum with BM25
 
 
 @dataclass(frozen=True)
@@ -101,8 +85,7 @@ class Judged:
 
     evaluated: Evaluated
     run: Run
-    per_query: Mapping[str, Mapping[str, float]]
-    """Measure -> query id -> value."""
+    per_query: Mapping[str, Mapping[str, float]]  # measure -> query id -> value
 
     def write(self, folder: Path, tag: str) -> Evaluated:
         """Write ``run.trec`` and ``per_query.json`` into ``folder``, which is made; returns the measures."""

@@ -23,11 +23,8 @@ from vtkit.system.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 from vtkit.training.validation import ValidationSet
 
-QUERY_WORDS = 16
-"""Longest span; at most half of the text."""
-
-FEWEST_PAIRS = 20
-"""With fewer pairs nothing is said: a difference could not be told from chance."""
+QUERY_WORDS = 16  # longest span; at most half of the text
+FEWEST_PAIRS = 20  # with fewer pairs nothing is said: a difference could not be told from chance
 
 
 @dataclass(frozen=True)

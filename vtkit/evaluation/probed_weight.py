@@ -15,8 +15,7 @@ from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, bm25_run, by_number, nam
 from vtkit.evaluation.systems import System
 from vtkit.settings.analysers import Analysis
 
-PAIRS = 500
-"""Probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)."""
+PAIRS = 500  # probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)
 
 RATIOS = (0.5, 0.9)
 """Mean reciprocal rank of spans by the encoder over that by BM25: up to the first the encoder weighs the smaller of

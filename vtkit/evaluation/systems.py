@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from vtkit.system.runtime import Precision
     from vtkit.training.teachers import CrossEncoderTeacher
 
-EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]
-"""Texts -> vectors, (texts, vocabulary)."""
+EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]  # texts -> vectors, (texts, vocabulary)
 
 TIED_AMONG = 10
-QUERIES_COUNTED = 100
-"""Queries that :func:`cost_of` times, one at a time."""
+QUERIES_COUNTED = 100  # queries that cost_of times, one at a time
 
 
 class System(Protocol):
@@ -62,9 +60,7 @@ class SparseSystem:
     index: Index
     encode: EncodeQueries
     role: Role = "encoder"
-    query_encoder: str | None = None
-    """In words; None where documents have the same."""
-
+    query_encoder: str | None = None  # in words; None where documents have the same
     lexical: LexicalPart | None = None
     """BM25's terms behind the encoder's dimensions, and in ``balance`` what their share goes by."""
 
@@ -161,15 +157,9 @@ class Bm25System:
 class DenseSystem:
     """A dense embedder, searched exactly by its own similarity."""
 
-    embedder: Any
-    """A ``SentenceTransformer``."""
-
-    documents: Vectors
-    """(documents, width)."""
-
-    name: str
-    """For messages."""
-
+    embedder: Any  # a `SentenceTransformer`
+    documents: Vectors  # (documents, width)
+    name: str  # for messages
     precision: Precision
 
     @classmethod

@@ -22,11 +22,8 @@ from vtkit.search.searcher import Documents, Searcher
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
-DEPTH = 10
-"""Results of a replayed query."""
-
-PART_BYTES = 8_000_000
-"""Approximate size of a file, which bulk interfaces accept as one request."""
+DEPTH = 10  # results of a replayed query
+PART_BYTES = 8_000_000  # approximate size of a file, which bulk interfaces accept as one request
 
 _POSTING_BYTES = 16
 _AT_ONCE = 4096
@@ -36,17 +33,12 @@ _AT_ONCE = 4096
 class Entry:
     """A document with weights above zero."""
 
-    number: int
-    """Its position in the collection."""
-
+    number: int  # its position in the collection
     id: str
     title: str
     text: str
-    dimensions: NDArray[np.int64]
-    """Ascending, from 0."""
-
-    weights: NDArray[np.float64]
-    """The index's float32 values, or whole numbers of steps for engines that need these."""
+    dimensions: NDArray[np.int64]  # ascending, from 0
+    weights: NDArray[np.float64]  # the index's float32 values, or whole numbers of steps for engines that need these
 
     def vector(self, names: Sequence[str] | None = None) -> dict[str, float]:
         """Weight by dimension; its name is in ``names``, or its number."""
@@ -60,14 +52,9 @@ class Collection:
 
     postings: ExactIndex
     documents: Documents
-    top_dimensions: int | None = None
-    """Number of a document's largest weights that are kept; None: all."""
-
-    step: float | None = None
-    """The weight of 1, if the engine needs whole numbers."""
-
-    nine_bits: bool = False
-    """Whether the engine cuts weights to 9 significant bits, like Lucene's features."""
+    top_dimensions: int | None = None  # number of a document's largest weights that are kept; None: all
+    step: float | None = None  # the weight of 1, if the engine needs whole numbers
+    nine_bits: bool = False  # whether the engine cuts weights to 9 significant bits, like Lucene's features
 
     @classmethod
     def of(

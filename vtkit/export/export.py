@@ -29,14 +29,12 @@ from vtkit.system.outputs import resumed_folder
 if TYPE_CHECKING:
     from vtkit.export.readme import Section
 
-BITS = 8
-"""Of document weights, for engines that need whole numbers."""
+BITS = 8  # of document weights, for engines that need whole numbers
 
 NINE_BITS: tuple[Target, ...] = ("elasticsearch", "opensearch")
 """Engines that keep weights as Lucene's features, with 9 significant bits."""
 
-REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")
-"""Engines whose index.py sends HTTP requests."""
+REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")  # engines whose index.py sends HTTP requests
 
 
 def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:

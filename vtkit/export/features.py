@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
 
 FIELD = "weights"
-NAMES = "dimensions.json"
-"""File of the dimensions' names."""
+NAMES = "dimensions.json"  # file of the dimensions' names
 
 _LEAST = 2.0**-126  # engines refuse smaller floats, which are not normal
 _LONGEST_ID = 512

@@ -34,16 +34,12 @@ from vtkit.system.runtime import quiet_libraries
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"
-"""Files of the network, with the outputs ``logits`` and ``weights``."""
+MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"  # files of the network, with the outputs `logits` and `weights`
 
 LOGITS, WEIGHTS = "logits", "weights"
 
-TOLERANCE = 1e-3
-"""Largest allowed difference of a float32 weight from vtkit's own."""
-
-LEAST_COSINE = 0.9
-"""Smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out."""
+TOLERANCE = 1e-3  # largest allowed difference of a float32 weight from vtkit's own
+LEAST_COSINE = 0.9  # smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out
 
 _OPSET = 17
 _TEXTS_AT_ONCE = 8
@@ -166,11 +162,8 @@ class Checked:
     """The differences of the files' weights from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
 
     texts: int
-    largest_difference: float
-    """Of a weight, in float32."""
-
-    quantised_cosine: float | None
-    """Mean cosine of the 8-bit vectors; None if the file was left out."""
+    largest_difference: float  # of a weight, in float32
+    quantised_cosine: float | None  # mean cosine of the 8-bit vectors; None if the file was left out
 
 
 def require_onnx() -> None:

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
     from vtkit.export.portable import Portable, Source
 
-SEISMIC_DIMENSIONS = 32_768
-"""Dimensions that SEISMIC can distinguish."""
-
-DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0
-"""SEISMIC's default ceilings; larger weights are cut to them."""
+SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
+DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 
 
 def write_for_opensearch(

@@ -41,11 +41,8 @@ DOCUMENT_WEIGHTS = "document_weights.npy"
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
-QUERIES = 200
-"""Largest number of queries that are replayed."""
-
-QUERY_WORDS = 8
-"""Words of a document that are used as a query."""
+QUERIES = 200  # largest number of queries that are replayed
+QUERY_WORDS = 8  # words of a document that are used as a query
 
 _DOCUMENTS_CHECKED = 64
 
@@ -54,17 +51,12 @@ _DOCUMENTS_CHECKED = 64
 class Source:
     """A model to export, perhaps with its index."""
 
-    name: str
-    """Of the run, index or model; collections, tables and fields are named after it."""
-
+    name: str  # of the run, index or model; collections, tables and fields are named after it
     encoder: SparseEncoder
-    searcher: Searcher | None
-    """The index; None for a model alone."""
-
+    searcher: Searcher | None  # the index; None for a model alone
     queries: tuple[str, ...]
     query_length: int
-    document_length: int
-    """Tokens at which texts are cut."""
+    document_length: int  # tokens at which texts are cut
 
     @property
     def lexical(self) -> bool:
@@ -99,11 +91,8 @@ class Portable:
 
     folder: Path
     checked: Checked
-    pools_elsewhere: bool
-    """Whether an engine that pools the logits itself gets the same weights."""
-
-    prompts: bool
-    """Whether texts get a prompt."""
+    pools_elsewhere: bool  # whether an engine that pools the logits itself gets the same weights
+    prompts: bool  # whether texts get a prompt
 
 
 def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str, ...]:

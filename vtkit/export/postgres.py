@@ -17,8 +17,7 @@ from vtkit.system.errors import DataError
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
 
-MOST_INDEXED, MOST_STORED = 1_000, 16_000
-"""Weights of a vector that an HNSW index, and a column, can hold."""
+MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x00": " "})
 

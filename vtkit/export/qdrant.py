@@ -18,8 +18,7 @@ from vtkit.export.readme import Section
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
 
-VECTOR = "text"
-"""Name of the sparse vector."""
+VECTOR = "text"  # name of the sparse vector
 
 
 def write_for_qdrant(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:

@@ -13,19 +13,11 @@ class Export(Result):
     """A finished export."""
 
     target: Target
-    documents: int
-    """Documents with weights; the others can never be found."""
-
+    documents: int  # documents with weights; the others can never be found
     dimensions: int
     queries: int
-    largest_difference: float
-    """Of a weight of the ONNX file from vtkit's own."""
-
-    quantised_cosine: float | None
-    """Mean cosine of the 8-bit file's vectors with vtkit's own; None if it was too low."""
-
-    step: float | None
-    """The weight of 1, if the engine needs whole numbers."""
-
+    largest_difference: float  # of a weight of the ONNX file from vtkit's own
+    quantised_cosine: float | None  # mean cosine of the 8-bit file's vectors with vtkit's own; None if it was too low
+    step: float | None  # the weight of 1, if the engine needs whole numbers
     results_kept: float | None
     """Share of the first ten results that rounded or pruned vectors still find; None if the vectors are unchanged."""

@@ -36,8 +36,7 @@ Han = Literal["zh", "ja", "ko", "undecided"]
 SEMBRIDGE = ("en", "ar", "zh", "hi", "ko", "ru")
 """The languages of the SemBridge paper's figure. No two share a script, so they are told apart by script alone."""
 
-EVIDENCE_LETTERS = 5
-"""Letters a word must have to be asked about: the longest n-grams that lingua counts have five."""
+EVIDENCE_LETTERS = 5  # letters a word must have to be asked about: the longest n-grams that lingua counts have five
 
 EVIDENCE_PROBABILITY = 0.8
 """A language is settled from this probability on. On mixtures of words of known languages (98 % English; eight
@@ -47,11 +46,8 @@ EVIDENCE_AGAINST = 2.0
 """A language is not settled where the word's own evidence is more than so many times stronger for another one: an
 English vocabulary makes *giuseppe* no English word."""
 
-ROUNDS = 200
-"""Most rounds in which the languages' shares are estimated."""
-
-STILL = 1e-5
-"""The shares are estimated when no one moves by more than this in a round."""
+ROUNDS = 200  # most rounds in which the languages' shares are estimated
+STILL = 1e-5  # the shares are estimated when no one moves by more than this in a round
 
 WORDS_AT_ONCE = 64
 """Words that lingua is asked about together: half a second's work, after which Ctrl-C is heard and progress shown."""
@@ -111,29 +107,18 @@ class Label(NamedTuple):
     """What one token counts as."""
 
     sort: Sort
-    name: str
-    """The language's code; the script of an undecided token or of one in no language asked for; one of :data:`ETC`."""
-
-    script: str
-    """Script of its letters; empty for ``etc``."""
-
-    reason: str = ""
-    """Why a token is undecided."""
+    name: str  # the language's code; the script of an undecided token or of one in no language asked for; one of ETC
+    script: str  # script of its letters; empty for `etc`
+    reason: str = ""  # why a token is undecided
 
 
 @dataclass(frozen=True)
 class Composition:
     """Label of each token, and what is known of the vocabulary as a whole."""
 
-    languages: tuple[str, ...]
-    """Codes of the languages asked for."""
-
-    labels: list[Label]
-    """(vocabulary,)"""
-
-    forms: list[Canonical | None]
-    """What each token stands for (:func:`vtkit.vocabulary.forms.canonical_forms`), (vocabulary,)."""
-
+    languages: tuple[str, ...]  # codes of the languages asked for
+    labels: list[Label]  # (vocabulary,)
+    forms: list[Canonical | None]  # what each token stands for (vtkit.vocabulary.forms.canonical_forms), (vocabulary,)
     estimated: dict[str, dict[str, float]] = field(default_factory=dict)
     """For each script that several languages share: the estimated shares of the languages among the words that can
     carry evidence, settled or not."""

@@ -47,8 +47,7 @@ ONE_LANGUAGE = 0.17
 between languages of one script (MIRACL's questions in Spanish and French; English and German 0.08), at least 0.21
 within English (the same questions against biomedical abstracts; 20 texts of each 0.33)."""
 
-FREQUENT = 10_000
-"""Words whose scripts are looked at."""
+FREQUENT = 10_000  # words whose scripts are looked at
 
 SAMPLED_AS_SIMILAR = 0.9
 """A similarity of this share of what mere sampling leaves is put down to the size of the corpora."""
@@ -62,11 +61,8 @@ class CorpusWords:
     words: int
     distinct: int
 
-    unknown_words: int
-    """Occurrences of words that the other corpus has not."""
-
-    unknown_distinct: int
-    """Words that the other corpus has not."""
+    unknown_words: int  # occurrences of words that the other corpus has not
+    unknown_distinct: int  # words that the other corpus has not
 
     @property
     def unknown_share(self) -> float:
@@ -78,29 +74,18 @@ class TypicalWord(NamedTuple):
     """A word that one corpus has more of than the other."""
 
     word: str
-    z: float
-    """Log-odds ratio over its standard deviation (:func:`log_odds`)."""
-
-    here: int
-    """Occurrences in the corpus it is typical of."""
-
-    there: int
-    """Occurrences in the other."""
+    z: float  # log-odds ratio over its standard deviation (log_odds)
+    here: int  # occurrences in the corpus it is typical of
+    there: int  # occurrences in the other
 
 
 @dataclass(frozen=True)
 class Gap:
     """How far apart two corpora are."""
 
-    similarity: float
-    """Weighted Jaccard similarity, 0 (no common word) to 1 (equal frequencies)."""
-
-    sampled: float
-    """What it would be if the smaller corpus were words sampled from the larger."""
-
-    shared_scripts: float
-    """How much of the words is written in the same scripts, 0 to 1."""
-
+    similarity: float  # weighted Jaccard similarity, 0 (no common word) to 1 (equal frequencies)
+    sampled: float  # what it would be if the smaller corpus were words sampled from the larger
+    shared_scripts: float  # how much of the words is written in the same scripts, 0 to 1
     first: CorpusWords
     second: CorpusWords
     typical_of_first: list[TypicalWord]

@@ -30,20 +30,14 @@ from vtkit.vocabulary.forms import tokens as tokens_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Span = tuple[int, int]
-"""Where a word begins and ends, in characters."""
+Span = tuple[int, int]  # where a word begins and ends, in characters
 
 SAMPLE_CHARACTERS = 10_000_000
 """Characters that are tokenized of a corpus. The share of split words is then known to about 0.1 %."""
 
-PIECE_CHARACTERS = 100_000
-"""A longer text is cut in front of white space into pieces of about this length."""
-
-LONGEST_WORD = 1_000_000
-"""Characters without white space; what is longer is no text of words."""
-
-LANGUAGE_CHARACTERS = 200
-"""Characters of a text that its language is read from."""
+PIECE_CHARACTERS = 100_000  # a longer text is cut in front of white space into pieces of about this length
+LONGEST_WORD = 1_000_000  # characters without white space; what is longer is no text of words
+LANGUAGE_CHARACTERS = 200  # characters of a text that its language is read from
 
 
 @dataclass
@@ -57,21 +51,11 @@ class Counts:
     texts: int = 0
     words: int = 0
 
-    tokens: int = 0
-    """Tokens, without the special tokens around a text."""
-
-    word_tokens: int = 0
-    """Tokens that hold a part of a word: not punctuation on its own, not a bare word-start mark."""
-
-    split_words: int = 0
-    """Words of more than one token."""
-
-    unknown_words: int = 0
-    """Words with the unknown token in them."""
-
-    lost_words: int = 0
-    """Words of no token at all."""
-
+    tokens: int = 0  # tokens, without the special tokens around a text
+    word_tokens: int = 0  # tokens that hold a part of a word: not punctuation on its own, not a bare word-start mark
+    split_words: int = 0  # words of more than one token
+    unknown_words: int = 0  # words with the unknown token in them
+    lost_words: int = 0  # words of no token at all
     unknown_tokens: int = 0
 
     def add(self, other: Counts) -> None:
@@ -115,11 +99,8 @@ class QueryCounts(Counts):
 
     RATIOS: ClassVar[tuple[str, ...]] = (*Counts.RATIOS, "split_text_share", "unknown_text_share")
 
-    split_texts: int = 0
-    """Texts with a split word."""
-
-    unknown_texts: int = 0
-    """Texts with the unknown token."""
+    split_texts: int = 0  # texts with a split word
+    unknown_texts: int = 0  # texts with the unknown token
 
     @property
     def split_text_share(self) -> float:
@@ -138,9 +119,7 @@ class FragmentedWord(NamedTuple):
     word: str
     occurrences: int
 
-    extra_tokens: int
-    """Tokens beyond the first of each occurrence, over all occurrences."""
-
+    extra_tokens: int  # tokens beyond the first of each occurrence, over all occurrences
     pieces: list[str]
     """Its tokens behind a space. Byte-level tokens are read as text, with bytes that are no whole character as
     ``<E0>``; other tokens are as the vocabulary writes them."""
@@ -153,8 +132,7 @@ class UnknownCharacter(NamedTuple):
     """Empty where no single character is to blame: the word is longer than the tokenizer takes, or a character is
     known at the beginning of a word only."""
 
-    tokens: int
-    """Unknown tokens with this character in them."""
+    tokens: int  # unknown tokens with this character in them
 
 
 @dataclass(frozen=True)
@@ -163,22 +141,12 @@ class Fragmentation:
 
     name: str
     characters_read: int
-    characters: int
-    """Of the whole corpus; more than ``characters_read`` if it was sampled."""
-
+    characters: int  # of the whole corpus; more than `characters_read` if it was sampled
     total: Counts
-    groups: dict[str, Counts]
-    """By language or script of the text, most words first."""
-
-    entropy_bits: float
-    """Unigram entropy of the tokens, ``-sum_t p(t) log2 p(t)``."""
-
-    distinct_tokens: int
-    """Tokens of the vocabulary that occur."""
-
-    words: list[FragmentedWord]
-    """The words with most extra tokens."""
-
+    groups: dict[str, Counts]  # by language or script of the text, most words first
+    entropy_bits: float  # unigram entropy of the tokens, `-sum_t p(t) log2 p(t)`
+    distinct_tokens: int  # tokens of the vocabulary that occur
+    words: list[FragmentedWord]  # the words with most extra tokens
     unknown_characters: list[UnknownCharacter]
     losses: list[ScriptLoss]
     queries: QueryCounts | None
@@ -256,14 +224,11 @@ def language_groups() -> Callable[[str], str]:
 class _Piece(NamedTuple):
     """A text, or a part of a long one."""
 
-    priority: float
-    """Random; the sample keeps the largest."""
-
+    priority: float  # random; the sample keeps the largest
     number: int
     text: str
 
-    begins: bool
-    """Whether a text begins with it."""
+    begins: bool  # whether a text begins with it
 
 
 class _Sample:

@@ -27,11 +27,8 @@ from vtkit.vocabulary.overlap import find_overlap
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Sort = Literal["language", "undecided", "other", "etc", "scripts"]
-"""How tokens are counted."""
-
-EXAMPLES = 8
-"""Tokens shown of a group."""
+Sort = Literal["language", "undecided", "other", "etc", "scripts"]  # how tokens are counted
+EXAMPLES = 8  # tokens shown of a group
 
 
 @dataclass(frozen=True)
@@ -46,19 +43,11 @@ class SpecialToken:
 class Languages:
     """Tokens by language, or by why they are counted for none (docs/vocabulary.md#inspect-a-vocabulary)."""
 
-    asked_for: list[str]
-    """Codes of the languages that were told apart."""
-
+    asked_for: list[str]  # codes of the languages that were told apart
     language: dict[str, int]
-    undecided: dict[str, int]
-    """By script: tokens that may belong to several of the languages."""
-
-    other: dict[str, int]
-    """By script: tokens that none of the languages is written in."""
-
-    etc: dict[str, int]
-    """By kind: tokens without letters."""
-
+    undecided: dict[str, int]  # by script: tokens that may belong to several of the languages
+    other: dict[str, int]  # by script: tokens that none of the languages is written in
+    etc: dict[str, int]  # by kind: tokens without letters
     undecided_because: dict[str, int]
     estimated_shares: dict[str, dict[str, float]]
     """For each script with several languages, how its whole words divide among them, settled or not."""
@@ -76,9 +65,7 @@ class Languages:
 class Casing:
     """Tokens with letters by case."""
 
-    cased: int
-    """With an upper-case letter."""
-
+    cased: int  # with an upper-case letter
     lower_case: int
     script_without_case: int
 
@@ -107,8 +94,7 @@ class Duplicates:
     """Tokens whose text another token has too once it is normalised."""
 
     count: int
-    examples: list[list[str]]
-    """Such a token and the one before it."""
+    examples: list[list[str]]  # such a token and the one before it
 
 
 @dataclass(frozen=True)
@@ -126,12 +112,8 @@ class InspectedVocabulary:
     name: str
     size: int
     algorithm: str
-    normalizer: list[str]
-    """Its steps, in words."""
-
-    special: dict[str, SpecialToken]
-    """By role."""
-
+    normalizer: list[str]  # its steps, in words
+    special: dict[str, SpecialToken]  # by role
     other_special: list[str]
     composition: Languages
     casing: Casing
@@ -149,15 +131,10 @@ class CorpusUse:
     """How much of a vocabulary texts need."""
 
     texts: int
-    occurrences: int
-    """Tokens that the texts are cut into."""
-
+    occurrences: int  # tokens that the texts are cut into
     used: int
-    share: float
-    """Of the vocabulary, that occurs."""
-
-    nine_tenths: int
-    """The most frequent tokens that make up 90 % of the occurrences."""
+    share: float  # of the vocabulary, that occurs
+    nine_tenths: int  # the most frequent tokens that make up 90 % of the occurrences
 
 
 @dataclass(frozen=True)

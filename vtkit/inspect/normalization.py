@@ -24,14 +24,9 @@ class ScriptLoss(NamedTuple):
     """What a normalizer does to the characters of one script, in occurrences (see :data:`LOSSES`)."""
 
     script: str
-    characters: int
-    """Occurrences of characters of this script in the corpus."""
-
-    counts: dict[str, int]
-    """Occurrences by kind of loss."""
-
-    examples: list[tuple[str, str]]
-    """The most frequent of the characters, before and after."""
+    characters: int  # occurrences of characters of this script in the corpus
+    counts: dict[str, int]  # occurrences by kind of loss
+    examples: list[tuple[str, str]]  # the most frequent of the characters, before and after
 
 
 def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -> list[ScriptLoss]:

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
-SEED = 0
-"""Of the examples, so that two calls show the same ones."""
+SEED = 0  # of the examples, so that two calls show the same ones
 
 MODES: tuple[OverlapMode, ...] = get_args(OverlapMode)
 
-HEADER = ("target_id", "target", "kind", "source_id", "source")
-"""Columns of :func:`pair_rows`."""
+HEADER = ("target_id", "target", "kind", "source_id", "source")  # columns of pair_rows
 
 
 def overlap_report(

@@ -12,11 +12,8 @@ class Sample(Result):
     """Which texts a figure was measured on."""
 
     texts: int
-    of: int
-    """Texts there are."""
-
-    shortened: int
-    """Texts of which only the beginning was read."""
+    of: int  # texts there are
+    shortened: int  # texts of which only the beginning was read
 
 
 @dataclass(frozen=True)
@@ -24,22 +21,13 @@ class TextMetrics(Result):
     """What a tokenizer makes of some texts; shares are from 0 to 1, special tokens around a text are not counted."""
 
     words: int
-    tokens_per_word: float
-    """Tokens that hold a part of a word, over words."""
-
-    split_words: float
-    """Share of words that are more than one token."""
-
+    tokens_per_word: float  # tokens that hold a part of a word, over words
+    split_words: float  # share of words that are more than one token
     tokens_per_text: float
-    unknown_tokens: float
-    """Share of tokens that are the unknown token."""
-
-    unknown_words: float
-    """Share of words with the unknown token in them, or without any token."""
-
+    unknown_tokens: float  # share of tokens that are the unknown token
+    unknown_words: float  # share of words with the unknown token in them, or without any token
     texts_with_split_word: float | None = None
-    texts_with_unknown: float | None = None
-    """These two are known of queries only."""
+    texts_with_unknown: float | None = None  # these two are known of queries only
 
 
 @dataclass(frozen=True)
@@ -56,31 +44,20 @@ class VocabularyProfile(Result):
     """One vocabulary: what its tokens are, and what it makes of the run's texts."""
 
     size: int
-    languages: dict[str, int]
-    """Tokens by the language they were told to be in, most first (ISO 639-1 code)."""
-
-    undecided: int
-    """Tokens that several of the languages asked for may claim."""
-
-    other_scripts: dict[str, int]
-    """Tokens in scripts that none of the languages asked for is written in, most first."""
-
-    no_letters: int
-    """Digits, punctuation, symbols, special and unused tokens."""
-
+    languages: dict[str, int]  # tokens by the language they were told to be in, most first (ISO 639-1 code)
+    undecided: int  # tokens that several of the languages asked for may claim
+    other_scripts: dict[str, int]  # tokens in scripts that none of the languages asked for is written in, most first
+    no_letters: int  # digits, punctuation, symbols, special and unused tokens
     documents: TextMetrics | None
     queries: TextMetrics | None
-    worst_words: tuple[SplitWord, ...]
-    """Of the documents; the words with most extra tokens over all their occurrences."""
+    worst_words: tuple[SplitWord, ...]  # of the documents; the words with most extra tokens over all their occurrences
 
 
 @dataclass(frozen=True)
 class VocabularyAnalysis(Result):
     """Both vocabularies of a run. ``source`` is None where the encoder was made from nothing."""
 
-    languages: tuple[str, ...]
-    """The languages that were told apart."""
-
+    languages: tuple[str, ...]  # the languages that were told apart
     documents: Sample
     queries: Sample
     source: VocabularyProfile | None

@@ -15,8 +15,7 @@ from vtkit.vocabulary.forms import Canonical
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-HOSTS = 6
-"""Words of each script that a token is tried behind and inside."""
+HOSTS = 6  # words of each script that a token is tried behind and inside
 
 BATCH = 20_000
 

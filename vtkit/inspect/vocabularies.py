@@ -12,8 +12,7 @@ from vtkit.inspect.profiles import SplitWord, TextMetrics, VocabularyProfile
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-WORST_WORDS = 10
-"""Words listed for each vocabulary that cost it most extra tokens."""
+WORST_WORDS = 10  # words listed for each vocabulary that cost it most extra tokens
 
 
 def languages_told_apart(language: str) -> tuple[str, ...]:

@@ -35,11 +35,8 @@ SCRIPTS = (
 )
 """Scripts told apart; letters of any other are ``Other``."""
 
-KANA_SHARE = 0.05
-"""From this share of kana among its Han and kana on, a text is Japanese: Chinese text has none."""
-
-OPENING = 1000
-"""Characters of a text that its script is read from."""
+KANA_SHARE = 0.05  # from this share of kana among its Han and kana on, a text is Japanese: Chinese text has none
+OPENING = 1000  # characters of a text that its script is read from
 
 _CHARACTERS = rf"{UNSPACED}\p{{Tibetan}}"
 _WIDE_MARKS = r"\u3001-\u3004\u3008-\u3020\u3030\u303d-\u303f\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
@@ -116,8 +113,7 @@ def script_of_text(text: str) -> str:
 
 _HAN, _HIRAGANA, _KATAKANA = (SCRIPTS.index(name) + 1 for name in ("Han", "Hiragana", "Katakana"))
 _COMMON = SCRIPTS.index("Inherited") + 1
-_PLANES = 0x20000
-"""The characters of the two planes up to here are looked up; the next two hold Han characters only."""
+_PLANES = 0x20000  # the characters of the two planes up to here are looked up; the next two hold Han characters only
 
 
 def _script_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:

@@ -57,11 +57,8 @@ words and pieces add 0.002 to 0.03 nDCG@10 (docs/log.md)."""
 
 _STEMMER_OF = {code: name for name, codes in STEMMERS.items() for code in codes}
 
-PIECE = 4
-"""Characters of a piece of a word, including its edges."""
-
-K1 = 0.9
-"""BM25's k1, the saturation of term frequency; 0.6 and 1.2 change nDCG@10 by at most 0.006 (docs/log.md)."""
+PIECE = 4  # characters of a piece of a word, including its edges
+K1 = 0.9  # BM25's k1, the saturation of term frequency; 0.6 and 1.2 change nDCG@10 by at most 0.006 (docs/log.md)
 
 B_FULL, B_PLAIN = 0.75, 0.4
 """BM25's b, the length normalisation; plain words have the value of the papers' baselines. 0.75 instead of 0.4 changes
@@ -100,17 +97,10 @@ _SHORT_CODES = {
 class Analyser:
     """Cuts text into terms, in two steps: the second is done once for each distinct word of a collection."""
 
-    runs: Callable[[str], list[str]]
-    """Text -> its words, and its runs of unspaced scripts."""
-
-    terms: Callable[[str], list[str]]
-    """One such run -> its terms."""
-
-    description: str
-    """Of the terms, for the report."""
-
-    b: float
-    """BM25's b for such terms."""
+    runs: Callable[[str], list[str]]  # text -> its words, and its runs of unspaced scripts
+    terms: Callable[[str], list[str]]  # one such run -> its terms
+    description: str  # of the terms, for the report
+    b: float  # BM25's b for such terms
 
     def __call__(self, text: str) -> list[str]:
         return [term for run in self.runs(text) for term in self.terms(run)]

@@ -29,8 +29,7 @@ class TermDimensions:
     """The dimension of each of a collection's terms, numbered in order of appearance."""
 
     analyser: Analyser
-    numbers: dict[str, int]
-    """Term of the collection -> its dimension."""
+    numbers: dict[str, int]  # term of the collection -> its dimension
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -142,8 +141,7 @@ class Collected:
 
     documents: int
     mean_length: float
-    frequencies: np.ndarray
-    """Documents that contain each term, (terms,)."""
+    frequencies: np.ndarray  # documents that contain each term, (terms,)
 
     @classmethod
     def of(cls, parts: Sequence[sp.csr_matrix], terms: int) -> Collected:

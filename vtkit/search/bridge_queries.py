@@ -28,11 +28,8 @@ FOLDER, TABLE, RECORD, SOURCE, TARGET = "bridge", "translations.npz", "bridge.js
 class BridgeRecord(Result):
     """The record of a bridge."""
 
-    language: str | None
-    """ISO 639-1 code of the texts it translates from; None if unknown."""
-
-    pairs: int
-    """Sentence pairs and dictionary entries that it was learned from."""
+    language: str | None  # ISO 639-1 code of the texts it translates from; None if unknown
+    pairs: int  # sentence pairs and dictionary entries that it was learned from
 
 
 @dataclass(frozen=True)
@@ -46,16 +43,11 @@ class BridgeQueries:
     over the source tokens s of the query; df_t documents activate t, and there are N documents.
     """
 
-    tokenizer: QueryTokenizer
-    """The source's."""
-
-    weights: sparse.csr_matrix
-    """idf_s · p(t | s), (source vocabulary, target vocabulary)."""
-
+    tokenizer: QueryTokenizer  # the source's
+    weights: sparse.csr_matrix  # idf_s · p(t | s), (source vocabulary, target vocabulary)
     output_tokenizer: QueryTokenizer
     prompt: str = ""
-    parameters = None
-    """There is no model."""
+    parameters = None  # there is no model
 
     @classmethod
     def load(cls, folder: Path, language: str, info: IndexInfo) -> BridgeQueries:

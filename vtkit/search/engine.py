@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from vtkit.search.exact import ExactIndex
     from vtkit.search.opensearch_text import TextQueries
 
-POSTINGS = "postings"
-"""Folder of the index, beside the documents."""
-
-CHECKSUMS = "checksums.json"
-"""File of the checksums of all others in that folder."""
+POSTINGS = "postings"  # folder of the index, beside the documents
+CHECKSUMS = "checksums.json"  # file of the checksums of all others in that folder
 
 
 class Index(Protocol):
@@ -84,9 +81,7 @@ class Ranker(Protocol):
 class EngineIndex:
     """An index that an engine other than ``exact`` searches; the exact postings beside it count and explain."""
 
-    postings: ExactIndex
-    """Its exact lists; the engine may keep a coarser form of them."""
-
+    postings: ExactIndex  # its exact lists; the engine may keep a coarser form of them
     ranker: Ranker
     engine: Engine
 

@@ -37,19 +37,12 @@ _FREQUENT = ("terms", "rows", "steps")
 class ExactIndex:
     """Posting lists of a collection's sparse vectors, term after term, documents ascending within a list."""
 
-    starts: npt.NDArray[np.int64]
-    """Where each term's list begins, and the end of the last, (vocabulary + 1,)."""
-
-    documents: Ids
-    """Document numbers, (postings,)."""
-
-    weights: Scores
-    """Weights beside them, (postings,)."""
-
+    starts: npt.NDArray[np.int64]  # where each term's list begins, and the end of the last, (vocabulary + 1,)
+    documents: Ids  # document numbers, (postings,)
+    weights: Scores  # weights beside them, (postings,)
     document_count: int
 
-    frequent: FrequentTerms | None = None
-    """The rows that pruning needs; None if everything is always scored."""
+    frequent: FrequentTerms | None = None  # the rows that pruning needs; None if everything is always scored
 
     @property
     def vocabulary(self) -> int:

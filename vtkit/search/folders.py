@@ -48,25 +48,16 @@ R = TypeVar("R", bound=Result)
 class Encoding(Result):
     """The vectors in a folder, and how they were made."""
 
-    model: str
-    """Folder (absolute) or hub id of the encoder."""
-
-    tokenizer: str
-    """:func:`vtkit.vocabulary.tokenizer_file.tokenizer_digest` of the tokenizer that names their dimensions."""
-
+    model: str  # folder (absolute) or hub id of the encoder
+    tokenizer: str  # vtkit.vocabulary.tokenizer_file.tokenizer_digest of the tokenizer that names their dimensions
     side: str
     max_length: int
     precision: str
     texts: int
     dimensions: int
-    postings: int
-    """Weights above zero in all texts together."""
-
-    postings_removed: float = 0.0
-    """Share of the weights that pruning removed."""
-
-    mass_removed: float = 0.0
-    """Their share of the sum of all weights."""
+    postings: int  # weights above zero in all texts together
+    postings_removed: float = 0.0  # share of the weights that pruning removed
+    mass_removed: float = 0.0  # their share of the sum of all weights
 
 
 @dataclass(frozen=True)
@@ -77,8 +68,7 @@ class IndexFolder(Result):
     documents: int
     postings: int
     engine: str
-    settings: dict[str, Any]
-    """Settings of ``[index]``: its engine, and how queries are encoded."""
+    settings: dict[str, Any]  # settings of `[index]`: its engine, and how queries are encoded
 
 
 def encode_folder(

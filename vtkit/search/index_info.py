@@ -28,11 +28,8 @@ Scores = npt.NDArray[np.float32]
 class IndexInfo:
     """The spread of an index's weights over its documents and dimensions."""
 
-    document_frequencies: npt.NDArray[np.int64]
-    """Documents with a weight at each dimension, (vocabulary,)."""
-
-    document_sizes: npt.NDArray[np.int64]
-    """Active dimensions of each document, (documents,)."""
+    document_frequencies: npt.NDArray[np.int64]  # documents with a weight at each dimension, (vocabulary,)
+    document_sizes: npt.NDArray[np.int64]  # active dimensions of each document, (documents,)
 
     @property
     def documents(self) -> int:
@@ -82,9 +79,7 @@ class IndexInfo:
 class Contributions:
     """The dimensions that a query and a document share, whose products sum to the score."""
 
-    dimensions: npt.NDArray[np.int64]
-    """(shared,), in the order of the query."""
-
+    dimensions: npt.NDArray[np.int64]  # (shared,), in the order of the query
     query_weights: npt.NDArray[np.float64]
     document_weights: npt.NDArray[np.float64]
 

@@ -12,11 +12,8 @@ from vtkit.settings.engines import Engine
 from vtkit.settings.index import DocumentWeighting
 from vtkit.system.results import Result
 
-RECORD = "index.json"
-"""File of the record, in the folder of an index."""
-
-IDF = "idf.npy"
-"""File of the factor of each dimension of the documents, if they are weighted."""
+RECORD = "index.json"  # file of the record, in the folder of an index
+IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
 
 
 @dataclass(frozen=True)
@@ -25,16 +22,13 @@ class LexicalRecord(Result):
 
     language: str
     analysis: Analysis
-    terms: int
-    """Dimensions of the part."""
-
+    terms: int  # dimensions of the part
     document_scale: float
     """BM25's impacts in documents are multiplied by it, so that the largest weight of both parts is the same: an engine
     that rounds weights to steps then spends all steps on each part."""
 
     encoder_factor: float
-    term_factor: float
-    """The two parts of a query are multiplied by these."""
+    term_factor: float  # the two parts of a query are multiplied by these
 
 
 @dataclass(frozen=True)
@@ -42,12 +36,8 @@ class IndexRecord(Result):
     """The record of an index."""
 
     engine: Engine
-    vocabulary: int
-    """Dimensions of the encoder."""
-
-    tokenizer: str
-    """:func:`tokenizer_digest` of the tokenizer that names them."""
-
+    vocabulary: int  # dimensions of the encoder
+    tokenizer: str  # tokenizer_digest of the tokenizer that names them
     weighting: DocumentWeighting = "none"
     lexical: LexicalRecord | None = None
 

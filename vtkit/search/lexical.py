@@ -28,8 +28,7 @@ from vtkit.system.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TERMS = "terms.json"
-"""File of the terms, in the order of their dimensions."""
+TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class LexicalPart:
 
     record: LexicalRecord
     terms: TermDimensions
-    vocabulary: int
-    """Dimensions of the encoder; BM25's terms come after them."""
+    vocabulary: int  # dimensions of the encoder; BM25's terms come after them
 
     @classmethod
     def balanced(

@@ -36,14 +36,9 @@ class Quantisation(Result):
     """How document weights were rounded to whole numbers, and the loss."""
 
     bits: int
-    step: float
-    """The weight of 1: the largest weight of the collection over 2^bits - 1."""
-
-    mean_error: float
-    """Sum of the weights' changes over the sum of the weights."""
-
-    dropped: float
-    """Share of the postings that were rounded to 0, and left out."""
+    step: float  # the weight of 1: the largest weight of the collection over 2^bits - 1
+    mean_error: float  # sum of the weights' changes over the sum of the weights
+    dropped: float  # share of the postings that were rounded to 0, and left out
 
     def words(self) -> str:
         """For the console."""

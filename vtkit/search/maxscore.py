@@ -18,8 +18,7 @@ from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.search.exact import ExactIndex
 from vtkit.search.pruning import compiled, first_not_below
 
-DEPTH = 10
-"""Results per query."""
+DEPTH = 10  # results per query
 
 DECILES = np.linspace(0, 1, 11)
 

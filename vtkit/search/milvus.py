@@ -26,14 +26,12 @@ from vtkit.settings.engines import MilvusSettings
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
-TOKEN = "VTKIT_MILVUS_TOKEN"
-"""Environment variable with the token, or ``user:password``, of a cluster."""
+TOKEN = "VTKIT_MILVUS_TOKEN"  # environment variable with the token, or `user:password`, of a cluster
 
 _COLLECTION, _DATABASE = "collection.json", "milvus.db"
 _POSTINGS_AT_ONCE = 200_000
 _QUERIES_AT_ONCE = 64
-_EMBEDDED_SECONDS = 24 * 3600.0
-"""The embedded Milvus scores every document in Python, so its answers may take long."""
+_EMBEDDED_SECONDS = 24 * 3600.0  # the embedded Milvus scores every document in Python, so its answers may take long
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,7 @@ class _Collection(Result):
     """The collection of an index."""
 
     collection: str
-    documents: int
-    """Documents with weights; the others are left out."""
-
+    documents: int  # documents with weights; the others are left out
     uri: str | None
 
 

@@ -17,8 +17,7 @@ from vtkit.system.errors import MissingExtra
 _NAMES = {"ko": ("Kiwi", "kiwipiepy"), "ja": ("Sudachi", "sudachidict_core")}
 """Each language's analyser, and the package whose version determines its results."""
 
-LONGEST = 100
-"""Characters that are analysed at once: no word is longer, and time grows faster than length."""
+LONGEST = 100  # characters that are analysed at once: no word is longer, and time grows faster than length
 
 _KOREAN_CONTENT = ("N", "VV", "VA", "M", "IC", "XP", "XR", "XSN", "SL", "SH", "SN")
 """Beginnings of Kiwi's tags of content morphemes: nouns, verbs and adjectives, adverbs, prefixes, roots and the

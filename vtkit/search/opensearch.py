@@ -62,12 +62,9 @@ class _Sent(Result):
     """The index on a server."""
 
     index: str
-    documents: int
-    """Documents with weights; the others are left out."""
-
+    documents: int  # documents with weights; the others are left out
     url: str
-    tokens: bool = False
-    """Whether dimensions are named after their tokens."""
+    tokens: bool = False  # whether dimensions are named after their tokens
 
 
 def build_opensearch(
@@ -123,8 +120,7 @@ class OpenSearchRanker:
     client: Any
     index: str
     settings: OpenSearchSettings
-    features: Sequence[str | None] | None = None
-    """The names of the dimensions, if they are named after their tokens."""
+    features: Sequence[str | None] | None = None  # the names of the dimensions, if they are named after their tokens
 
     @classmethod
     def open(cls, folder: Path, settings: OpenSearchSettings) -> OpenSearchRanker:

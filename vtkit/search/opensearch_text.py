@@ -37,14 +37,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-MOST_TOKENS = 512
-"""Tokens of a query that ML Commons reads, whatever limit its tokenizer has."""
-
-LARGEST_WEIGHT = 64.0
-"""The largest query weight that Lucene accepts."""
-
-QUERIES_TRIED = 16
-"""Queries that are tried as text and as vector."""
+MOST_TOKENS = 512  # tokens of a query that ML Commons reads, whatever limit its tokenizer has
+LARGEST_WEIGHT = 64.0  # the largest query weight that Lucene accepts
+QUERIES_TRIED = 16  # queries that are tried as text and as vector
 
 FROM_FILES = "plugins.ml_commons.allow_registering_model_via_local_file"
 """The cluster's setting that lets models be registered."""
@@ -52,8 +47,7 @@ FROM_FILES = "plugins.ml_commons.allow_registering_model_via_local_file"
 MODEL, MODEL_META, PIPELINE, TWO_PHASE = "model.zip", "model.json", "pipeline.json", "two-phase.json"
 """Files that are sent, beside those of the index."""
 
-DEPLOYMENT_TIMEOUT = 300.0
-"""Seconds that deploying a tokenizer model may take."""
+DEPLOYMENT_TIMEOUT = 300.0  # seconds that deploying a tokenizer model may take
 
 _LEAST_WEIGHT = 2.0**-126  # zero is refused; the features of such tokens are in no document
 _CHUNK_BYTES = 10_000_000  # the largest that ML Commons accepts
@@ -64,17 +58,10 @@ _CLOSE = 1e-4  # sums of the same products in another order
 class TextQueries:
     """A query table as OpenSearch takes it, and queries to try it on."""
 
-    features: tuple[str | None, ...]
-    """Name of each dimension; None if it has no weight in any query, (vocabulary,)."""
-
-    model: bytes
-    """The zip of the tokenizer model: equal tables give equal bytes."""
-
-    texts: tuple[str, ...]
-    """Queries to try it on."""
-
-    vectors: sp.csr_matrix
-    """vtkit's vectors of these queries, (texts, vocabulary)."""
+    features: tuple[str | None, ...]  # name of each dimension; None if it has no weight in any query, (vocabulary,)
+    model: bytes  # the zip of the tokenizer model: equal tables give equal bytes
+    texts: tuple[str, ...]  # queries to try it on
+    vectors: sp.csr_matrix  # vtkit's vectors of these queries, (texts, vocabulary)
 
     @property
     def digest(self) -> str:

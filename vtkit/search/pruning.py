@@ -28,8 +28,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-LEAST_DOCUMENTS = 20_000
-"""In smaller collections, pruning gains nothing."""
+LEAST_DOCUMENTS = 20_000  # in smaller collections, pruning gains nothing
 
 DOCUMENTS_A_RESULT = 2000
 """With fewer documents per result, everything is scored: each result is looked up in every list of the query."""
@@ -38,31 +37,19 @@ FREQUENT_SHARE = 1 / 16
 """Lists that hold a larger share of the documents have a row, which is then cheaper to read than the list."""
 
 STEPS = 255
-WINDOW = 2**15
-"""Documents per window; four bytes each."""
-
-BLOCK = 64
-"""Documents that are skipped together by their best score."""
-
-SMALLEST = 1e-30
-"""Below this, float32's rounding error is no longer proportional to the number, as the margin assumes."""
-
-LONGEST_QUERY = 4096
-"""Terms; the margin for float32 sums of more terms would be too wide."""
+WINDOW = 2**15  # documents per window; four bytes each
+BLOCK = 64  # documents that are skipped together by their best score
+SMALLEST = 1e-30  # below this, float32's rounding error is no longer proportional to the number, as the margin assumes
+LONGEST_QUERY = 4096  # terms; the margin for float32 sums of more terms would be too wide
 
 
 @dataclass(frozen=True)
 class FrequentTerms:
     """The lists of frequent terms as rows over all documents."""
 
-    terms: npt.NDArray[np.int32]
-    """Their terms, ascending, (frequent,)."""
-
-    rows: npt.NDArray[np.uint8]
-    """Weights in steps, rounded up: 0 stands for no weight. (frequent, documents)."""
-
-    steps: npt.NDArray[np.float32]
-    """The weight of one step, (frequent,)."""
+    terms: npt.NDArray[np.int32]  # their terms, ascending, (frequent,)
+    rows: npt.NDArray[np.uint8]  # weights in steps, rounded up: 0 stands for no weight. (frequent, documents)
+    steps: npt.NDArray[np.float32]  # the weight of one step, (frequent,)
 
 
 def frequent_terms(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-Weighted = tuple[tuple[str, float], ...]
-"""Tokens and their weights, the largest first."""
+Weighted = tuple[tuple[str, float], ...]  # tokens and their weights, the largest first
 
 
 class SharedToken(NamedTuple):
@@ -28,11 +27,8 @@ class SearchResult:
     text: str
     score: float
 
-    tokens: Weighted
-    """Tokens and their parts of the score, without special tokens."""
-
-    special_tokens: Weighted
-    """The same for special tokens, which stand for no word but count in the score."""
+    tokens: Weighted  # tokens and their parts of the score, without special tokens
+    special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,10 @@ class Found:
 
     query: str
 
-    tokens: Weighted
-    """The query's vector, without special tokens."""
-
+    tokens: Weighted  # the query's vector, without special tokens
     special_tokens: Weighted
-    results: tuple[SearchResult, ...]
-    """Best first; empty if the query shares no term with any document."""
-
-    warnings: tuple[str, ...] = ()
-    """Parts of the query that are ignored: cut off, or not in the vocabulary."""
+    results: tuple[SearchResult, ...]  # best first; empty if the query shares no term with any document
+    warnings: tuple[str, ...] = ()  # parts of the query that are ignored: cut off, or not in the vocabulary
 
 
 @dataclass(frozen=True)
@@ -62,13 +53,8 @@ class Explanation:
     text: str
     score: float
 
-    rank: int | None
-    """Among all documents; None if no term is shared."""
-
-    tokens: tuple[SharedToken, ...]
-    """Largest product first, without special tokens."""
-
+    rank: int | None  # among all documents; None if no term is shared
+    tokens: tuple[SharedToken, ...]  # largest product first, without special tokens
     special_tokens: tuple[SharedToken, ...]
 
-    query_tokens: Weighted
-    """The query's vector, without special tokens."""
+    query_tokens: Weighted  # the query's vector, without special tokens

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 TOKENS_SHOWN = 12
 
-QUERIES_AT_ONCE = 256
-"""Queries that are encoded and searched together."""
+QUERIES_AT_ONCE = 256  # queries that are encoded and searched together
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ class Documents:
     """The documents of an index, read one by one from ``documents.jsonl``."""
 
     path: Path
-    starts: NDArray[np.int64]
-    """The first byte of each line, and the end of the last, (documents + 1,)."""
+    starts: NDArray[np.int64]  # the first byte of each line, and the end of the last, (documents + 1,)
 
     @classmethod
     def open(cls, path: Path) -> Documents:
@@ -120,17 +118,10 @@ class Searcher:
     index: Index
     documents: Documents
     names: list[str]
-    special: frozenset[int]
-    """Dimensions of special tokens."""
-
-    query_length: int
-    """Tokens at which a query is cut."""
-
-    query_top_dimensions: int | None = None
-    """Number of a query's largest weights that are kept; None: all."""
-
-    lexical: LexicalPart | None = None
-    """BM25's terms behind the encoder's dimensions, if the index has them."""
+    special: frozenset[int]  # dimensions of special tokens
+    query_length: int  # tokens at which a query is cut
+    query_top_dimensions: int | None = None  # number of a query's largest weights that are kept; None: all
+    lexical: LexicalPart | None = None  # BM25's terms behind the encoder's dimensions, if the index has them
 
     @classmethod
     def load(cls, model: str, index: Path, settings: IndexSection, bridge: tuple[Path, str] | None = None) -> Searcher:

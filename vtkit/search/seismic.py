@@ -25,29 +25,20 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import search_threads, without_output
 
-CENTROID_FRACTION = 0.1
-"""Number of blocks of a list, as a share of its postings."""
-
-SUMMARY_ENERGY = 0.4
-"""Share of a block's weight that its summary keeps; a larger share is slower and finds more."""
-
-DOCUMENT_CUT = 15
-"""Number of a document's largest weights that put it into blocks."""
+CENTROID_FRACTION = 0.1  # number of blocks of a list, as a share of its postings
+SUMMARY_ENERGY = 0.4  # share of a block's weight that its summary keeps; a larger share is slower and finds more
+DOCUMENT_CUT = 15  # number of a document's largest weights that put it into blocks
 
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"
 _QUERIES_AT_ONCE = 1024
-_HEAP_FACTORS = (0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Tried in this order, the fastest first."""
-
-_OVERLAP = 0.98
-"""Share of the exact top ten that a heap factor must find."""
+_HEAP_FACTORS = (0.9, 0.8, 0.6, 0.4, 0.2, 0.0)  # tried in this order, the fastest first
+_OVERLAP = 0.98  # share of the exact top ten that a heap factor must find
 
 _PROBES = 200
 _PROBE_WEIGHTS = 32
 _PROBED = "probed.json"
-_MOST_DIMENSIONS = 2**16
-"""The library's usual classes keep a dimension in two bytes, others in four."""
+_MOST_DIMENSIONS = 2**16  # the library's usual classes keep a dimension in two bytes, others in four
 
 
 def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
@@ -162,9 +153,7 @@ def _load(folder: Path, dimensions: int, postings: int) -> Any:
 class SeismicRanker:
     """A loaded Seismic index."""
 
-    index: Any
-    """None if no document has a weight."""
-
+    index: Any  # none if no document has a weight
     settings: SeismicSettings
 
     @classmethod

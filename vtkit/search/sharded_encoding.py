@@ -29,8 +29,7 @@ from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import Precision
 
-TEXTS_A_SHARD = 2048
-"""A minute or two of work on two cores."""
+TEXTS_A_SHARD = 2048  # a minute or two of work on two cores
 
 RECORD = "shard.json"
 
@@ -40,14 +39,9 @@ class Encoded:
     """Counts of an encoding."""
 
     texts: int
-    postings: int
-    """Weights above zero in all texts together."""
-
-    removed: Removed
-    """By ``top_dimensions`` and ``keep``."""
-
-    taken_over: int
-    """Shards that were left by an earlier run."""
+    postings: int  # weights above zero in all texts together
+    removed: Removed  # by `top_dimensions` and `keep`
+    taken_over: int  # shards that were left by an earlier run
 
 
 def encode_to_disk(

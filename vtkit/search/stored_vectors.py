@@ -12,8 +12,7 @@ import scipy.sparse as sp
 
 from vtkit.system.errors import DataError, RecipeError
 
-VECTORS = "vectors"
-"""Folder of the vectors, beside the documents."""
+VECTORS = "vectors"  # folder of the vectors, beside the documents
 
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
 _WIDTH = "width.npy"
@@ -24,9 +23,7 @@ _REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit 
 class Part:
     """Some of the shards of a collection."""
 
-    number: int
-    """From 1."""
-
+    number: int  # from 1
     of: int
 
     @staticmethod

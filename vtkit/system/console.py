@@ -47,8 +47,7 @@ _COMMANDS_OF_TERMINALS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of characters that terminals execute: control, format (directions), halves of surrogate pairs, line and
 paragraph separators."""
 
-_JOINERS = "\u200c\u200d"
-"""Format characters that belong to the spelling of Persian, Hindi and others, and to emoji."""
+_JOINERS = "\u200c\u200d"  # format characters that belong to the spelling of Persian, Hindi and others, and to emoji
 
 
 def write(text: str = "", *, exact: bool = False) -> None:

@@ -21,14 +21,9 @@ from typing import NoReturn
 
 from vtkit.system import console
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as in shells."""
-
-GRACE_SECONDS = 1.0
-"""Time for an orderly exit."""
-
-unfinished: set[Path] = set()
-"""Folders that are removed when the process ends."""
+INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
+GRACE_SECONDS = 1.0  # time for an orderly exit
+unfinished: set[Path] = set()  # folders that are removed when the process ends
 
 _said = threading.Event()
 

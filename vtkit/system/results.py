@@ -54,5 +54,4 @@ class Result:
             raise DataError(f"{path} is damaged ({type(error).__name__}). {remedy}") from error
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-"""One for each class."""
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one for each class

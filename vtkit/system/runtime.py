@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-Precision = Literal["float32", "bf16"]
-"""Of matrix products."""
+Precision = Literal["float32", "bf16"]  # of matrix products
 
 
 def fastest_device() -> str:
@@ -94,8 +93,7 @@ def _start_numba() -> None:
         torch.set_num_threads(before)
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's ``mallopt`` (malloc.h)."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's `mallopt` (malloc.h)
 
 REUSED_BYTES = 512 * 2**20
 """Smaller freed blocks are kept for reuse; the largest tensors of a training step have about this size."""

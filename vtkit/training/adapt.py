@@ -53,34 +53,23 @@ from vtkit.training.teachers import (
     only,
 )
 
-QUERY_LENGTH = 64
-"""Tokens a query is cut at."""
-
-RAMP = 0.33
-"""Share of the steps over which the penalties rise quadratically."""
-
-ALIGN_TEMPERATURE = 4.0
-"""Divides the scores of sentences inside the softmax of their distributions."""
+QUERY_LENGTH = 64  # tokens a query is cut at
+RAMP = 0.33  # share of the steps over which the penalties rise quadratically
+ALIGN_TEMPERATURE = 4.0  # divides the scores of sentences inside the softmax of their distributions
 
 SQUARED = 0.01
 """Weight of the mean squared difference of sentences' scores beside the divergence of their distributions."""
 
-CONTRASTIVE = 0.5
-"""Weight of InfoNCE with the query's own document beside the divergence from a teacher's distribution."""
-
-DEPTH = 50
-"""Candidates are sampled from so many of each ranking."""
+CONTRASTIVE = 0.5  # weight of InfoNCE with the query's own document beside the divergence from a teacher's distribution
+DEPTH = 50  # candidates are sampled from so many of each ranking
 
 
 @dataclass(frozen=True)
 class Alignment:
     """What the objective ``align`` is given."""
 
-    source: SparseEncoder
-    """The encoder whose scores are learned; not changed."""
-
-    pairs: Sequence[tuple[str, str]]
-    """Source and target side of sentence pairs."""
+    source: SparseEncoder  # the encoder whose scores are learned; not changed
+    pairs: Sequence[tuple[str, str]]  # source and target side of sentence pairs
 
 
 def adapt_vectors(

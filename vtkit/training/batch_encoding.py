@@ -29,11 +29,8 @@ TOKENS_A_GROUP = 1024
 class Group:
     """Texts that go through the encoder together."""
 
-    features: dict[str, Tensor]
-    """As the tokenizer gives them, (texts, length) each."""
-
-    seed: int
-    """Of the dropout."""
+    features: dict[str, Tensor]  # as the tokenizer gives them, (texts, length) each
+    seed: int  # of the dropout
 
 
 def encode_groups(model: SparseEncoder, groups: Sequence[Group], again: bool) -> list[Tensor]:

@@ -14,20 +14,11 @@ import numpy as np
 
 from vtkit.system.errors import DataError
 
-QUERY_WORDS = 16
-"""Words of the longest query."""
-
-SHORTEST_QUERY = 5
-"""Words of the shortest query, where the text has twice as many."""
-
-DOCUMENT_WORDS = 80
-"""Words of the longest document span."""
-
-SHORTEST_TEXT = 4
-"""Texts of fewer words leave nothing to make a query of."""
-
-LONGEST_WORD = 15
-"""Mean characters a word above which a text is taken for one without spaces between words."""
+QUERY_WORDS = 16  # words of the longest query
+SHORTEST_QUERY = 5  # words of the shortest query, where the text has twice as many
+DOCUMENT_WORDS = 80  # words of the longest document span
+SHORTEST_TEXT = 4  # texts of fewer words leave nothing to make a query of
+LONGEST_WORD = 15  # mean characters a word above which a text is taken for one without spaces between words
 
 _SENTENCE_END = re.compile(r"[.!?。！？؟।]['\"”’»」』)]*\s+|[。！？।]|\n+")
 

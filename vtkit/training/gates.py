@@ -14,18 +14,12 @@ from torch import Tensor
 from vtkit.settings.finetune import SIDES, Side
 from vtkit.system.errors import CollapseError
 
-DEAD_DIMENSIONS = 1.0
-"""Fewer active dimensions than this, on average, is a dead encoder."""
-
-DENSE_SHARE = 0.9
-"""More than this share of the vocabulary active, on average, is a dense encoder."""
-
-PATIENCE = 10
-"""Batches in a row that must show the same collapse: single batches may."""
+DEAD_DIMENSIONS = 1.0  # fewer active dimensions than this, on average, is a dead encoder
+DENSE_SHARE = 0.9  # more than this share of the vocabulary active, on average, is a dense encoder
+PATIENCE = 10  # batches in a row that must show the same collapse: single batches may
 
 
-EXPLODED = 100.0
-"""Times the loss of the first batches that is an explosion."""
+EXPLODED = 100.0  # times the loss of the first batches that is an explosion
 
 GUESSES = 10.0
 """Times the loss of guessing that no working model has, however it starts: a vocabulary moved with random rows starts
@@ -43,15 +37,9 @@ def lower(settings: Sequence[str]) -> str:
 class LossGate:
     """Watches the loss of a training run; call it with every batch's."""
 
-    training: str
-    """What is trained, for the message."""
-
-    learning: tuple[str, ...] = ("learning_rate",)
-    """The settings to lower, for the message."""
-
-    guessing: float | None = None
-    """Loss of a model that guesses, where there is such a thing: ln V for one of V tokens."""
-
+    training: str  # what is trained, for the message
+    learning: tuple[str, ...] = ("learning_rate",)  # the settings to lower, for the message
+    guessing: float | None = None  # loss of a model that guesses, where there is such a thing: ln V for one of V tokens
     _first: list[float] = field(default_factory=list)
     _high: int = 0
 
@@ -87,23 +75,15 @@ class CollapseGate:
     """Watches the vectors of a training run; call it with every batch."""
 
     vocabulary: int
-    ramp_ends: int
-    """Step at which the penalties are at full strength: until then dense vectors are no collapse."""
-
-    training: str = "fine-tuning"
-    """What is trained, for messages."""
-
-    learning: tuple[str, ...] = ("learning_rate",)
-    """The settings to lower if the loss is not finite."""
-
+    ramp_ends: int  # step at which the penalties are at full strength: until then dense vectors are no collapse
+    training: str = "fine-tuning"  # what is trained, for messages
+    learning: tuple[str, ...] = ("learning_rate",)  # the settings to lower if the loss is not finite
     penalty: Mapping[Side, tuple[str, ...]] = field(
         default_factory=lambda: {side: (f"{side}_penalty",) for side in SIDES}
     )
     """The settings of each side's penalties."""
 
-    ramp: str = "ramp"
-    """The setting that makes penalties rise more slowly."""
-
+    ramp: str = "ramp"  # the setting that makes penalties rise more slowly
     _seen: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, step: int, queries: Tensor, documents: Tensor, scores: Tensor, loss: Tensor) -> None:

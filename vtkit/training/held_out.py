@@ -19,8 +19,7 @@ from vtkit.training.masking import IGNORED, MaskedBatches
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-POSITIONS_AT_ONCE = 256
-"""Masked positions whose logits are held at a time."""
+POSITIONS_AT_ONCE = 256  # masked positions whose logits are held at a time
 
 
 @torch.no_grad()

@@ -26,14 +26,9 @@ from vtkit.encoder.truncation import first_tokens, shortened_to
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IGNORED = -100
-"""Label of a position that is not predicted."""
-
-TOKENS_A_PART = 8192
-"""A batch of more tokens goes through the encoder in parts whose gradients are summed."""
-
-SHORTEST = 4
-"""Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
+IGNORED = -100  # label of a position that is not predicted
+TOKENS_A_PART = 8192  # a batch of more tokens goes through the encoder in parts whose gradients are summed
+SHORTEST = 4  # texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over
 
 
 def masking_probabilities(weights: Tensor, maskable: Tensor, mask_rate: float) -> Tensor:
@@ -139,15 +134,10 @@ def emlm_labels(
 class TokenizedTexts(NamedTuple):
     """The texts that are long enough, as an encoder reads them."""
 
-    kept: list[int]
-    """Which texts they are."""
-
+    kept: list[int]  # which texts they are
     token_ids: Ragged
-    wanted: Ragged | None
-    """What each position is to be predicted as, where that is not its own token."""
-
-    sizes: Ragged | None
-    """Bytes of text that each token stands for, where they were asked for."""
+    wanted: Ragged | None  # what each position is to be predicted as, where that is not its own token
+    sizes: Ragged | None  # bytes of text that each token stands for, where they were asked for
 
 
 def tokenized(
@@ -230,12 +220,8 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
     padding_id: int
     mask_rate: float
     seed: int
-    wanted: Ragged | None = None
-    """What each position is to be predicted as, where that is not its own token."""
-
-    teacher_ids: Ragged | None = None
-    """The texts as a teacher reads them; then nothing is masked."""
-
+    wanted: Ragged | None = None  # what each position is to be predicted as, where that is not its own token
+    teacher_ids: Ragged | None = None  # the texts as a teacher reads them; then nothing is masked
     teacher_padding_id: int = 0
 
     @property

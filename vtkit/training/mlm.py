@@ -54,11 +54,8 @@ from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_or
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-LOGITS_BYTES = 64 * 2**20
-"""Logits that are held at a time, (positions, vocabulary), stay below this."""
-
-HELD_OUT_BATCH = 16
-"""Held-out texts that are predicted at a time."""
+LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
+HELD_OUT_BATCH = 16  # held-out texts that are predicted at a time
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,7 @@ class Adaptation:
     curve: dict[str, list[float]]
     """``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits)."""
 
-    held_out: HeldOutPredictions | None
-    """None where nothing was held out, or nothing in it was masked."""
+    held_out: HeldOutPredictions | None  # none where nothing was held out, or nothing in it was masked
 
 
 def adapt(
@@ -329,9 +325,7 @@ class _MaskedTrainer(SequentialTrainer):
     """The library's trainer over :class:`MaskedBatches`: in sequence, and projecting masked positions only."""
 
     teacher: PreTrainedModel | None = None
-    prior: Tensor | None = None
-    """Added to the logits inside the softmax."""
-
+    prior: Tensor | None = None  # added to the logits inside the softmax
     gate: LossGate
 
     def share_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:

@@ -28,8 +28,7 @@ from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
 
-QUERIES_A_FILE = 20_000
-"""Queries whose rankings of BM25 are one file."""
+QUERIES_A_FILE = 20_000  # queries whose rankings of BM25 are one file
 
 
 def negative_pools(

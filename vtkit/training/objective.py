@@ -25,17 +25,14 @@ from vtkit.training.target import READ_EVERY, ActiveTarget
 class Batch:
     """The term weights of one batch."""
 
-    queries: Tensor
-    """(n, vocabulary)."""
-
+    queries: Tensor  # (n, vocabulary)
     documents: Tensor
     """(n + m, vocabulary): the i-th is relevant to the i-th query, the m last are hard negatives of some query."""
 
     sentences: Tensor | None = None
     """(n, vocabulary): target sides of sentence pairs. Where a run has nothing else they are queries and documents."""
 
-    step: int = 0
-    """Optimiser step."""
+    step: int = 0  # optimiser step
 
     @cached_property
     def scores(self) -> Tensor:
@@ -53,15 +50,9 @@ class Batch:
 class Term:
     """One summand of an objective: ``weight(step) · value(batch)``."""
 
-    name: str
-    """Of its curve."""
-
-    value: Callable[[Batch], Tensor]
-    """A scalar."""
-
-    weight: Callable[[int], float] = lambda step: 1.0
-    """Its strength at an optimiser step."""
-
+    name: str  # of its curve
+    value: Callable[[Batch], Tensor]  # a scalar
+    weight: Callable[[int], float] = lambda step: 1.0  # its strength at an optimiser step
     state: nn.Module | None = None
     """What it remembers from batch to batch, as buffers, which are part of the checkpoint."""
 
@@ -81,8 +72,7 @@ class Objective(nn.Module):
         table: what the first column, of queries, is looked up in instead of encoded.
     """
 
-    texts_at_once: int | None = None
-    """Texts of a batch whose activations are held at a time; None: all of them."""
+    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
 
     def __init__(
         self,

@@ -17,11 +17,8 @@ from vtkit.settings.finetune import FinetuneSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
-FRUITLESS_PASSES = 20
-"""Passes over the pairs, each in another order, after which it is given up to find a full batch."""
-
-MADE_BEFORE = 1000
-"""Batches that are made before training starts: data that cannot fill batches are refused then."""
+FRUITLESS_PASSES = 20  # passes over the pairs, each in another order, after which it is given up to find a full batch
+MADE_BEFORE = 1000  # batches that are made before training starts: data that cannot fill batches are refused then
 
 
 Pools = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]]
@@ -32,9 +29,7 @@ Pools = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]]
 class Judged:
     """The judgements of a collection, by number."""
 
-    pairs: npt.NDArray[np.int32]
-    """Query and relevant document, both with a text, (pairs, 2)."""
-
+    pairs: npt.NDArray[np.int32]  # query and relevant document, both with a text, (pairs, 2)
     relevant: Ragged
     """For each query all documents that are no negatives of it: the relevant ones, and those with the text of one."""
 

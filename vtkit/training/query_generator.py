@@ -22,15 +22,13 @@ from vtkit.system.runtime import fastest_device, without_notices
 
 QUERIES_FOLDER = "generated-queries"
 
-TEXTS_AT_ONCE = 16
-"""Texts whose queries are sampled together and are one file: what a killed run loses at most."""
+TEXTS_AT_ONCE = 16  # texts whose queries are sampled together and are one file: what a killed run loses at most
 
 TOP_K = 25
 TOP_P = 0.95
 """Each token is sampled from so many of the likeliest, and among these from the fewest that have this probability."""
 
-LONGEST_QUERY = 64
-"""Tokens of the generator that a query may have."""
+LONGEST_QUERY = 64  # tokens of the generator that a query may have
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class QueryGenerator:
     model: Any
     tokenizer: Any
     settings: GeneratorSection
-    max_length: int
-    """Tokens of the generator that a document is cut at."""
+    max_length: int  # tokens of the generator that a document is cut at
 
     def queries(self, texts: Sequence[str], seed: int, folder: Path) -> list[list[str]]:
         """Queries of each text, :attr:`GeneratorSection.queries` or fewer: blank ones and repetitions are left out.

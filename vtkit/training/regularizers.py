@@ -25,8 +25,7 @@ from vtkit.settings.finetune import (
 )
 from vtkit.training.objective import Batch, Term
 
-Penalty = Callable[[Tensor], Tensor]
-"""Term weights of one side of a batch, (texts, vocabulary) -> a scalar."""
+Penalty = Callable[[Tensor], Tensor]  # term weights of one side of a batch, (texts, vocabulary) -> a scalar
 
 
 def flops(weights: Tensor) -> Tensor:

@@ -20,8 +20,7 @@ from vtkit.training import distributed
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-CURVES = "curves"
-"""Folder of what they write."""
+CURVES = "curves"  # folder of what they write
 
 
 def require(reporters: Sequence[Reporter], section: str) -> None:

@@ -28,8 +28,7 @@ from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import JointSteps, KeptState, Progress, Speed, curve, train, trainer_settings
 from vtkit.training.validation import EarlyStopping, Validation
 
-TABLE = r"^table\."
-"""Names of the parameters of a query table, in an objective."""
+TABLE = r"^table\."  # names of the parameters of a query table, in an objective
 
 
 @dataclass(frozen=True)
@@ -38,23 +37,16 @@ class Schedule:
 
     steps: int
     batch_size: int
-    learning_rate: float
-    """Peak: it rises over the first ``warmup`` of the steps."""
-
+    learning_rate: float  # peak: it rises over the first `warmup` of the steps
     warmup: float
     decay: Literal["linear", "cosine"]
     checkpoint_every: int
-    seed: int
-    """Of the dropout; the order of the texts is theirs who made the columns."""
-
-    texts_at_once: int | None = None
-    """Texts of a batch whose activations are held at a time; None: all of them."""
-
+    seed: int  # of the dropout; the order of the texts is theirs who made the columns
+    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
     table_learning_rate: float | None = None
     """Peak of a static query table's; None where there is none, or where it stays as it is."""
 
-    report_to: Sequence[Reporter] = ()
-    """Programs that show the curves meanwhile."""
+    report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
 
 
 def train_vectors(
@@ -186,15 +178,9 @@ class Collator:
     """Tokenised columns: queries and documents have prompts, and are cut at lengths, of their own."""
 
     encoder: SparseEncoder
-    columns: Mapping[str, Sequence[str]]
-    """The texts."""
-
-    lengths: Mapping[str, int]
-    """Column -> tokens its texts are cut at."""
-
-    speed: Speed = field(default_factory=Speed)
-    """Counts the tokens."""
-
+    columns: Mapping[str, Sequence[str]]  # the texts
+    lengths: Mapping[str, int]  # column -> tokens its texts are cut at
+    speed: Speed = field(default_factory=Speed)  # counts the tokens
     valid_label_columns: Sequence[str] = ()
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Any]:

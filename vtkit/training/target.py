@@ -35,32 +35,15 @@ from vtkit.settings.finetune import Side
 START = 0.2
 LEAST, MOST = 0.03, 10.0
 
-SMOOTHED, LOSSES = 8, 32
-"""Batches over which active dimensions and the loss are averaged."""
-
-SETTLED = 16
-"""Batches over which active dimensions are averaged to say what a run ended with."""
-
-READ_EVERY = 10
-"""Steps between batches that are read without dropout too."""
-
-READINGS = 4
-"""Such batches over which the ratio is averaged."""
-
-PROPORTIONAL = 1.5
-"""P."""
-
-INTEGRAL = 25.0
-"""I, times the steps of the run: what remains is taken away within about a tenth of it."""
-
-FASTEST = 0.15
-"""Largest I, in short runs."""
-
-LARGEST_STEP = 0.5
-"""Of log λ."""
-
-MISSED = 0.1
-"""Share by which a run may end beside its aim without a word."""
+SMOOTHED, LOSSES = 8, 32  # batches over which active dimensions and the loss are averaged
+SETTLED = 16  # batches over which active dimensions are averaged to say what a run ended with
+READ_EVERY = 10  # steps between batches that are read without dropout too
+READINGS = 4  # such batches over which the ratio is averaged
+PROPORTIONAL = 1.5  # P
+INTEGRAL = 25.0  # I, times the steps of the run: what remains is taken away within about a tenth of it
+FASTEST = 0.15  # largest I, in short runs
+LARGEST_STEP = 0.5  # of log λ
+MISSED = 0.1  # share by which a run may end beside its aim without a word
 
 
 def strength(
@@ -83,8 +66,7 @@ class ActiveTarget(nn.Module):
     values: Tensor
     """log λ, whether it was kept from falling, â_1, â, e, L, the mean that a run ends with, and batches seen."""
 
-    ratio: Tensor
-    """Of active dimensions without dropout to those with it, and the number of readings behind it."""
+    ratio: Tensor  # of active dimensions without dropout to those with it, and the number of readings behind it
 
     def __init__(self, side: Side, target: float, ramp_steps: int, steps: int) -> None:
         super().__init__()

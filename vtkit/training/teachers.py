@@ -35,29 +35,20 @@ from vtkit.training.resuming import kept_array
 
 SCORES_FOLDER = "teacher-scores"
 
-STEPS_AT_ONCE = 20
-"""Steps whose scores are one file: what a killed run loses at most."""
-
-KNOWN_DOCUMENTS = 200_000
-"""Documents whose vectors a dense teacher holds."""
+STEPS_AT_ONCE = 20  # steps whose scores are one file: what a killed run loses at most
+KNOWN_DOCUMENTS = 200_000  # documents whose vectors a dense teacher holds
 
 COSINE_SCALE = 20.0
 """Of cosines, which lie within a few tenths of each other; what sentence-transformers multiplies them with."""
 
-ENSEMBLE_SCALE = 5.0
-"""Of the mean of several teachers' scores in standard deviations."""
-
-UNIFORM = 0.99
-"""Entropy of targets, as a share of the highest, above which they say nothing."""
-
-ONE_HOT = 0.01
-"""Entropy of targets, as a share of the highest, below which one document has all the weight."""
+ENSEMBLE_SCALE = 5.0  # of the mean of several teachers' scores in standard deviations
+UNIFORM = 0.99  # entropy of targets, as a share of the highest, above which they say nothing
+ONE_HOT = 0.01  # entropy of targets, as a share of the highest, below which one document has all the weight
 
 GOOD_DEVIATION = 2.0
 """Standard deviation of a query's targets before the softmax that leaves weight on several documents."""
 
-BM25_DEPTH = 1000
-"""Documents beyond so many of a query count 0 with BM25."""
+BM25_DEPTH = 1000  # documents beyond so many of a query count 0 with BM25
 
 
 @dataclass(frozen=True)
@@ -66,11 +57,8 @@ class Asked:
 
     queries: list[str]
     documents: list[str]
-    numbers: list[int]
-    """Of the documents, in the corpus."""
-
-    candidates: int
-    """Of the documents, so many belong to each query: i, n + i, 2n + i, … to the i-th of n."""
+    numbers: list[int]  # of the documents, in the corpus
+    candidates: int  # of the documents, so many belong to each query: i, n + i, 2n + i, … to the i-th of n
 
 
 class Teacher(Protocol):
@@ -137,12 +125,8 @@ class DenseTeacher:
 class CrossEncoderTeacher:
     """A cross-encoder, which is asked for each query's own candidates only: its logits, before any activation."""
 
-    model: Any
-    """Its ``max_seq_length`` cuts a pair."""
-
-    query_length: int
-    """Tokens a query is cut at, so that a long one leaves the document its room."""
-
+    model: Any  # its `max_seq_length` cuts a pair
+    query_length: int  # tokens a query is cut at, so that a long one leaves the document its room
     scale: float = 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
@@ -167,9 +151,7 @@ class CrossEncoderTeacher:
 class Bm25Teacher:
     """BM25 over the corpus."""
 
-    bm25: Callable[[], Bm25]
-    """Makes it, where it is asked."""
-
+    bm25: Callable[[], Bm25]  # makes it, where it is asked
     scale: float = 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
@@ -231,11 +213,8 @@ class Ensemble:
 class Taught:
     """What a teacher says of a whole run."""
 
-    scores: KeptScores | Tensor
-    """(steps, queries, documents)."""
-
-    scale: float = 1.0
-    """Of the teacher."""
+    scores: KeptScores | Tensor  # (steps, queries, documents)
+    scale: float = 1.0  # of the teacher
 
 
 def only(teachers: Sequence[Teacher]) -> Teacher:

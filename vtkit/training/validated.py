@@ -12,25 +12,14 @@ class Validated(Result):
     """The validations of a training run, and what they decided."""
 
     metric: str
-    judged_on: str
-    """What the queries are, in words."""
-
+    judged_on: str  # what the queries are, in words
     queries: int
-    documents: int
-    """Searched: all that are judged, and a sample of the others where there are many."""
-
+    documents: int  # searched: all that are judged, and a sample of the others where there are many
     steps: tuple[int, ...]
-    values: tuple[float, ...]
-    """At these steps."""
-
-    counted_from: int
-    """Step at which the penalties are at full strength: what was measured before is not compared."""
-
-    best_step: int | None
-    """Whose weights the training ends with; None: those of its last step, as no validation counts."""
-
-    stopped_at: int | None
-    """Step after which it was stopped; None: it went on to its end."""
+    values: tuple[float, ...]  # at these steps
+    counted_from: int  # step at which the penalties are at full strength: what was measured before is not compared
+    best_step: int | None  # whose weights the training ends with; None: those of its last step, as no validation counts
+    stopped_at: int | None  # step after which it was stopped; None: it went on to its end
 
     def words(self) -> str:
         """What was decided and why, as a sentence or two."""

@@ -35,18 +35,14 @@ from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 
-BEST = "best.safetensors"
-"""The best weights so far, beside the checkpoints."""
+BEST = "best.safetensors"  # the best weights so far, beside the checkpoints
 
 
 METRIC = "nDCG@10"
 """By which judged queries tell how good the encoder is; probe pairs have one relevant document each, and RR."""
 
-VALIDATION_DEPTH = 100
-"""Results of each query that the metric is computed from."""
-
-MOST_QUERIES = 500
-"""Queries that an encoder is judged with, sampled with the seed."""
+VALIDATION_DEPTH = 100  # results of each query that the metric is computed from
+MOST_QUERIES = 500  # queries that an encoder is judged with, sampled with the seed
 
 
 @dataclass(frozen=True)
@@ -55,12 +51,9 @@ class ValidationSet:
 
     queries: Sequence[str]
     documents: Sequence[str]
-    grades: Sequence[dict[int, int]]
-    """Of each query: number of a document -> grade."""
-
+    grades: Sequence[dict[int, int]]  # of each query: number of a document -> grade
     metric: str
-    judged_on: str
-    """What the queries are, in words."""
+    judged_on: str  # what the queries are, in words
 
     def value(self, encoder: SparseEncoder, query_length: int, document_length: int) -> float:
         """The mean of the metric over the queries, texts cut at these lengths."""

@@ -45,8 +45,7 @@ from vtkit.transfer.surgery.bias import (
 )
 from vtkit.vocabulary.pair import VocabularyPair
 
-Texts = Callable[[], Iterator[str]]
-"""Opens the stream of target texts that a method trains on."""
+Texts = Callable[[], Iterator[str]]  # opens the stream of target texts that a method trains on
 
 Counts = Callable[[], NDArray[np.integer] | None]
 """How often each target token occurs in target text, (target vocabulary,); None where there is no text."""

@@ -28,12 +28,10 @@ from vtkit.system.runtime import CACHE_VARIABLE, user_cache
 
 CACHE_FORMAT = 1
 
-SETTING = "embedder"
-"""What messages call an embedder by."""
+SETTING = "embedder"  # what messages call an embedder by
 
 BATCH = 128
-TEXTS_A_SHARD = 1024
-"""Texts embedded between two files of the cache: what a kill can cost."""
+TEXTS_A_SHARD = 1024  # texts embedded between two files of the cache: what a kill can cost
 
 
 class Embedder:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-SAMPLED_NEIGHBOURS = 40
-"""New tokens whose sources are shown."""
+SAMPLED_NEIGHBOURS = 40  # new tokens whose sources are shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +37,11 @@ class Transfer:
     encoder: SparseEncoder
     pair: VocabularyPair
     mixture: Mixture
-    bias: NDArray[np.float32]
-    """Of the decoder, before output casing masks any, (target vocabulary,)."""
-
-    masked_dimensions: int
-    """Dimensions that output casing keeps from ever being active."""
-
+    bias: NDArray[np.float32]  # of the decoder, before output casing masks any, (target vocabulary,)
+    masked_dimensions: int  # dimensions that output casing keeps from ever being active
     seed: int
 
-    probed: tuple[Probed, ...] = ()
-    """What ``auto`` chose from."""
+    probed: tuple[Probed, ...] = ()  # what `auto` chose from
 
     def result(self) -> TransferResult:
         """Sizes, overlap by class, tokens by method, and the sources of a sample of new tokens."""

@@ -24,29 +24,17 @@ from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 
 FIRST_K = 64
-WIDENING = 4
-"""How much larger ``k`` is made for rows whose weights are not proven."""
-
-RANKED = 8
-"""Highest similarities of a row whose threshold, in single precision, rules out others."""
-
-SIMILARITIES_AT_ONCE = 16_000_000
-"""Similarities of a block of rows (4 bytes each)."""
-
-CANDIDATES_AT_ONCE = 2_000_000
-"""Candidates of a block that are solved together (8 bytes each, a few times over)."""
-
-PAIRS_AT_ONCE = 4096
-"""Pairs of vectors that are multiplied exactly at a time, where they are few."""
+WIDENING = 4  # how much larger `k` is made for rows whose weights are not proven
+RANKED = 8  # highest similarities of a row whose threshold, in single precision, rules out others
+SIMILARITIES_AT_ONCE = 16_000_000  # similarities of a block of rows (4 bytes each)
+CANDIDATES_AT_ONCE = 2_000_000  # candidates of a block that are solved together (8 bytes each, a few times over)
+PAIRS_AT_ONCE = 4096  # pairs of vectors that are multiplied exactly at a time, where they are few
 
 LARGEST_RESULT = 50_000_000
 """Weights of the whole result: 12 bytes each, and about 90 while a mixture and its record are made of them."""
 
-HALVINGS = 64
-"""Halvings of the interval of the threshold, no longer than one: beyond the last bit of a double."""
-
-LAST_BITS = 1e-14
-"""How close to the threshold ``(α-1) s`` is told from it by rounding alone."""
+HALVINGS = 64  # halvings of the interval of the threshold, no longer than one: beyond the last bit of a double
+LAST_BITS = 1e-14  # how close to the threshold `(α-1) s` is told from it by rounding alone
 
 NEARLY_SOFTMAX = 1e-8
 """An α closer to 1 than this is softmax: the weights differ by less than bisection could tell apart."""

@@ -21,11 +21,8 @@ from vtkit.system.errors import DataError
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 
-RANDOM_DEVIATION = 0.02
-"""Standard deviation of random rows: the range in which BERT and its family are initialised."""
-
-SMALLEST_WEIGHT = 1e-6
-"""Less than this is left of a row's weights by rounding alone."""
+RANDOM_DEVIATION = 0.02  # standard deviation of random rows: the range in which BERT and its family are initialised
+SMALLEST_WEIGHT = 1e-6  # less than this is left of a row's weights by rounding alone
 
 ROWS_AT_ONCE = 8192
 
@@ -42,8 +39,7 @@ class Mixture:
     """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
     vocabulary,)."""
 
-    spread: tuple[SoftmaxRows, ...] = ()
-    """Rows that give weight to every source token."""
+    spread: tuple[SoftmaxRows, ...] = ()  # rows that give weight to every source token
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
@@ -175,18 +171,13 @@ def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
 class Part:
     """Rows that one method has found."""
 
-    method: str
-    """Its name, for the provenance."""
-
-    ids: NDArray[np.int64]
-    """Target ids, (rows,)."""
-
+    method: str  # its name, for the provenance
+    ids: NDArray[np.int64]  # target ids, (rows,)
     weights: csr_matrix
     """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one, unless these
     are the heaviest of ``spread``."""
 
-    spread: SoftmaxRows | None = None
-    """All weights of the rows, where there are too many to store."""
+    spread: SoftmaxRows | None = None  # all weights of the rows, where there are too many to store
 
 
 def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback: Fallback = "mean") -> Mixture:

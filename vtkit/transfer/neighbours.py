@@ -18,8 +18,7 @@ class Neighbour(Result):
 
     token: str
     method: str
-    sources: tuple[tuple[str, float], ...] = ()
-    """Source tokens and their weights, heaviest first."""
+    sources: tuple[tuple[str, float], ...] = ()  # source tokens and their weights, heaviest first
 
 
 def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, seed: int = 0) -> tuple[Neighbour, ...]:

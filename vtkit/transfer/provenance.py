@@ -14,8 +14,7 @@ from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
 
-PROVENANCE = "provenance.parquet"
-"""Name of the table beside a transferred model."""
+PROVENANCE = "provenance.parquet"  # name of the table beside a transferred model
 
 
 @dataclass(frozen=True)
@@ -23,19 +22,14 @@ class Origin:
     """What one token was made of."""
 
     target_id: int
-    token: str
-    """As a person reads it (:func:`vtkit.vocabulary.forms.legible`); so are the source tokens."""
-
-    method: str
-    """What made its row (:attr:`vtkit.transfer.mixture.Mixture.methods`)."""
-
+    token: str  # as a person reads it (vtkit.vocabulary.forms.legible); so are the source tokens
+    method: str  # what made its row (vtkit.transfer.mixture.Mixture.methods)
     sources: tuple[str, ...]
     """Source tokens, heaviest first; none for rows of no evidence (``mean``, ``random`` and their like)."""
 
     source_ids: tuple[int, ...]
     weights: tuple[float, ...]
-    bias: float
-    """Decoder bias that the transfer gave it."""
+    bias: float  # decoder bias that the transfer gave it
 
 
 def origins(

@@ -15,12 +15,8 @@ class Probed(Result):
     """What ``auto`` compared: its rule, and what comes close to it."""
 
     name: str
-    reciprocal_rank: float
-    """Mean over the probe pairs."""
-
-    p: float | None
-    """Of the difference from the rule; None for the rule itself."""
-
+    reciprocal_rank: float  # mean over the probe pairs
+    p: float | None  # of the difference from the rule; None for the rule itself
     taken: bool
 
 
@@ -28,49 +24,23 @@ class Probed(Result):
 class MovedRows(Result):
     """What a transfer made of the source's rows."""
 
-    source_size: int
-    """Tokens of the source's vocabulary."""
-
-    overlap: Mapping[str, int]
-    """Rule of the overlap -> tokens."""
-
-    overlap_share: float
-    """Of the new tokens."""
-
-    methods: Mapping[str, int]
-    """Method of transfer -> rows it gave."""
-
-    neighbours: tuple[Neighbour, ...]
-    """Some of the new tokens."""
-
-    probed: tuple[Probed, ...] = ()
-    """What ``auto`` chose from, the rule first; empty where it went by the rule alone."""
+    source_size: int  # tokens of the source's vocabulary
+    overlap: Mapping[str, int]  # rule of the overlap -> tokens
+    overlap_share: float  # of the new tokens
+    methods: Mapping[str, int]  # method of transfer -> rows it gave
+    neighbours: tuple[Neighbour, ...]  # some of the new tokens
+    probed: tuple[Probed, ...] = ()  # what `auto` chose from, the rule first; empty where it went by the rule alone
 
 
 @dataclass(frozen=True)
 class TransferResult(Result):
     """An encoder on the new vocabulary."""
 
-    target_size: int
-    """Tokens of the new vocabulary."""
-
-    masked_dimensions: int
-    """Dimensions that ``casing.output`` masks."""
-
-    moved: MovedRows | None = None
-    """None where the encoder was made from nothing, or stayed on its own vocabulary."""
-
-    parameters: int | None = None
-    """Of an encoder made from nothing, or on its own vocabulary."""
-
-    source_parameters: int | None = None
-    """Of the source, before its vocabulary was trimmed."""
-
-    head: HeadFit | None = None
-    """How a head was fitted to a dense source."""
-
-    units: UnitsFit | None = None
-    """How latent units were learned from a dense source."""
-
-    kind: str = "splade"
-    """What the encoder is: ``splade`` or ``unicoil``. No later stage changes it."""
+    target_size: int  # tokens of the new vocabulary
+    masked_dimensions: int  # dimensions that `casing.output` masks
+    moved: MovedRows | None = None  # none where the encoder was made from nothing, or stayed on its own vocabulary
+    parameters: int | None = None  # of an encoder made from nothing, or on its own vocabulary
+    source_parameters: int | None = None  # of the source, before its vocabulary was trimmed
+    head: HeadFit | None = None  # how a head was fitted to a dense source
+    units: UnitsFit | None = None  # how latent units were learned from a dense source
+    kind: str = "splade"  # what the encoder is: `splade` or `unicoil`. No later stage changes it

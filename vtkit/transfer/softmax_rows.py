@@ -12,28 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-HEAVIEST = 8
-"""Weights of a row that are kept for its record."""
-
-WEIGHTS_AT_ONCE = 8_000_000
-"""Weights of a block of rows (4 bytes each, twice while they are made)."""
+HEAVIEST = 8  # weights of a row that are kept for its record
+WEIGHTS_AT_ONCE = 8_000_000  # weights of a block of rows (4 bytes each, twice while they are made)
 
 
 @dataclass(frozen=True)
 class SoftmaxRows:
     """``W_t = softmax_s(q_t · a_s)`` for some target tokens t over the anchors s."""
 
-    ids: NDArray[np.int64]
-    """Target ids, (rows,)."""
-
-    queries: NDArray[np.floating]
-    """q, unit vectors, (rows, width)."""
-
-    anchors: NDArray[np.floating]
-    """a, unit vectors, (anchors, width)."""
-
-    source_ids: NDArray[np.int64]
-    """Of the anchors, (anchors,); several may be one source token."""
+    ids: NDArray[np.int64]  # target ids, (rows,)
+    queries: NDArray[np.floating]  # q, unit vectors, (rows, width)
+    anchors: NDArray[np.floating]  # a, unit vectors, (anchors, width)
+    source_ids: NDArray[np.int64]  # of the anchors, (anchors,); several may be one source token
 
     def times(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """``W values``, (rows, columns) or (rows,), of ``values`` of the source tokens, (source rows, columns) or

@@ -32,11 +32,8 @@ Weighting = Literal["equal", "zipf"]
 class WordSpace:
     """A vocabulary in a space of word vectors."""
 
-    vectors: NDArray[np.float32]
-    """Vector of each token, zero where no word contains it; (vocabulary, width)."""
-
-    words: dict[str, NDArray[np.float32]]
-    """The vectors of the words that were asked for and are there."""
+    vectors: NDArray[np.float32]  # vector of each token, zero where no word contains it; (vocabulary, width)
+    words: dict[str, NDArray[np.float32]]  # the vectors of the words that were asked for and are there
 
     @property
     def covered(self) -> NDArray[np.bool_]:

@@ -32,29 +32,14 @@ class CasingCounts:
     """What a vocabulary is made of, as far as case goes."""
 
     tokens: int
-    special: int
-    """Special tokens, fillers and ids without a token, which are never cased."""
-
-    cased: int
-    """Tokens with an upper-case character."""
-
-    with_lower_case: int
-    """Cased tokens whose lower-cased form is a token too."""
-
-    cased_only: int
-    """Cased tokens whose lower-cased form is no token."""
-
-    free_names: int
-    """Cased-only tokens that :func:`map_cased` renames."""
-
-    classes: int
-    """Canonical classes of two tokens or more."""
-
-    variants: int
-    """Tokens in these classes."""
-
-    folded: int
-    """Ids left when every class shares one."""
+    special: int  # special tokens, fillers and ids without a token, which are never cased
+    cased: int  # tokens with an upper-case character
+    with_lower_case: int  # cased tokens whose lower-cased form is a token too
+    cased_only: int  # cased tokens whose lower-cased form is no token
+    free_names: int  # cased-only tokens that map_cased renames
+    classes: int  # canonical classes of two tokens or more
+    variants: int  # tokens in these classes
+    folded: int  # ids left when every class shares one
 
 
 @dataclass(frozen=True)
@@ -62,9 +47,7 @@ class CasedMap:
     """A tokenizer whose cased-only tokens have lower-case names."""
 
     tokenizer: PreTrainedTokenizerFast
-    renamed: Mapping[int, tuple[str, str]]
-    """Id -> its name before and now."""
-
+    renamed: Mapping[int, tuple[str, str]]  # id -> its name before and now
     unreached: tuple[int, ...]
     """Renamed ids that lower-cased text does not lead to: a BPE vocabulary lacks the pieces in between, or a Unigram
     vocabulary finds other pieces more probable. They can still be active in vectors."""

@@ -61,8 +61,7 @@ TOKENIZER_FILES = (
 PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
 """A tokenizer that reads all of these as unknown has lost its vocabulary."""
 
-LARGEST_ID = 50_000_000
-"""Larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings."""
+LARGEST_ID = 50_000_000  # larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings
 
 UNREACHABLE_SHARE = 0.01
 """Accents are not stripped where more than this share of the tokens could never be matched afterwards."""

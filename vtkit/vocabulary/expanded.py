@@ -45,47 +45,32 @@ WHY: dict[Reason, str] = {
 }
 """The reasons in words."""
 
-LEAST_OCCURRENCES = 2
-"""A new token occurs at least this often in the corpus."""
-
-SPECIAL_TOKENS = 5
-"""Places of a learned vocabulary that special tokens take."""
-
-FIRST_INCREMENTS = 8
-"""Increments that the first training is large enough for; each further one is for twice as many."""
+LEAST_OCCURRENCES = 2  # a new token occurs at least this often in the corpus
+SPECIAL_TOKENS = 5  # places of a learned vocabulary that special tokens take
+FIRST_INCREMENTS = 8  # increments that the first training is large enough for; each further one is for twice as many
 
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _SEPARATOR = chr(0x10FFFF)
 _PRIVATE = range(0xF0000, 0x10FFFF)
 _REPEATS_AT_ONCE = 10_000
 _TEXTS_CHECKED = 200
-_WORDS_AT_ONCE = 50_000
-"""Words that are held as a list."""
+_WORDS_AT_ONCE = 50_000  # words that are held as a list
 
 _OF_BPE = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback")
 _OF_WORDPIECE = ("unk_token", "max_input_chars_per_word", "continuing_subword_prefix")
 """Settings of a model that an expanded one keeps."""
 
-_WORDS_A_ROW = 5_000
-"""Words that a thread cuts at a time."""
+_WORDS_A_ROW = 5_000  # words that a thread cuts at a time
 
 
 @dataclass(frozen=True)
 class Expansion:
     """A vocabulary that was expanded, and how it came to its size."""
 
-    tokenizer: PreTrainedTokenizerFast
-    """The base with the new tokens behind its own; all else is the base's."""
-
-    added: tuple[str, ...]
-    """The new tokens in the order of their ids, most frequent first."""
-
-    curve: tuple[Increment, ...]
-    """The base, then every increment tried; the last is the result."""
-
-    stopped: Reason
-    """What ended the growth: a rule, or ``size`` where the wanted size is reached."""
-
+    tokenizer: PreTrainedTokenizerFast  # the base with the new tokens behind its own; all else is the base's
+    added: tuple[str, ...]  # the new tokens in the order of their ids, most frequent first
+    curve: tuple[Increment, ...]  # the base, then every increment tried; the last is the result
+    stopped: Reason  # what ended the growth: a rule, or `size` where the wanted size is reached
     unused: int
     """New tokens that the result makes nowhere in the corpus: other tokens take their place, or the base keeps upper
     case and the corpus never has them in lower case."""
@@ -186,17 +171,10 @@ def expand_vocabulary(
 class _Corpus:
     """A corpus as far as cutting it needs it."""
 
-    words: Tally
-    """Every word as the tokenizer hands it to its model, with its count."""
-
-    lowered: Tally
-    """The same of the lower-cased corpus."""
-
-    fixed: Counter[int]
-    """Ids that the tokenizer finds before it looks for words (its added tokens), with their counts."""
-
-    spaced_words: int
-    """Words between white space."""
+    words: Tally  # every word as the tokenizer hands it to its model, with its count
+    lowered: Tally  # the same of the lower-cased corpus
+    fixed: Counter[int]  # ids that the tokenizer finds before it looks for words (its added tokens), with their counts
+    spaced_words: int  # words between white space
 
     def token_counts(self, model: models.Model, size: int) -> NDArray[np.int64]:
         """How often each of the ``size`` tokens of ``model`` is made, (vocabulary,)."""
@@ -229,30 +207,15 @@ class _Learned:
     """What merging learned on the corpus: of every size up to the one asked for, it has the vocabulary."""
 
     family: Family
-    tokens: tuple[str, ...]
-    """In the order they were learned, the alphabet first."""
-
+    tokens: tuple[str, ...]  # in the order they were learned, the alphabet first
     alphabet: int
-    merges: tuple[tuple[str, str], ...]
-    """In order; for BPE."""
-
-    tokens_after: tuple[int, ...]
-    """How many tokens there are after each merge."""
-
-    addable: frozenset[str]
-    """Tokens that the base lacks, but for those without a letter."""
-
-    whole_words: frozenset[str]
-    """Tokens that are a word of the corpus."""
-
-    unknown: str
-    """The base's unknown token; for WordPiece."""
-
-    longest_word: int
-    """Characters of a word beyond which the base takes it for unknown; for WordPiece."""
-
-    complete: bool
-    """Whether the corpus has nothing more to learn."""
+    merges: tuple[tuple[str, str], ...]  # in order; for BPE
+    tokens_after: tuple[int, ...]  # how many tokens there are after each merge
+    addable: frozenset[str]  # tokens that the base lacks, but for those without a letter
+    whole_words: frozenset[str]  # tokens that are a word of the corpus
+    unknown: str  # the base's unknown token; for WordPiece
+    longest_word: int  # characters of a word beyond which the base takes it for unknown; for WordPiece
+    complete: bool  # whether the corpus has nothing more to learn
 
     def suffices(self, size: int) -> bool:
         """Whether the vocabulary of ``size`` tokens is here."""

@@ -27,14 +27,9 @@ class Overlap:
     """Which source token each target token is."""
 
     mode: OverlapMode
-    target_to_source: NDArray[np.int32]
-    """Source id of each target token, -1 where it is new; (target vocabulary,)."""
-
-    kinds: NDArray[np.int8]
-    """How it was found, an index into :data:`KINDS`; (target vocabulary,)."""
-
-    source_size: int
-    """Tokens of the source vocabulary."""
+    target_to_source: NDArray[np.int32]  # source id of each target token, -1 where it is new; (target vocabulary,)
+    kinds: NDArray[np.int8]  # how it was found, an index into KINDS; (target vocabulary,)
+    source_size: int  # tokens of the source vocabulary
 
     @property
     def target_size(self) -> int:

@@ -21,14 +21,9 @@ class Built:
 
     tokenizer: PreTrainedTokenizerFast
 
-    text: str | None = None
-    """What a trained one does to text, in words."""
-
-    corpus: CorpusCounts | None = None
-    """What a trained one was trained on."""
-
-    expansion: ExpansionStats | None = None
-    """How an expanded one came to its size."""
+    text: str | None = None  # what a trained one does to text, in words
+    corpus: CorpusCounts | None = None  # what a trained one was trained on
+    expansion: ExpansionStats | None = None  # how an expanded one came to its size
 
 
 def build(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from vtkit.system import console
 from vtkit.system.results import Result
 
-FAR_BELOW = 0.5
-"""Share of the tokens asked for, below which their number is worth a warning."""
+FAR_BELOW = 0.5  # share of the tokens asked for, below which their number is worth a warning
 
 
 def say_if_smaller(size: int, most: int, base: int = 0) -> None:
@@ -37,18 +36,10 @@ class CorpusCounts(Result):
 class Increment(Result):
     """One size of the vocabulary, and how it cuts the corpus."""
 
-    size: int
-    """Tokens of the vocabulary."""
-
-    added: int
-    """How many of them the base does not have."""
-
-    tokens: int
-    """Tokens that the corpus is cut into."""
-
-    tokens_per_word: float
-    """The same for each word between white space."""
-
+    size: int  # tokens of the vocabulary
+    added: int  # how many of them the base does not have
+    tokens: int  # tokens that the corpus is cut into
+    tokens_per_word: float  # the same for each word between white space
     entropy: float
     """Unigram entropy I(C) = Σ log p(x) over all tokens x of the corpus, in nats: negative, rising towards 0."""
 
@@ -64,40 +55,22 @@ class ExpansionStats(Result):
     """How an expanded vocabulary came to its size."""
 
     base_size: int
-    added: int
-    """New tokens."""
-
-    unused: int
-    """New tokens that the result makes nowhere in the corpus."""
-
-    stopped: str
-    """What ended the growth: a rule, or ``size`` where the wanted size is reached."""
-
-    why: str
-    """The same in words."""
-
-    curve: tuple[Increment, ...]
-    """The base, then every increment tried; the last is the result."""
+    added: int  # new tokens
+    unused: int  # new tokens that the result makes nowhere in the corpus
+    stopped: str  # what ended the growth: a rule, or `size` where the wanted size is reached
+    why: str  # the same in words
+    curve: tuple[Increment, ...]  # the base, then every increment tried; the last is the result
 
 
 @dataclass(frozen=True)
 class TrimStats(Result):
     """What trimming left of a vocabulary, and what that does to texts that were not counted."""
 
-    base_size: int
-    """Tokens of the vocabulary before."""
-
-    texts: int
-    """Texts whose tokens were counted."""
-
-    held_out: int
-    """Texts that a vocabulary trimmed in the same way without them was tried on."""
-
-    changed: float
-    """Share of those that it cuts into other tokens."""
-
-    lost: float
-    """Share of their tokens that it does not have."""
+    base_size: int  # tokens of the vocabulary before
+    texts: int  # texts whose tokens were counted
+    held_out: int  # texts that a vocabulary trimmed in the same way without them was tried on
+    changed: float  # share of those that it cuts into other tokens
+    lost: float  # share of their tokens that it does not have
 
     def words(self, size: int) -> str:
         """Both in words, for a vocabulary of ``size`` tokens."""

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 
-NO_LIMIT = 10**30
-"""``model_max_length`` where nothing says otherwise, as in transformers."""
+NO_LIMIT = 10**30  # `model_max_length` where nothing says otherwise, as in transformers
 
 
 class Tokenized(NamedTuple):
@@ -35,9 +34,7 @@ class TokenizerFile:
     """What encoding queries and naming dimensions needs of a ``PreTrainedTokenizerFast``, under the same names."""
 
     backend_tokenizer: Tokenizer
-    settings: Mapping[str, Any]
-    """``tokenizer_config.json``."""
-
+    settings: Mapping[str, Any]  # `tokenizer_config.json`
     is_fast = True
 
     @classmethod

@@ -48,20 +48,14 @@ CHARACTER_COVERAGE = 0.9995
 SMALL_ALPHABET = 500
 """Up to this size an alphabet takes in rarer characters too, so that an English vocabulary has its Greek letters."""
 
-LEAST_OCCURRENCES = 2
-"""A token of WordPiece and BPE occurs at least this often in the corpus."""
-
-LONGEST_WORD = 400
-"""Characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100."""
-
-MOST_WORDS = 4_000_000
-"""Different words that a vocabulary is learned from; of a corpus with more, the most frequent."""
+LEAST_OCCURRENCES = 2  # a token of WordPiece and BPE occurs at least this often in the corpus
+LONGEST_WORD = 400  # characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100
+MOST_WORDS = 4_000_000  # different words that a vocabulary is learned from; of a corpus with more, the most frequent
 
 SPECIAL_TOKENS: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 """The special tokens, whose ids are 0 to 4."""
 
-UNKNOWN = SPECIAL_TOKENS["unk"]
-"""The tokens of ``byte_fallback``."""
+UNKNOWN = SPECIAL_TOKENS["unk"]  # the tokens of `byte_fallback`
 
 SPACED_SCRIPTS = (
     *("Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi", "Gujarati"),
@@ -71,8 +65,7 @@ SPACED_SCRIPTS = (
 UNSPACED_SCRIPTS = ("Thai", "Lao", "Myanmar", "Khmer", "Han")
 """Scripts that ``split = "scripts"`` keeps apart, beside Hiragana and Katakana."""
 
-OF_SCRIPT = r"\p{{{0}}}[\p{{{0}}}\p{{M}}]*"
-"""A run of one script with its combining marks."""
+OF_SCRIPT = r"\p{{{0}}}[\p{{{0}}}\p{{M}}]*"  # a run of one script with its combining marks
 
 UNSPACED_RUNS = (
     *map(OF_SCRIPT.format, UNSPACED_SCRIPTS),
@@ -122,17 +115,10 @@ class Training:
 
     tokenizer: PreTrainedTokenizerFast
 
-    texts: int
-    """Texts read."""
-
-    characters: int
-    """Characters read."""
-
-    words: int
-    """Words read, as the pre-tokenizer cuts them."""
-
-    distinct_words: int
-    """Different words."""
+    texts: int  # texts read
+    characters: int  # characters read
+    words: int  # words read, as the pre-tokenizer cuts them
+    distinct_words: int  # different words
 
 
 def train_vocabulary(
@@ -323,8 +309,7 @@ class _Corpus(NamedTuple):
     """A corpus as it was read."""
 
     chunks: ChunkCounts
-    whole: Tally
-    """The few texts that cannot be cut at white space first."""
+    whole: Tally  # the few texts that cannot be cut at white space first
 
     def unspaced_share(self) -> float:
         """Share of the characters that are of scripts without spaces."""

@@ -31,8 +31,7 @@ from vtkit.vocabulary.statistics import TrimStats
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-HELD_OUT = 1000
-"""Texts at most that show how many others would be cut differently: every tenth of the first ones."""
+HELD_OUT = 1000  # texts at most that show how many others would be cut differently: every tenth of the first ones
 
 
 class Trimmed(NamedTuple):

@@ -18,31 +18,19 @@ class Band(Result):
     """Tokens of similar frequency."""
 
     tokens: int
-    frequency: float
-    """Mean number of documents that hold the token ..."""
-
-    active: float
-    """... and in whose vectors it is active."""
-
-    held: float
-    """Share of the documents with the token in whose vectors it is active, on average over tokens."""
+    frequency: float  # mean number of documents that hold the token ...
+    active: float  # ... and in whose vectors it is active
+    held: float  # share of the documents with the token in whose vectors it is active, on average over tokens
 
 
 @dataclass(frozen=True)
 class Activation(Result):
     """Activation against frequency in the collection."""
 
-    correlation: float | None
-    """Spearman's, over tokens that stand in the collection."""
-
-    never_active: int
-    """Tokens of the collection that are active in no document."""
-
-    only_expansion: int
-    """Dimensions that are active, and whose token stands in no document."""
-
-    bands: tuple[Band, ...]
-    """From the rarest tokens to the most frequent."""
+    correlation: float | None  # Spearman's, over tokens that stand in the collection
+    never_active: int  # tokens of the collection that are active in no document
+    only_expansion: int  # dimensions that are active, and whose token stands in no document
+    bands: tuple[Band, ...]  # from the rarest tokens to the most frequent
 
 
 def activation(presence: sp.csr_matrix, vectors: sp.csr_matrix) -> Activation:

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from vtkit.system.results import Result
 
-SIGNS = 200
-"""Draws of Rademacher signs."""
-
-SCALES = 40
-"""Steps of the golden-section search for the best scale of a merged dimension."""
+SIGNS = 200  # draws of Rademacher signs
+SCALES = 40  # steps of the golden-section search for the best scale of a merged dimension
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,7 @@ class CoarseGraining(Result):
 
     dimensions: int
     merged_dimensions: int
-    rademacher: float
-    """R̂_n = E_σ ‖(1/n) Σ σ_i u(z_i)‖_∞ on the vocabulary as it is ..."""
-
+    rademacher: float  # R̂_n = E_σ ‖(1/n) Σ σ_i u(z_i)‖_∞ on the vocabulary as it is ...
     rademacher_merged: float
     """... and with merged dimensions; never larger but for the noise of the draws, which are the same for both."""
 
@@ -37,12 +32,8 @@ class CoarseGraining(Result):
     """Upper bound on ε_RC for B = 1: the largest error over all pairs, in units of a pair's score, with which a merged
     dimension can stand in for the worst of the dimensions that it merges."""
 
-    relative: float
-    """The same over the largest feature R."""
-
-    worst: int
-    """That dimension."""
-
+    relative: float  # the same over the largest feature R
+    worst: int  # that dimension
     pairs: int
 
 

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 class Coverage(Result):
     """Of the queries of a collection, each figure a mean over queries (None without any)."""
 
-    words_split: float | None
-    """Share of a query's words that are several tokens."""
-
-    queries_split: float | None
-    """Share of the queries with such a word."""
-
+    words_split: float | None  # share of a query's words that are several tokens
+    queries_split: float | None  # share of the queries with such a word
     tokens_per_word: float | None
 
     own_tokens_met: float | None

@@ -12,20 +12,15 @@ from numpy.typing import NDArray
 
 from vtkit.system.results import Result
 
-RETRIEVED = 100
-"""K: first results that stand in for the relevant documents in the estimated weight."""
-
-HIGH_RSJ = 75
-"""Percentile of all RSJ weights from which one counts as high; IDF is split at its median."""
+RETRIEVED = 100  # K: first results that stand in for the relevant documents in the estimated weight
+HIGH_RSJ = 75  # percentile of all RSJ weights from which one counts as high; IDF is split at its median
 
 
 @dataclass(frozen=True)
 class GroupGap(Result):
     """ΔRSJ of one group of query terms."""
 
-    terms: int
-    """Pairs of a query and one of its terms."""
-
+    terms: int  # pairs of a query and one of its terms
     mean: float | None
     """Mean ΔRSJ: below 0 the system gives these terms too little weight, above 0 too much. None without terms."""
 

@@ -49,8 +49,7 @@ class Analyses(Result):
     coverage: Coverage | None = None
     activation: Activation | None = None
     coarse_graining: CoarseGraining | None = None
-    case_confusion: CaseConfusion | None = None
-    """None too where queries are looked up in a table."""
+    case_confusion: CaseConfusion | None = None  # none too where queries are looked up in a table
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,9 @@ class Sample:
 
     documents: list[str]
     queries: list[str]
-    relevant: list[NDArray[np.int64]]
-    """Numbers of the relevant documents of each query."""
-
-    presence: sp.csc_matrix
-    """Which document holds which term, (documents, terms), 1 where it does."""
-
-    terms: list[NDArray[np.int64]]
-    """The distinct terms of each query."""
-
+    relevant: list[NDArray[np.int64]]  # numbers of the relevant documents of each query
+    presence: sp.csc_matrix  # which document holds which term, (documents, terms), 1 where it does
+    terms: list[NDArray[np.int64]]  # the distinct terms of each query
     seed: int
 
 

@@ -17,11 +17,8 @@ from vtkit.system import console
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
-PROBE_TEXTS, PROBE_PAIRS = 64, 300
-"""Texts that the gates look at, and probe pairs of the gate ``retrieval``."""
-
-PROBE_LENGTH = 128
-"""Tokens that these texts are cut at."""
+PROBE_TEXTS, PROBE_PAIRS = 64, 300  # texts that the gates look at, and probe pairs of the gate `retrieval`
+PROBE_LENGTH = 128  # tokens that these texts are cut at
 
 Gate = Literal[
     "overlap", "identity", "neighbours", "activation", "dimensions", "ties", "read_back", "trimmed", "unicode",
@@ -41,14 +38,9 @@ class CheckResult(Result):
     stage: Stage
     finding: Finding
     level: Literal["fail", "warn"]
-    seen: str
-    """The figures in words."""
-
-    advice: str
-    """What to change; empty where the finding is ``pass``."""
-
-    figures: Mapping[str, Any]
-    """By their names."""
+    seen: str  # the figures in words
+    advice: str  # what to change; empty where the finding is `pass`
+    figures: Mapping[str, Any]  # by their names
 
     @property
     def stops(self) -> bool:

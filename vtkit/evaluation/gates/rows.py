@@ -18,8 +18,7 @@ from vtkit.transfer.surgery.bias import has_text
 from vtkit.vocabulary.forms import Vocabulary, legible
 from vtkit.vocabulary.overlap import Overlap
 
-ROWS = 512
-"""Rows sampled where all would take long."""
+ROWS = 512  # rows sampled where all would take long
 
 WITHOUT_EVIDENCE = 0.5
 """Share of the new tokens of text without evidence (a reassigned row, the mean, noise) above which a transfer is worth
@@ -28,8 +27,7 @@ had 0.60, 0.77 and 0.37 nDCG@10."""
 
 COLLAPSED_COSINE = 0.999
 
-NORMS = (1 / 3, 3.0)
-"""Median length of made rows, in median lengths of source rows, between which it passes."""
+NORMS = (1 / 3, 3.0)  # median length of made rows, in median lengths of source rows, between which it passes
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,7 @@ class Moved:
     source: SparseEncoder
     alignment: Overlap
     mixture: Mixture
-    bias: str
-    """``transfer.bias.method``: with ``mixture`` and ``copy-overlap`` shared tokens keep their bias."""
+    bias: str  # `transfer.bias.method`: with `mixture` and `copy-overlap` shared tokens keep their bias
 
 
 def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:

@@ -40,8 +40,7 @@ UNKNOWN = (0.02, 0.20)
 LOST = 0.02
 """Share of the tokens of held-out texts that a trimmed vocabulary does not have, above which it is worth a warning."""
 
-BYTE_PIECES = 0.5
-"""Share of tokens that are no whole character, above which a text is read byte by byte."""
+BYTE_PIECES = 0.5  # share of tokens that are no whole character, above which a text is read byte by byte
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +50,7 @@ class Aligned:
     source: PreTrainedTokenizerFast
     overlap: Overlap
 
-    bridged: bool
-    """Whether the transfer knows which tokens of two languages mean the same."""
+    bridged: bool  # whether the transfer knows which tokens of two languages mean the same
 
 
 def vocabulary_gates(

@@ -23,14 +23,11 @@ class Agreement(Result):
     overlap: float
     """Share of the exact first 10 results that are among the engine's first 10, mean over the queries that have any."""
 
-    mean_error: float
-    """|score − exact score| / exact score, mean over the documents that both find; so the next."""
-
+    mean_error: float  # |score − exact score| / exact score, mean over the documents that both find; so the next
     largest_error: float
 
     measure: str = ""
-    measure_loss: float = 0.0
-    """The measure on the exact results less that on the engine's, in the measure's own unit."""
+    measure_loss: float = 0.0  # the measure on the exact results less that on the engine's, in the measure's own unit
 
     def words(self) -> str:
         """For the console and the report."""

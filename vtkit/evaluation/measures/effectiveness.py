@@ -12,8 +12,7 @@ from typing import Any
 from vtkit.data.trec import Run
 from vtkit.system.errors import RecipeError
 
-DEEPEST = 10_000
-"""Results a query that a recipe may ask for at the most."""
+DEEPEST = 10_000  # results a query that a recipe may ask for at the most
 
 _LONGEST_NAME = 100
 

@@ -16,9 +16,7 @@ class Predictions(Result):
     """Of a group of masked tokens."""
 
     tokens: int
-    accuracy: float
-    """Share of them whose likeliest prediction is right."""
-
+    accuracy: float  # share of them whose likeliest prediction is right
     bits_per_byte: float
     """-Σ log2 p(token) / Σ bytes of the token's text, so that vocabularies of longer and shorter tokens compare; masked
     tokens alone count, each predicted from all that is not masked."""

@@ -16,34 +16,17 @@ class QueryCost(Result):
     """
 
     queries: int
-    postings: float
-    """Postings in a query's lists together: what is read where nothing is pruned."""
-
-    lists: float
-    """Lists that a query has."""
-
+    postings: float  # postings in a query's lists together: what is read where nothing is pruned
+    lists: float  # lists that a query has
     list_lengths: tuple[float, ...]
     """Deciles, from the shortest to the longest, of the lengths of the index's lists that are not empty."""
 
-    list_maxima: tuple[float, ...]
-    """Deciles of their largest weights (CSV, figure 3)."""
-
-    score: float
-    """Products of weights that were added up."""
-
-    insert: float
-    """Documents that entered the heap of the best."""
-
-    next: float
-    """Steps to the following posting of a list."""
-
-    next_geq: float
-    """Jumps to the first posting of a document or a later one."""
-
-    mean_ms: float
-    """To search one encoded query for 10 results with one thread, vtkit's exact search; so the next two."""
-
+    list_maxima: tuple[float, ...]  # deciles of their largest weights (CSV, figure 3)
+    score: float  # products of weights that were added up
+    insert: float  # documents that entered the heap of the best
+    next: float  # steps to the following posting of a list
+    next_geq: float  # jumps to the first posting of a document or a later one
+    mean_ms: float  # to search one encoded query for 10 results with one thread, vtkit's exact search; so the next two
     median_ms: float
     p99_ms: float
-    index_bytes: int
-    """Of the lists, without the documents' texts."""
+    index_bytes: int  # of the lists, without the documents' texts

@@ -10,8 +10,7 @@ from typing import Any
 from vtkit.system import console
 from vtkit.system.results import Result
 
-QUERIES_TIMED = 100
-"""The first of a set."""
+QUERIES_TIMED = 100  # the first of a set
 
 
 @dataclass(frozen=True)
@@ -21,15 +20,10 @@ class SearchCost(Result):
     set: str
     documents: int
     index_bytes: int
-    queries: int
-    """Timed, one at a time."""
-
-    query_ms: float
-    """The median."""
-
+    queries: int  # timed, one at a time
+    query_ms: float  # the median
     query_ms_p99: float
-    parameters: int | None = None
-    """Of the model that encodes queries; None where a table does."""
+    parameters: int | None = None  # of the model that encodes queries; None where a table does
 
     @classmethod
     def timed(

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-CHANCE = 0.05
-"""p below which a difference counts."""
+CHANCE = 0.05  # p below which a difference counts
 
 _BLOCK = 500
 

@@ -27,10 +27,6 @@ class DocumentFrequencies(Result):
 class Sparsity(Result):
     """Use of the dimensions in one index."""
 
-    dead_dimensions: float
-    """Share of the dimensions that no document activates."""
-
-    documents_histogram: Histogram | None = None
-    """Documents by their active dimensions."""
-
+    dead_dimensions: float  # share of the dimensions that no document activates
+    documents_histogram: Histogram | None = None  # documents by their active dimensions
     document_frequencies: DocumentFrequencies | None = None

@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-EXPANSIONS = "expansions.jsonl"
-"""File of the words that each text is expanded by."""
+EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded by
 
 COMMON = 0.1
 """Tokens that more than this share of the documents have are not added: the stop words of languages without a list."""
 
-TEXTS_A_SHARD = 2048
-"""Texts whose tokens are kept together while the others are made."""
+TEXTS_A_SHARD = 2048  # texts whose tokens are kept together while the others are made
 
 
 def expansion_words(
@@ -87,11 +85,8 @@ def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDAr
 class AddableTokens:
     """The tokens that may be added to a text, and how they are written."""
 
-    allowed: NDArray[np.bool_]
-    """(vocabulary,)."""
-
-    words: Sequence[str]
-    """What each token is written as, (vocabulary,)."""
+    allowed: NDArray[np.bool_]  # (vocabulary,)
+    words: Sequence[str]  # what each token is written as, (vocabulary,)
 
     @classmethod
     def of(
@@ -136,8 +131,7 @@ class AddableTokens:
 class Expansions:
     """The words that each text is expanded by."""
 
-    words: Mapping[bytes, Sequence[str]]
-    """Digest of a text -> words, the likeliest first."""
+    words: Mapping[bytes, Sequence[str]]  # digest of a text -> words, the likeliest first
 
     @classmethod
     def load(cls, folder: Path) -> Expansions:

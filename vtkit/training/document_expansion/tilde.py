@@ -42,19 +42,13 @@ from vtkit.vocabulary.forms import special_ids
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128
-"""Tokens that queries and documents are cut at."""
-
-EPOCHS = 5
-"""Passes over the pairs, as in the corpus-specific vocabularies paper."""
-
-LEARNING_RATE = 2e-5
-"""Peak: it rises over the first :data:`WARMUP` of the steps and falls linearly to zero."""
+QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128  # tokens that queries and documents are cut at
+EPOCHS = 5  # passes over the pairs, as in the corpus-specific vocabularies paper
+LEARNING_RATE = 2e-5  # peak: it rises over the first WARMUP of the steps and falls linearly to zero
 
 WARMUP = 0.05
 
-RANKING_DEPTH = 100
-"""Documents of each ranking that get points in Borda's count."""
+RANKING_DEPTH = 100  # documents of each ranking that get points in Borda's count
 
 POSITIVES = 10
 """Documents of a query that its rankings together put first, and that the model learns from, as in the paper."""
@@ -257,9 +251,7 @@ class _Batches(Dataset[dict[str, Tensor]]):
 
     queries: Sequence[Sequence[int]]
     documents: Sequence[Sequence[int]]
-    order: NDArray[np.int64]
-    """Pairs of each step, (steps, batch)."""
-
+    order: NDArray[np.int64]  # pairs of each step, (steps, batch)
     tokenizer: PreTrainedTokenizerFast
 
     def __len__(self) -> int:

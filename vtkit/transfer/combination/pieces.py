@@ -12,8 +12,7 @@ from scipy.sparse import csr_matrix
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.forms import Vocabulary
 
-SMALLEST_SHARE = 0.5
-"""A token takes the mean of its pieces where they cover at least this share of its characters."""
+SMALLEST_SHARE = 0.5  # a token takes the mean of its pieces where they cover at least this share of its characters
 
 
 def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:

@@ -22,8 +22,7 @@ from vtkit.vocabulary.pair import VocabularyPair
 SHORTEST_WORD = 3
 """Letters of a source token that can be a donor: shorter ones are pieces and abbreviations of everything."""
 
-UNUSED = 0.05
-"""A source token is free while all rows together give it less weight than this."""
+UNUSED = 0.05  # a source token is free while all rows together give it less weight than this
 
 
 def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.integer] | None = None) -> Mixture:

@@ -33,14 +33,9 @@ from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only
 from vtkit.vocabulary.pair import VocabularyPair
 
-SHORTEST_STEM = 3
-"""Letters of a piece that can be a stem."""
-
-STEM_SHARE = 0.5
-"""Share of a token's characters that its stem must make up."""
-
-KNOWN_SHARE = 0.25
-"""Share of the target's words in a script that the source must know to read that script."""
+SHORTEST_STEM = 3  # letters of a piece that can be a stem
+STEM_SHARE = 0.5  # share of a token's characters that its stem must make up
+KNOWN_SHARE = 0.25  # share of the target's words in a script that the source must know to read that script
 
 
 def auto_mixture(

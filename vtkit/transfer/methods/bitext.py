@@ -23,8 +23,7 @@ from vtkit.vocabulary.pair import VocabularyPair
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-LONGEST_TEXT = 128
-"""Tokens of one text that are read; beyond that everything co-occurs with everything."""
+LONGEST_TEXT = 128  # tokens of one text that are read; beyond that everything co-occurs with everything
 
 CHARACTERS_PER_TOKEN = 16
 """Texts are cut at so many characters for each token that will be read, before they are tokenized."""
@@ -32,11 +31,8 @@ CHARACTERS_PER_TOKEN = 16
 LARGEST_TABLE = 120_000_000
 """Token pairs of the probability table (20 bytes each while learning); text beyond it is left out, with a warning."""
 
-PAIRS_JUDGED = 500
-"""Pairs at the beginning of a file that tell which column is in which language."""
-
-UNKNOWN_COST = 4
-"""Tokens that an unread character counts as: more than any tokenizer cuts one that it reads into."""
+PAIRS_JUDGED = 500  # pairs at the beginning of a file that tell which column is in which language
+UNKNOWN_COST = 4  # tokens that an unread character counts as: more than any tokenizer cuts one that it reads into
 
 PAIRS_AT_ONCE = 4096
 KEYS_AT_ONCE = 8_000_000

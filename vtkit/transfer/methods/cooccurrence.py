@@ -21,8 +21,7 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 TARGETS_AT_ONCE = 2048
 
-MOST_CANDIDATES = 256
-"""Source tokens of the highest cosines that the entmax of a row is taken over."""
+MOST_CANDIDATES = 256  # source tokens of the highest cosines that the entmax of a row is taken over
 
 
 def cooccurrence_mixture(

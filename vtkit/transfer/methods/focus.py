@@ -27,15 +27,13 @@ from vtkit.vocabulary.overlap import SPECIAL
 from vtkit.vocabulary.pair import VocabularyPair
 
 EPOCHS = 3
-SMALLEST_COUNT = 10
-"""Occurrences that a token needs for a vector."""
+SMALLEST_COUNT = 10  # occurrences that a token needs for a vector
 
 NEGATIVES = 10
 NGRAM_ROWS = 1 << 18
 """Rows of the table of character n-grams; fastText has two million, for vocabularies of words, not of tokens."""
 
-LONGEST_LINE = 1024
-"""Tokens of a line; longer texts are cut into several."""
+LONGEST_LINE = 1024  # tokens of a line; longer texts are cut into several
 
 
 def focus_mixture(

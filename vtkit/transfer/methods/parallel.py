@@ -17,8 +17,7 @@ from vtkit.transfer.methods.bitext import LONGEST_TEXT, Bitext, co_occurrence_ta
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
-MOST_SOURCES = 20
-"""Translations of one token that are kept."""
+MOST_SOURCES = 20  # translations of one token that are kept
 
 
 def translation_mixture(

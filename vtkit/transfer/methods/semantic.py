@@ -23,8 +23,7 @@ from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
-STATIC_TABLES = ("embedding.weight", "embeddings")
-"""What sentence-transformers and model2vec call a static table."""
+STATIC_TABLES = ("embedding.weight", "embeddings")  # what sentence-transformers and model2vec call a static table
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Table:
     """Vectors of the tokens of a vocabulary."""
 
     vocabulary: Vocabulary
-    vectors: NDArray[np.float32]
-    """(vocabulary or more, width)."""
+    vectors: NDArray[np.float32]  # (vocabulary or more, width)
 
 
 def semantic_mixture(

@@ -29,8 +29,7 @@ from vtkit.vocabulary.overlap import Overlap
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-SMALLEST_SHARE = 0.5
-"""Share of the target's tokens that the model must have whose bias is the prior."""
+SMALLEST_SHARE = 0.5  # share of the target's tokens that the model must have whose bias is the prior
 
 
 def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray[np.bool_]:
