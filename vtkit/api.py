@@ -44,18 +44,13 @@ if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
 
 Name = str | Path
-Texts = str | Path | Iterable[str]
-"""A corpus by its name, or the texts themselves."""
-
+Texts = str | Path | Iterable[str]  # a corpus by its name, or the texts themselves
 Names = Name | Sequence[Name]
 Settings = Mapping[str, Any] | Sequence[str]
 """Settings of a recipe: ``{"adapt.steps": 50}``, or ``["adapt.steps=50"]`` as behind ``--set``."""
 
-LOADED = "loaded"
-"""In a recipe, the name of a loaded object."""
-
-LONGEST = 512
-"""Tokens at which a text is cut if neither the caller nor the encoder has a limit."""
+LOADED = "loaded"  # in a recipe, the name of a loaded object
+LONGEST = 512  # tokens at which a text is cut if neither the caller nor the encoder has a limit
 
 
 def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:

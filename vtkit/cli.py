@@ -24,8 +24,7 @@ from vtkit.system.errors import RecipeError, VtkitError, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 from vtkit.training.distributed import is_main
 
-DEFECT = 70
-"""Exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve."""
+DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
 STYLE: dict[str, Any] = {
     "add_completion": False,
@@ -33,7 +32,7 @@ STYLE: dict[str, Any] = {
     "rich_markup_mode": None,  # in rich's markup [transfer] would be a style, and vanish from the help
 }
 
-COMMANDS = {
+COMMANDS = {  # where each command is in vtkit.commands; only the requested one is imported
     "run": "run:run",
     "sweep": "sweep:sweep",
     "runs": "runs:runs",
@@ -62,7 +61,6 @@ COMMANDS = {
     "recipe": "recipe:recipes",
     "tokenizer": "tokenizer:tokenizers",
 }
-"""The place of each command in :mod:`vtkit.commands`; only the requested one is imported."""
 
 
 class _Imported(UserDict[str, Any]):

@@ -17,18 +17,14 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
-MOST_FOLDERS = 1000
-"""Folders beside and below that are looked into."""
+MOST_FOLDERS = 1000  # folders beside and below that are looked into
 
 
 class Candidate(NamedTuple):
     """A tokenizer that could be looked at."""
 
-    name: str
-    """What to call it on the command line: a folder, a file or a hub id."""
-
-    what: str
-    """Where it is from, in words."""
+    name: str  # what to call it on the command line: a folder, a file or a hub id
+    what: str  # where it is from, in words
 
     @property
     def is_there(self) -> bool:
@@ -37,12 +33,11 @@ class Candidate(NamedTuple):
         return Path(self.name).exists() or (on_hub and (hub.downloads_allowed() or hub.in_cache(self.name)))
 
 
-TO_TRY = (
+TO_TRY = (  # where nothing is at hand
     Candidate("opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill", "BERT's, English in lower case"),
     Candidate("answerdotai/ModernBERT-base", "English with its case"),
     Candidate("FacebookAI/xlm-roberta-base", "a hundred languages"),
 )
-"""Where nothing is at hand."""
 
 
 def advise(command: str, flag: str = "") -> None:

@@ -16,9 +16,7 @@ from vtkit.system.outputs import new_folder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-EXAMPLES = 6
-"""Tokens shown behind each count."""
-
+EXAMPLES = 6  # tokens shown behind each count
 TOKEN_WIDTH = 60
 
 List = Literal["cased", "variants", "cased-only"]

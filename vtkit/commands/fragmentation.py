@@ -26,8 +26,7 @@ from vtkit.system.errors import RecipeError, VtkitError
 if TYPE_CHECKING:
     from vtkit.inspect.fragmentation import Counts, Fragmentation, FragmentedWord
 
-SMALL_GROUP = 0.001
-"""Languages with less than this share of the words are summed up in one row."""
+SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
 
 def fragmentation(

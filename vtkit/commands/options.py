@@ -51,7 +51,7 @@ def _allow_downloads(allowed: bool) -> bool:
 RunArgument = Annotated[Path, argument("Folder of a run, as `vtkit run` printed it.", "RUN")]
 OutOption = Annotated[Path | None, option("Folder to write. Default: nothing is written.", "FOLDER", "--out", "-o")]
 NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", "FOLDER", "--out", "-o")]
-DownloadOption = Annotated[
+DownloadOption = Annotated[  # downloads are allowed before the command starts; commands have nothing to do for it
     bool,
     typer.Option(
         "--download",
@@ -59,7 +59,6 @@ DownloadOption = Annotated[
         callback=_allow_downloads,
     ),
 ]
-"""Downloads are allowed before the command starts; commands have nothing to do for it."""
 SearchedArgument = Annotated[Path, argument("Folder of a run, or of an index that `vtkit index` made.", "FOLDER")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunsOption = Annotated[
@@ -86,8 +85,7 @@ SetOption = Annotated[
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-LAST = ("as_json", "download")
-"""Options of every command, which stand behind those of its settings."""
+LAST = ("as_json", "download")  # options of every command, which stand behind those of its settings
 
 
 def settings_of(

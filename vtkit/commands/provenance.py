@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
     from vtkit.transfer.provenance import Origin
 
-MOST_TAKERS = 20
-"""Tokens listed for a source token, unless --top says otherwise."""
-
+MOST_TAKERS = 20  # tokens listed for a source token, unless --top says otherwise
 SHOWN_SOURCES = 5
 
-WHOLE = 0.99
-"""Recorded weights that sum to less are the heaviest of a softmax only."""
+WHOLE = 0.99  # recorded weights that sum to less are the heaviest of a softmax only
 
 
 def provenance(

@@ -23,12 +23,11 @@ from vtkit.system.outputs import new_folder
 
 Files = list[str] | None
 
-GIVEN = {
+GIVEN = {  # what methods need, by the names that they have as arguments
     name: (option_name(name), METHODS[method].model_fields[setting])
     for name, ((method, setting), *_) in ARGUMENTS.items()
     if name != "corpus"
 }
-"""What methods need, by the names that they have as arguments."""
 
 
 @with_options(GIVEN)

@@ -25,11 +25,8 @@ class Unused:
     """A folder in the store that no run refers to."""
 
     folder: Path
-    bytes: int
-    """That are free once it is removed: files that a run's folder has links to are not among them."""
-
-    unfinished: bool = False
-    """Whether it is work that was interrupted, which the same recipe goes on from."""
+    bytes: int  # that are free once it is removed: files that a run's folder has links to are not among them
+    unfinished: bool = False  # whether it is work that was interrupted, which the same recipe goes on from
 
 
 def unused(runs: Path) -> list[Unused]:

@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 
     from vtkit.search.searcher import Searcher
 
-TOKENS_SHOWN = 6
-"""That made most of the difference, of each query."""
+TOKENS_SHOWN = 6  # that made most of the difference, of each query
 
 LENGTHS = {"of 1 or 2 words": 2, "of 3 to 5 words": 5, "of 6 words or more": None}
 """Kinds of queries by length -> most words."""
 
-NAMES = ("recipe.name", "recipe.about")
-"""Settings that say nothing of what a run does."""
+NAMES = ("recipe.name", "recipe.about")  # settings that say nothing of what a run does
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class QueryFilter:
 
     fewest_words: int = 0
     most_words: int | None = None
-    split: bool = False
-    """Only those with a word that the vocabulary of the first run's source cuts into several tokens."""
+    split: bool = False  # only those with a word that the vocabulary of the first run's source cuts into several tokens
 
 
 def compare_runs(
@@ -180,7 +177,7 @@ def _tells(line: Line, recipes: Sequence[Recipe], unknown: Set[str]) -> bool:
     return any(of is None or within(of) for of in read)
 
 
-FIGURES: dict[str, Callable[[ReportData], Any]] = {
+FIGURES: dict[str, Callable[[ReportData], Any]] = {  # of a report, in the order in which a comparison has them
     "tokens of the vocabulary": lambda report: report.vocabulary and report.vocabulary.target_size,
     "known to the source": lambda report: report.vocabulary and round(report.vocabulary.overlap_share, 4),
     "tokens a word of a document": lambda report: _tokens_a_word(report, "documents"),
@@ -189,7 +186,6 @@ FIGURES: dict[str, Callable[[ReportData], Any]] = {
     "bytes of the index": lambda report: report.cost and report.cost.index_bytes,
     "milliseconds a query": lambda report: report.cost and round(report.cost.query_ms, 1),
 }
-"""Of a report, in the order in which a comparison has them."""
 
 
 def _tokens_a_word(report: ReportData, of: str) -> float | None:

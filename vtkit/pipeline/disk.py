@@ -26,8 +26,7 @@ from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, Trai
 from vtkit.system.console import size
 from vtkit.system.errors import VtkitError
 
-CHECKPOINTS_KEPT = 3
-"""Of a training stage at a time: the last two, and the one that is being written."""
+CHECKPOINTS_KEPT = 3  # of a training stage at a time: the last two, and the one that is being written
 
 
 BM25_SHARE = 8
@@ -40,8 +39,7 @@ class Encoder:
 
     vocabulary: int
     width: int
-    other: int
-    """Parameters beside the embeddings."""
+    other: int  # parameters beside the embeddings
 
     @property
     def bytes(self) -> int:
@@ -54,22 +52,15 @@ class Estimate:
     """Bytes that the steps of a run will write."""
 
     models: int = 0
-    checkpoints: int = 0
-    """Of the stage that has most of them; they are removed at its end."""
-
+    checkpoints: int = 0  # of the stage that has most of them; they are removed at its end
     indexes: int = 0
     runs: int = 0
     downloads: int = 0
     """Of models and tokenizers, into the hub's cache, where they may be fetched and the hub says their sizes."""
 
-    prepared: int = 0
-    """What is mapped instead of held of large collections that are trained on."""
-
-    indexed: tuple[str, ...] = ()
-    """Those of them that BM25 is built over on disk."""
-
-    unknown: tuple[str, ...] = ()
-    """What could not be estimated, and is not counted."""
+    prepared: int = 0  # what is mapped instead of held of large collections that are trained on
+    indexed: tuple[str, ...] = ()  # those of them that BM25 is built over on disk
+    unknown: tuple[str, ...] = ()  # what could not be estimated, and is not counted
 
     @property
     def bytes(self) -> int:

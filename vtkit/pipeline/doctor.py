@@ -22,7 +22,7 @@ from vtkit.pipeline.disk import free_bytes
 from vtkit.system.console import size
 from vtkit.system.runtime import bf16_is_fast, fastest_device, threads, user_cache
 
-ADDS = {
+ADDS = {  # extra -> what one can do with it
     "focus": "word vectors trained on a corpus, for transfer.method = focus",
     "ir-datasets": "collections by their ir_datasets names",
     "lucene": "search with Lucene, and its analysers for BM25; Java comes with it",
@@ -35,16 +35,13 @@ ADDS = {
     "tensorboard": "training curves in TensorBoard",
     "wandb": "training curves in Weights & Biases",
 }
-"""Extra -> what one can do with it."""
 
-FOR_AUTHORS = ("dev", "docs", "test")
-"""Extras that only those need who change vtkit."""
+FOR_AUTHORS = ("dev", "docs", "test")  # extras that only those need who change vtkit
 
 LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 5 * 10**9
 """Below these, bytes free, a run of an encoder of usual size is likely to fail."""
 
-SIDE = 1024
-"""Of the square matrices whose products are timed."""
+SIDE = 1024  # of the square matrices whose products are timed
 
 
 @dataclass(frozen=True)
@@ -53,9 +50,7 @@ class Finding:
 
     about: str
     found: str
-    state: Literal["ok", "note", "amiss"] = "ok"
-    """``note`` for what limits, ``amiss`` for what keeps vtkit from working."""
-
+    state: Literal["ok", "note", "amiss"] = "ok"  # `note` for what limits, `amiss` for what keeps vtkit from working
     remedy: str = ""
 
 

@@ -55,8 +55,7 @@ SYSTEM_FORMS = (
 )
 RESULTS, MTEB = "results.json", "mteb"
 
-ARGUMENTS = ("measures", "depth", "balance", "rerank", "baseline", "language")
-"""Arguments that errors name."""
+ARGUMENTS = ("measures", "depth", "balance", "rerank", "baseline", "language")  # arguments that errors name
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ class Named:
     kind: Kind
     name: str
     settings: IndexSection
-    summed: Way | None = None
-    """Its sum or product with BM25."""
+    summed: Way | None = None  # its sum or product with BM25
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,7 @@ class Setting:
 
     measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
     depth: int = 1000
-    language: str | None = None
-    """ISO 639 code for BM25; None: told by the documents of each collection."""
-
+    language: str | None = None  # ISO 639 code for BM25; None: told by the documents of each collection
     max_queries: int | None = None
     seed: int = 42
     balance_on: str | None = None
@@ -89,11 +85,8 @@ class Setting:
     query_language: str | None = None
     """Of the queries that a run's index to be deployed gets through its translations; None: as they are."""
 
-    rerank: str | None = None
-    """Cross-encoder that reranks every system, as a row of its own ..."""
-
-    reranked: int = 100
-    """... so many results a query."""
+    rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own ...
+    reranked: int = 100  # ... so many results a query
 
 
 class _Problems(list[str]):

@@ -31,15 +31,9 @@ class RunFolder:
     name: str
     language: str
     final_model: str
-    steps: dict[str, Path]
-    """Step -> its output in the store, for the steps that are done."""
-
-    models: dict[str, str]
-    """Stage -> folder (or hub id, for a source) of its model."""
-
-    index: IndexSection
-    """What its indexes were made by, and how they are searched."""
-
+    steps: dict[str, Path]  # step -> its output in the store, for the steps that are done
+    models: dict[str, str]  # stage -> folder (or hub id, for a source) of its model
+    index: IndexSection  # what its indexes were made by, and how they are searched
     unknown: tuple[str, ...] = ()
     """Settings of the index that an earlier version of vtkit wrote and this one does not know."""
 

@@ -25,33 +25,20 @@ class ListedRun:
     """A run as a list shows it."""
 
     name: str
-    state: str
-    """``finished``, ``running: …`` with who, ``stopped after STEP``, or what is damaged or missing."""
-
-    steps: int
-    """That are done."""
-
-    seconds: float
-    """They took, each when it was made; what runs share is counted in each of them."""
-
-    bytes: int
-    """On disk: the run's folder and the stage outputs it was made from."""
-
+    state: str  # `finished`, `running: …` with who, `stopped after STEP`, or what is damaged or missing
+    steps: int  # that are done
+    seconds: float  # they took, each when it was made; what runs share is counted in each of them
+    bytes: int  # on disk: the run's folder and the stage outputs it was made from
     own_bytes: int
     """Those of them that no other run in the folder uses: what is free once it is removed and cleaned up after."""
 
-    changed: str
-    """When its last step was done, ISO 8601."""
-
+    changed: str  # when its last step was done, ISO 8601
     measure: str | None = None
     """The main measure of its first evaluation set; this and the next three where that was judged."""
 
-    value: float | None = None
-    """Of the index that is to be used, else of the final model."""
-
+    value: float | None = None  # of the index that is to be used, else of the final model
     bm25: float | None = None
-    verdict: str | None = None
-    """Whether to deploy it, in one line."""
+    verdict: str | None = None  # whether to deploy it, in one line
 
 
 def run_folders(runs: Path) -> list[Path]:

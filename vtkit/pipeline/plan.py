@@ -19,15 +19,11 @@ from vtkit.settings.recipe import SEED, Recipe
 class Step:
     """One stage of one recipe, with everything its output depends on."""
 
-    name: str
-    """``transfer``, ``index:finetune``, or ``english/adapt`` for a step of a source recipe."""
-
+    name: str  # `transfer`, `index:finetune`, or `english/adapt` for a step of a source recipe
     stage: Stage[Any]
 
     recipe: Recipe
-    inputs: Mapping[str, str]
-    """Role -> name of the step that plays it."""
-
+    inputs: Mapping[str, str]  # role -> name of the step that plays it
     dependencies: Dependencies
 
     @property
@@ -48,8 +44,7 @@ class Decision:
     step: Step
     runs: bool
     reason: str
-    again: bool = False
-    """The user asked for it although its output may be there: checkpoints are thrown away too."""
+    again: bool = False  # the user asked for it although its output may be there: checkpoints are thrown away too
 
 
 class Plan:

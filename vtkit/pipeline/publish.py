@@ -30,9 +30,7 @@ class Publication:
 
     repository: str
     private: bool
-    files: Mapping[str, Path]
-    """Path in the repository -> file, without the card."""
-
+    files: Mapping[str, Path]  # path in the repository -> file, without the card
     card: str
     license: str | None
     source_license: str | None

@@ -39,14 +39,9 @@ from vtkit.training import distributed
 
 LOG = "run.log"
 
-SIDE_BY_SIDE = "VTKIT_SWEEP"
-"""Environment variable of a cell that runs beside others of its sweep."""
-
-SECONDS_TO_SPEAK = 10.0
-"""In which the main process of a launch can end the others with a message of its own."""
-
-PLAN_LINES = 5
-"""Of a plan that is not shown in full."""
+SIDE_BY_SIDE = "VTKIT_SWEEP"  # environment variable of a cell that runs beside others of its sweep
+SECONDS_TO_SPEAK = 10.0  # in which the main process of a launch can end the others with a message of its own
+PLAN_LINES = 5  # of a plan that is not shown in full
 
 
 def run(

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 class Searched(NamedTuple):
     """What a searcher is loaded from."""
 
-    model: str
-    """Folder or hub id."""
-
-    folder: Path
-    """Of the index."""
-
+    model: str  # folder or hub id
+    folder: Path  # of the index
     settings: IndexSection
 
 

@@ -22,9 +22,7 @@ from vtkit.settings.named import is_local, local_path, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.system.results import Result
 
-WHOLE_RECIPE = "*"
-"""Entry of ``Stage.reads``: every setting, paths included, as the report quotes them."""
-
+WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
 ALWAYS_READ = ("recipe.seed",)
 
 CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout")
@@ -39,14 +37,9 @@ class UndeclaredRead(Exception):
 class Corpus:
     """Texts or a collection that a stage reads."""
 
-    name: str
-    """A path, a hub id with ``datasets:`` before it, or the name of a public collection."""
-
-    split: str | None = None
-    """The judgements under which a collection is opened; None for plain texts."""
-
-    folder: str | None = None
-    """What the collection is called in outputs; None where it has no folder there."""
+    name: str  # a path, a hub id with `datasets:` before it, or the name of a public collection
+    split: str | None = None  # the judgements under which a collection is opened; None for plain texts
+    folder: str | None = None  # what the collection is called in outputs; None where it has no folder there
 
 
 class View(Recipe):
@@ -73,20 +66,11 @@ R = TypeVar("R", bound=Result)
 class Chain:
     """The steps of one recipe as far as they are planned; later stages take their inputs here."""
 
-    source: Mapping[str, str]
-    """``{"source": step}`` if another recipe makes the source, else empty."""
-
-    of_source: bool
-    """Whether the recipe is itself the source of another."""
-
-    before: tuple[str, ...] = ()
-    """The steps of the recipes that make the source."""
-
-    steps: dict[str, str] = field(default_factory=dict)
-    """Stage, with the model it is of (``index:finetune``) -> step."""
-
-    models: list[str] = field(default_factory=list)
-    """Steps that make a model, the newest last."""
+    source: Mapping[str, str]  # `{"source": step}` if another recipe makes the source, else empty
+    of_source: bool  # whether the recipe is itself the source of another
+    before: tuple[str, ...] = ()  # the steps of the recipes that make the source
+    steps: dict[str, str] = field(default_factory=dict)  # stage, with the model it is of (`index:finetune`) -> step
+    models: list[str] = field(default_factory=list)  # steps that make a model, the newest last
 
     @property
     def vocabulary(self) -> dict[str, str]:
@@ -98,14 +82,11 @@ class Chain:
 class Training:
     """What decides the size of a training's checkpoints."""
 
-    steps: int | None
-    """None: as many as the data have."""
-
+    steps: int | None  # None: as many as the data have
     checkpoint_every: int
     validated: bool = False
     trainings: int = 1
-    embeddings_only: bool = False
-    """Whether only the embeddings learn."""
+    embeddings_only: bool = False  # whether only the embeddings learn
 
 
 @dataclass(frozen=True)
@@ -113,14 +94,9 @@ class Wired:
     """A step of a stage, as a recipe needs it."""
 
     stage: Stage[Any]
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """Role -> the step that plays it."""
-
-    model: str = ""
-    """Whose index or evaluation it is, if the stage has several steps."""
-
-    recipe: Recipe | None = None
-    """What the step reads, if that is not the recipe itself."""
+    inputs: Mapping[str, str] = field(default_factory=dict)  # role -> the step that plays it
+    model: str = ""  # whose index or evaluation it is, if the stage has several steps
+    recipe: Recipe | None = None  # what the step reads, if that is not the recipe itself
 
 
 Wiring = Callable[[Recipe, Chain], Iterable[Wired]]
@@ -158,12 +134,8 @@ def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
 class Stage(Generic[R]):
     """A stage: what it is called, what it reads, and what does its work."""
 
-    name: str
-    """As in the plan: ``transfer``, ``check:transfer``, ``evaluate:bm25``."""
-
-    version: int
-    """Raised by hand when the same settings, inputs and files come to give another output."""
-
+    name: str  # as in the plan: `transfer`, `check:transfer`, `evaluate:bm25`
+    version: int  # raised by hand when the same settings, inputs and files come to give another output
     reads: tuple[str, ...]
     """Sections (``adapt``), single settings (``index.query_length``), or whether there is a section at all
     (``adapt?``). The seed is always read; :attr:`draws` says which."""
@@ -173,9 +145,7 @@ class Stage(Generic[R]):
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 
-    wire: Wiring = nowhere
-    """Its steps in the plan of a recipe, each with its inputs."""
-
+    wire: Wiring = nowhere  # its steps in the plan of a recipe, each with its inputs
     rows: Callable[[Recipe, Mapping[str, str]], Rows] = no_rows
     """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
     the final one last."""

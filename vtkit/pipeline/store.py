@@ -33,8 +33,7 @@ from vtkit.system.results import Result
 from vtkit.system.runtime import threads
 
 MANIFEST = "manifest.json"
-CHECKSUM = "manifest_sha256"
-"""Entry of a manifest: digest of all its other entries."""
+CHECKSUM = "manifest_sha256"  # entry of a manifest: digest of all its other entries
 CHECKPOINTS = "checkpoints"
 RECORDED_PACKAGES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
@@ -52,8 +51,7 @@ class Dependencies:
     version: int
     settings: Mapping[str, Any]
     seed: int
-    inputs: Mapping[str, str]
-    """Role -> key of the output that plays it."""
+    inputs: Mapping[str, str]  # role -> key of the output that plays it
     files: Mapping[str, str] = field(default_factory=dict)
     """Setting and position -> digest of the user's file or folder it names."""
 

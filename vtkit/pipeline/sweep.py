@@ -28,8 +28,7 @@ from vtkit.system.outputs import write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import threads as all_threads
 
-CELLS = "cells"
-"""In the folder of a sweep: the recipe of each cell."""
+CELLS = "cells"  # in the folder of a sweep: the recipe of each cell
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,9 @@ class PlannedCell:
     """What a cell has and needs."""
 
     cell: Cell
-    steps: Mapping[str, Step]
-    """By the name of their outputs."""
-
-    missing: tuple[str, ...]
-    """Outputs that are still to be made, or made again because they are damaged."""
-
-    finished: bool
-    """Whether they are all there and its run's folder says so."""
+    steps: Mapping[str, Step]  # by the name of their outputs
+    missing: tuple[str, ...]  # outputs that are still to be made, or made again because they are damaged
+    finished: bool  # whether they are all there and its run's folder says so
 
 
 class _Store(Store):

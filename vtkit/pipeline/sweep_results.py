@@ -17,17 +17,15 @@ from vtkit.report.sweep_tables import Place, SweepResults, SweepTable, Swept, cs
 from vtkit.system.errors import VtkitError, machine_errors
 from vtkit.system.outputs import write_atomically
 
-TITLES = {
+TITLES = {  # system -> title of its table
     "encoder": "The encoder alone",
     "deployed": "The deployed index",
     "hybrid": "The encoder and BM25 together",
 }
-"""System -> title of its table."""
 
 REFERENCES = ("BM25", "source")
 
-Queries = Mapping[str, Mapping[str, float]]
-"""Measure -> query -> value."""
+Queries = Mapping[str, Mapping[str, float]]  # measure -> query -> value
 
 
 def write_sweep(grid: Grid, runs: Path) -> Path:

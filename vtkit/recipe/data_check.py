@@ -22,16 +22,13 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
-VERSION = 2
-"""To be raised when something new is looked for: what was found sound before is read again."""
+VERSION = 2  # to be raised when something new is looked for: what was found sound before is read again
 
 
 @dataclass(frozen=True)
 class _Check:
     setting: str
-    subject: str
-    """What is read, with everything the answer depends on beside the files."""
-
+    subject: str  # what is read, with everything the answer depends on beside the files
     paths: tuple[str, ...]
     problems: Callable[[], Iterator[str]]
     doubts: Callable[[], Iterator[str]] | None = None

@@ -33,18 +33,14 @@ from vtkit.settings.sweep import AXES
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json", ".parquet")
 """A name with one of these endings is a path, whether it exists or not."""
 
-MOST_BYTES = 100_000
-"""A recipe may have so many bytes; those that ship with vtkit have some three thousand."""
-
-
+MOST_BYTES = 100_000  # a recipe may have so many bytes; those that ship with vtkit have some three thousand
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _MOST_REPAIRED = 20
 _ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}
 """Settings of which a table has only one: giving one replaces an inherited other one."""
 Settings = TypeVar("Settings", bound=BaseModel)
-_OVERRIDES = 1_000_000
-"""Rank of --set among the files, whose ranks count up from 0: after all of them."""
+_OVERRIDES = 1_000_000  # rank of --set among the files, whose ranks count up from 0: after all of them
 
 
 @dataclass(frozen=True)
@@ -53,18 +49,10 @@ class LoadedRecipe:
 
     recipe: Recipe
 
-    path: Path
-    """The recipe's file, absolute."""
-
-    shown: str
-    """The file's name as the user gave it, for messages."""
-
-    files: tuple[Path, ...]
-    """Every file that was read, the recipe's own first, then those it extends."""
-
-    overrides: tuple[str, ...]
-    """The ``section.key=value`` settings given beside the file."""
-
+    path: Path  # the recipe's file, absolute
+    shown: str  # the file's name as the user gave it, for messages
+    files: tuple[Path, ...]  # every file that was read, the recipe's own first, then those it extends
+    overrides: tuple[str, ...]  # the `section.key=value` settings given beside the file
     places: Mapping[str, str]
     """Where each setting was written, by dotted path: ``line 14``, ``base.toml line 3`` or ``--set 2``."""
 
@@ -128,11 +116,8 @@ class LoadedSpecification:
 
     specification: Specification
 
-    shown: str
-    """The file's name as the user gave it, for messages."""
-
-    places: Mapping[str, str]
-    """Where each setting was written, by dotted path."""
+    shown: str  # the file's name as the user gave it, for messages
+    places: Mapping[str, str]  # where each setting was written, by dotted path
 
 
 def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpecification:
@@ -219,8 +204,7 @@ class _Value:
 
     value: Any
     place: Place
-    text: str | None = None
-    """The value as it stood in an override, where it was not in quotes."""
+    text: str | None = None  # the value as it stood in an override, where it was not in quotes
 
 
 @dataclass(frozen=True)
@@ -234,8 +218,7 @@ class _Dropped:
 class _Table:
     entries: dict[str, _Node]
     place: Place | None = None
-    fresh: bool = False
-    """Nothing is inherited: the table was dropped before this one was given."""
+    fresh: bool = False  # nothing is inherited: the table was dropped before this one was given
 
 
 _Node = _Value | _Dropped | _Table

@@ -37,8 +37,7 @@ _HubReason = Callable[[], str | None]
 class _Missing:
     thing: Named
     why: str
-    remedy: str = ""
-    """The ``--set`` that puts it right, where that is not another name for the thing."""
+    remedy: str = ""  # the `--set` that puts it right, where that is not another name for the thing
     on_hub: bool = False
 
 

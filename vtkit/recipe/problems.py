@@ -29,26 +29,17 @@ _MOST_SHOWN = 30
 class Place:
     """Where a setting was written."""
 
-    label: str
-    """``line 14``, ``base.toml line 3`` or ``--set 2``; empty for a setting that no user wrote in a file or option."""
-
-    folder: Path
-    """Folder that its relative paths start from."""
-
-    order: tuple[int, int]
-    """Rank of the file, then the line: problems are listed in this order."""
+    label: str  # `line 14`, `base.toml line 3` or `--set 2`; empty for a setting that no user wrote in a file or option
+    folder: Path  # folder that its relative paths start from
+    order: tuple[int, int]  # rank of the file, then the line: problems are listed in this order
 
 
 @dataclass(frozen=True)
 class Problem:
     """One line of the error."""
 
-    place: Place | None
-    """None where nothing in the recipe is to blame alone."""
-
-    setting: str
-    """Dotted path, or nothing where the problem is not one of a setting."""
-
+    place: Place | None  # None where nothing in the recipe is to blame alone
+    setting: str  # dotted path, or nothing where the problem is not one of a setting
     what: str
 
 
@@ -58,8 +49,7 @@ class Fault:
 
     path: tuple[str, ...]
     what: str
-    kind: str
-    """Type of pydantic's error."""
+    kind: str  # type of pydantic's error
 
 
 def refusal(shown: str, problems: Iterable[Problem], verdict: str = "cannot be run") -> RecipeError:

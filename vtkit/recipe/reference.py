@@ -24,7 +24,7 @@ no default value; `vtkit recipe show` prints a recipe with all of them filled in
 [recipes.md](recipes.md) explains how recipes are put together.
 """
 
-USUAL: dict[str, tuple[str, ...]] = {
+USUAL: dict[str, tuple[str, ...]] = {  # section -> its settings that most recipes change; the page has them first
     "recipe": ("name", "seed", "language"),
     "source": ("model", "recipe"),
     "vocabulary": ("kind", "tokenizer"),
@@ -39,7 +39,6 @@ USUAL: dict[str, tuple[str, ...]] = {
     "index": ("engine", "document_length", "top_dimensions", "lexical"),
     "evaluate": ("sets", "split", "measures", "peers"),
 }
-"""Section -> its settings that most recipes change; the page has them first."""
 
 
 _FIRST = {f"{section}.{name}" for section, names in USUAL.items() for name in names}

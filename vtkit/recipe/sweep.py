@@ -23,49 +23,32 @@ R = TypeVar("R")
 
 MOST_CELLS = 2_000
 
-NAME_LENGTH = 40
-"""Characters of one value in the name of a run."""
-
-
-LONGEST_NAME = 190
-"""Characters of the name of a run; file systems take 255 bytes."""
+NAME_LENGTH = 40  # characters of one value in the name of a run
+LONGEST_NAME = 190  # characters of the name of a run; file systems take 255 bytes
 
 
 @dataclass(frozen=True)
 class Cell:
     """One run of a sweep."""
 
-    name: str
-    """Of its run: the recipe's name and the cell's values."""
-
-    row: tuple[str, ...]
-    """What tables call its row, under :attr:`Grid.heads`."""
-
-    column: str
-    """What tables call its column; empty where there are none."""
-
+    name: str  # of its run: the recipe's name and the cell's values
+    row: tuple[str, ...]  # what tables call its row, under heads
+    column: str  # what tables call its column; empty where there are none
     seed: int
 
-    values: Mapping[str, Any]
-    """Setting -> value, of the settings with values."""
-
-    loaded: LoadedRecipe
-    """With its own settings laid over the recipe's, under its own name, and without [sweep]."""
+    values: Mapping[str, Any]  # setting -> value, of the settings with values
+    loaded: LoadedRecipe  # with its own settings laid over the recipe's, under its own name, and without [sweep]
 
 
 @dataclass(frozen=True)
 class Grid:
     """A sweep: its cells in order, the seeds of a row beside each other."""
 
-    name: str
-    """Of the recipe."""
-
+    name: str  # of the recipe
     heads: tuple[str, ...]
     """What varies between rows: ``row`` for those with names, and the settings with values but the seed."""
 
-    baseline: str
-    """Label of the row that the others are tested against; empty: the first."""
-
+    baseline: str  # label of the row that the others are tested against; empty: the first
     cells: tuple[Cell, ...]
 
     @property

@@ -63,8 +63,7 @@ class Paragraph:
 
     parts: Inlines
     quiet: bool = False
-    own_texts: bool = False
-    """Whether it quotes the user's texts or paths, which do not travel with the model."""
+    own_texts: bool = False  # whether it quotes the user's texts or paths, which do not travel with the model
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,7 @@ class Table:
     words: frozenset[int] = frozenset()
     """Columns beside the first that hold words, set to the left; all others hold numbers, set to the right."""
 
-    own_texts: bool = False
-    """As in :class:`Paragraph`."""
-
+    own_texts: bool = False  # as in Paragraph
     notes: Mapping[str, str] = field(default_factory=dict)
     """Column, or name of a row -> its explanation: behind a button on a page, below the table in Markdown."""
 
@@ -94,8 +91,7 @@ class Hit:
     title: str
     text: str
     tokens: Inlines
-    relevant: bool = False
-    """Whether it is judged to be relevant."""
+    relevant: bool = False  # whether it is judged to be relevant
 
 
 @dataclass(frozen=True)
@@ -131,8 +127,7 @@ class Section:
     key: str
     title: str
     blocks: tuple[Block, ...]
-    folded: bool = False
-    """Whether a page shows its title only until it is opened."""
+    folded: bool = False  # whether a page shows its title only until it is opened
 
 
 @dataclass(frozen=True)
@@ -148,24 +143,13 @@ class Page:
     """A page: what a reader wants first stands first."""
 
     title: str
-    kicker: str
-    """The line above the title."""
-
+    kicker: str  # the line above the title
     sections: tuple[Section, ...]
     notice: str = ""
     about: str = ""
-    headline: str = ""
-    """The verdict in one line."""
-
-    harmful: bool = False
-    """Whether the headline is a warning."""
-
-    figures: tuple[KeyFigure, ...] = ()
-    """The first of them large."""
-
-    advice: tuple[Inlines, ...] = ()
-    """What to do next."""
-
+    headline: str = ""  # the verdict in one line
+    harmful: bool = False  # whether the headline is a warning
+    figures: tuple[KeyFigure, ...] = ()  # the first of them large
+    advice: tuple[Inlines, ...] = ()  # what to do next
     summary: str = ""
-    language: str = "en"
-    """Of the words and tokens that are not this program's own."""
+    language: str = "en"  # of the words and tokens that are not this program's own

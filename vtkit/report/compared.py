@@ -36,20 +36,11 @@ class QueryDifference(Result):
 
     id: str
     text: str
-    before: float
-    """The main measure in the baseline ..."""
-
-    after: float
-    """... and in the run."""
-
-    document: str
-    """The relevant document whose scores are told."""
-
-    ranks: tuple[int | None, int | None]
-    """Of that document, in both."""
-
-    tokens: tuple[TokenDifference, ...]
-    """The largest differences first."""
+    before: float  # the main measure in the baseline ...
+    after: float  # ... and in the run
+    document: str  # the relevant document whose scores are told
+    ranks: tuple[int | None, int | None]  # of that document, in both
+    tokens: tuple[TokenDifference, ...]  # the largest differences first
 
 
 @dataclass(frozen=True)
@@ -57,13 +48,9 @@ class Beside(Result):
     """A run beside the baseline, on one evaluation set."""
 
     run: str
-    won: int
-    """Queries with a larger value of the main measure than in the baseline."""
-
+    won: int  # queries with a larger value of the main measure than in the baseline
     lost: int
-    queries_won: tuple[QueryDifference, ...] = ()
-    """Some of them, the largest differences first."""
-
+    queries_won: tuple[QueryDifference, ...] = ()  # some of them, the largest differences first
     queries_lost: tuple[QueryDifference, ...] = ()
 
 
@@ -73,11 +60,8 @@ class QueryGroup(Result):
 
     name: str
     queries: int
-    values: tuple[float, ...]
-    """Mean of the main measure in every run."""
-
-    p: tuple[float, ...]
-    """Of every run but the baseline, as in :class:`ComparedSet`."""
+    values: tuple[float, ...]  # mean of the main measure in every run
+    p: tuple[float, ...]  # of every run but the baseline, as in ComparedSet
 
 
 @dataclass(frozen=True)
@@ -85,20 +69,13 @@ class ComparedSet(Result):
     """All runs on one evaluation set."""
 
     set: str
-    queries: int
-    """That were compared: those of every run, filtered as it was asked for."""
-
+    queries: int  # that were compared: those of every run, filtered as it was asked for
     measures: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    """A run each, in their order."""
-
+    cells: tuple[Cell, ...]  # a run each, in their order
     beside: tuple[Beside, ...]
     groups: tuple[QueryGroup, ...] = ()
-    not_compared: str = ""
-    """Why the runs cannot be compared on it."""
-
-    not_explained: str = ""
-    """Why no tokens are told of the queries won and lost."""
+    not_compared: str = ""  # why the runs cannot be compared on it
+    not_explained: str = ""  # why no tokens are told of the queries won and lost
 
 
 @dataclass(frozen=True)
@@ -106,18 +83,11 @@ class ComparedRuns(Result):
     """Runs beside each other; the first is the baseline."""
 
     runs: tuple[str, ...]
-    models: tuple[str, ...]
-    """Whose results are compared, of each run."""
-
-    settings: tuple[Line, ...]
-    """That are not the same in all."""
-
-    figures: tuple[Line, ...]
-    """Vocabulary, overlap, origins of the rows, calibration, training and cost."""
-
+    models: tuple[str, ...]  # whose results are compared, of each run
+    settings: tuple[Line, ...]  # that are not the same in all
+    figures: tuple[Line, ...]  # vocabulary, overlap, origins of the rows, calibration, training and cost
     sets: tuple[ComparedSet, ...]
-    notes: tuple[str, ...] = ()
-    """What could not be read, of runs that other versions of vtkit made."""
+    notes: tuple[str, ...] = ()  # what could not be read, of runs that other versions of vtkit made
 
 
 def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str:

@@ -35,9 +35,7 @@ class Row(SystemFacts):
     ``variant:`` and its name. Which kind it is, ``role`` says."""
 
     measures: Mapping[str, Number]
-    label: str = ""
-    """What pages call it; ``model`` where that is empty."""
-
+    label: str = ""  # what pages call it; `model` where that is empty
     p_value_vs_bm25: Number = None
     """Against the better of the rows of BM25, corrected for all rows of its set that are compared (Holm)."""
 
@@ -60,12 +58,8 @@ class SetResults(Result):
     rows: tuple[Row, ...] = ()
     queries: int | None = None
     documents: int | None = None
-    share_cut: Number = None
-    """Share of the documents of which the final model does not read the end."""
-
-    document_length: int | None = None
-    """Tokens that it reads at most."""
-
+    share_cut: Number = None  # share of the documents of which the final model does not read the end
+    document_length: int | None = None  # tokens that it reads at most
     not_comparable: tuple[str, ...] = ()
     """Why the figures cannot stand beside published ones: what was sampled, or is missing."""
 
@@ -86,17 +80,10 @@ class Overlap(Result):
 
     source_size: int
     target_size: int
-    overlap: Mapping[str, int]
-    """Rule of the overlap -> tokens."""
-
-    overlap_share: float
-    """Of the new tokens."""
-
-    methods: Mapping[str, int]
-    """Method of transfer -> rows it gave."""
-
-    probed: tuple[Probed, ...] = ()
-    """What ``auto`` chose from."""
+    overlap: Mapping[str, int]  # rule of the overlap -> tokens
+    overlap_share: float  # of the new tokens
+    methods: Mapping[str, int]  # method of transfer -> rows it gave
+    probed: tuple[Probed, ...] = ()  # what `auto` chose from
 
 
 @dataclass(frozen=True)
@@ -108,11 +95,8 @@ class ExampleResult(Result):
     id: str
     title: str = ""
     text: str = ""
-    tokens: tuple[WeightedToken, ...] = ()
-    """Tokens that made the score, and what each added."""
-
-    relevant: bool = False
-    """Whether it is judged to be relevant to the query."""
+    tokens: tuple[WeightedToken, ...] = ()  # tokens that made the score, and what each added
+    relevant: bool = False  # whether it is judged to be relevant to the query
 
 
 @dataclass(frozen=True)
@@ -122,8 +106,7 @@ class Example(Result):
     query: str
     tokens: tuple[WeightedToken, ...] = ()
     results: tuple[ExampleResult, ...] = ()
-    why: str = ""
-    """Why this query is shown, in words."""
+    why: str = ""  # why this query is shown, in words
 
 
 @dataclass(frozen=True)
@@ -133,8 +116,7 @@ class QueryOutcome(Result):
     query: str
     value: float
     baseline: float
-    tokens: tuple[WeightedToken, ...] = ()
-    """What it is searched as."""
+    tokens: tuple[WeightedToken, ...] = ()  # what it is searched as
 
 
 @dataclass(frozen=True)
@@ -148,9 +130,7 @@ class Outcomes(Result):
     queries: int
     won: int
     lost: int
-    most_won: tuple[QueryOutcome, ...] = ()
-    """Those with the largest difference first; so ``most_lost``."""
-
+    most_won: tuple[QueryOutcome, ...] = ()  # those with the largest difference first; so `most_lost`
     most_lost: tuple[QueryOutcome, ...] = ()
 
 
@@ -160,8 +140,7 @@ class Need(Result):
 
     setting: str
     name: str
-    local: bool
-    """Whether it is a path; otherwise a name on the hub."""
+    local: bool  # whether it is a path; otherwise a name on the hub
 
 
 @dataclass(frozen=True)
@@ -174,17 +153,11 @@ class ReportData(Result):
     created: str = ""
     seed: int | None = None
     demonstration: bool = False
-    command: tuple[str, ...] = ()
-    """The command line that the run was started with, word by word."""
-
+    command: tuple[str, ...] = ()  # the command line that the run was started with, word by word
     needs: tuple[Need, ...] = ()
-    recipe_toml: str = ""
-    """The recipe with every setting."""
-
+    recipe_toml: str = ""  # the recipe with every setting
     versions: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, Number] = field(default_factory=dict)
-    """Step -> time it took."""
-
+    seconds: Mapping[str, Number] = field(default_factory=dict)  # step -> time it took
     results: tuple[SetResults, ...] = ()
     vocabulary: Overlap | None = None
     vocabularies: VocabularyAnalysis | None = None
@@ -195,32 +168,20 @@ class ReportData(Result):
     validated: Mapping[str, tuple[Validated, ...]] = field(default_factory=dict)
     """Training stage -> the validations of each of its trainings."""
 
-    trainings: int = 1
-    """Trainings of fine-tuning, whose weights the model has the mean of."""
-
-    mean_value: Number | None = None
-    """What that mean has on the queries they were validated with."""
-
-    held_out: HeldOutPredictions | None = None
-    """Of masked tokens, before and after adaptation, where it predicts them."""
-
+    trainings: int = 1  # trainings of fine-tuning, whose weights the model has the mean of
+    mean_value: Number | None = None  # what that mean has on the queries they were validated with
+    held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation, where it predicts them
     calibration: Calibration | None = None
-    kind: str = "splade"
-    """What the encoder is: ``splade`` or ``unicoil``."""
-
+    kind: str = "splade"  # what the encoder is: `splade` or `unicoil`
     query_encoder: str | None = None
     """What encodes the queries of the final model, in words; None where the encoder of documents does."""
 
     words_added: float | None = None
     """By which the documents of the final model are expanded, on average; None where they are read as they are."""
 
-    activation: str | None = None
-    """What fine-tuning made weights of logits with, where the recipe says so."""
-
+    activation: str | None = None  # what fine-tuning made weights of logits with, where the recipe says so
     gates: tuple[CheckResult, ...] = ()
-    sparsity: Sparsity | None = None
-    """Of the index of the final model, first evaluation set."""
-
+    sparsity: Sparsity | None = None  # of the index of the final model, first evaluation set
     examples: tuple[Example, ...] = ()
     outcomes: Outcomes | None = None
     cost: SearchCost | None = None
@@ -233,5 +194,4 @@ class ReportData(Result):
     query_tokens_shared: Number = None
     """Share of a judged query's dimensions that a document relevant to it activates, on average."""
 
-    without_evidence: tuple[str, ...] = ()
-    """A few new words that no method had evidence for."""
+    without_evidence: tuple[str, ...] = ()  # a few new words that no method had evidence for

@@ -15,29 +15,17 @@ from vtkit.report.data import ReportData, Row
 from vtkit.report.verdict import Standing, recommendation, standings
 from vtkit.report.wording import amount, is_number, score, share
 
-SOURCE_MARGIN = 0.01
-"""By so much of the main measure the source as it is must be better than the final model."""
+SOURCE_MARGIN = 0.01  # by so much of the main measure the source as it is must be better than the final model
 
 NO_EVIDENCE = ("pieces", "reassigned", "mean", "overlap_mean", "random", "univariate", "multivariate", "masked")
 """What made the row of a token that no method had evidence for."""
 
-WITHOUT_EVIDENCE = 0.3
-"""From this share of the new tokens on, missing evidence is worth a word."""
-
-CUT = 0.1
-"""From this share of the documents on, it matters that the encoder does not read their ends."""
-
-DENSE = 1000
-"""Active dimensions a document from which on vectors are dense; SPLADE models have 100 to 400."""
-
-SHARED = 0.25
-"""Below this share of a query's dimensions in its relevant documents, the two hardly share a language."""
-
-UNREAD = 0.05
-"""From this share of query words with [UNK] on, the vocabulary does not fit the queries."""
-
-FEW_QUERIES = 50
-"""Fewer judged queries than this hardly tell a difference from chance."""
+WITHOUT_EVIDENCE = 0.3  # from this share of the new tokens on, missing evidence is worth a word
+CUT = 0.1  # from this share of the documents on, it matters that the encoder does not read their ends
+DENSE = 1000  # active dimensions a document from which on vectors are dense; SPLADE models have 100 to 400
+SHARED = 0.25  # below this share of a query's dimensions in its relevant documents, the two hardly share a language
+UNREAD = 0.05  # from this share of query words with [UNK] on, the vocabulary does not fit the queries
+FEW_QUERIES = 50  # fewer judged queries than this hardly tell a difference from chance
 
 
 @dataclass(frozen=True)
@@ -158,7 +146,7 @@ def _few_queries(report: ReportData) -> Inlines:
     return (f"Only {max(counts)} queries are judged, too few to tell most differences from chance: judge more.",)
 
 
-RULES: dict[str, Callable[[ReportData], Inlines]] = {
+RULES: dict[str, Callable[[ReportData], Inlines]] = {  # name of each rule -> the rule
     "better source": _better_source,
     "adds nothing": _adds_nothing,
     "no evidence": _no_evidence,
@@ -168,7 +156,6 @@ RULES: dict[str, Callable[[ReportData], Inlines]] = {
     "dense vectors": _dense,
     "few queries": _few_queries,
 }
-"""Name of each rule -> the rule."""
 
 
 def _gains(standing: Standing, row: Row) -> bool:

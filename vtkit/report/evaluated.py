@@ -16,7 +16,7 @@ from vtkit.system.console import size
 if TYPE_CHECKING:
     from vtkit.report.plots import Chart
 
-COSTS = {
+COSTS = {  # column of the table of costs -> what it is
     "postings": "Postings in the lists of a query together, on average: what is read where nothing is pruned.",
     "lists": "Lists that a query has.",
     "list length": "Length of the index's lists: the middle one, and the longest.",
@@ -28,7 +28,6 @@ COSTS = {
     "mean": "To search an encoded query for 10 results with one thread, by vtkit's exact search.",
     "index": "Bytes of the lists, without the documents' texts.",
 }
-"""Column of the table of costs -> what it is."""
 
 
 def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:

@@ -21,14 +21,13 @@ from vtkit.report.training import UNICOIL, expanded
 from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
 from vtkit.report.wording import is_number, visible
 
-CARD_SECTIONS = {
+CARD_SECTIONS = {  # sections of the report that a model card repeats, under the names they have there
     "results": "Results",
     "vocabulary": "Vocabulary",
     "fragmentation": "Fragmentation",
     "sparsity": "Sparsity",
     "reproduction": "Made with",
 }
-"""Sections of the report that a model card repeats, under the names they have there."""
 
 TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")
 """And the kind of the encoder."""

@@ -36,11 +36,8 @@ from vtkit.report.vocabularies import profiles, token_kinds
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 from vtkit.system.errors import DataError
 
-WIDTH_INCHES = 5.2
-"""Drawn at the width of a phone held upright, so that labels keep their size there."""
-
-POINTS = 240
-"""Points of a curve that are drawn; a longer one is averaged in so many equal runs of steps."""
+WIDTH_INCHES = 5.2  # drawn at the width of a phone held upright, so that labels keep their size there
+POINTS = 240  # points of a curve that are drawn; a longer one is averaged in so many equal runs of steps
 
 # Stand-ins for the page's colours: matplotlib wants real ones, and none of these occurs in a drawing otherwise.
 INK, QUIET, LINE, FIRST, SECOND, SOFT = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06"
@@ -66,13 +63,10 @@ REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")
 ON_DARK, ON_LIGHT = "#fcfcfb", "#1c2128"
 """Lettering inside a part, whose colour is the same on light and on dark pages."""
 
-LABELLED_SHARE = 0.06
-"""A part's share is written into it from this width of the bar on."""
-
+LABELLED_SHARE = 0.06  # a part's share is written into it from this width of the bar on
 BAR_INCHES = 0.42
 LEGEND_COLUMNS = 4
-LEGEND_WIDTH = 20
-"""Characters of a name in a legend; longer ones stand below one another."""
+LEGEND_WIDTH = 20  # characters of a name in a legend; longer ones stand below one another
 
 PRINTED = {INK: "#2b323b", QUIET: "#5d6672", LINE: "#dfe2e6", FIRST: "#1f63c4", SECOND: "#c2571a", SOFT: "#a9bfdf"}
 """The colours of a drawing that is a picture, on white."""
@@ -132,8 +126,7 @@ def charts(report: ReportData) -> dict[str, list[Chart]]:
     return {section: drawn for section, drawn in made.items() if drawn}
 
 
-LABEL_WIDTH = 40
-"""Characters a line of the name of a bar; a longer one would leave the bars no room."""
+LABEL_WIDTH = 40  # characters a line of the name of a bar; a longer one would leave the bars no room
 
 
 def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]:
@@ -258,17 +251,10 @@ class StackedBars:
     """A bar for each row, cut into the same parts."""
 
     caption: str
-    rows: Mapping[str, Sequence[float]]
-    """Label of a bar -> share of each part, which add up to 1."""
-
-    parts: Sequence[str]
-    """What the parts are."""
-
-    remainders: int = 0
-    """So many parts at the end are drawn in grey."""
-
-    ordered: bool = False
-    """The parts are steps of one quantity."""
+    rows: Mapping[str, Sequence[float]]  # label of a bar -> share of each part, which add up to 1
+    parts: Sequence[str]  # what the parts are
+    remainders: int = 0  # so many parts at the end are drawn in grey
+    ordered: bool = False  # the parts are steps of one quantity
 
 
 def stacked_bars(name: str, bars: StackedBars) -> Chart:

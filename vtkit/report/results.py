@@ -10,10 +10,9 @@ from vtkit.report.data import Example, Number, Outcomes, QueryOutcome, ReportDat
 from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
 
-TOKENS_SHOWN = 24
-"""Tokens of an example query, and of each result, that are shown; the rest is summed up in one number."""
+TOKENS_SHOWN = 24  # tokens of an example query, and of each result, that are shown; the rest is summed up in one number
 
-MEASURES = {
+MEASURES = {  # measure, in lower case and without its depth -> what it is
     "ndcg": "Normalised discounted cumulative gain: how high the relevant documents rank.",
     "rr": "Reciprocal rank of the first relevant document, averaged over the queries.",
     "mrr": "Reciprocal rank of the first relevant document, averaged over the queries.",
@@ -21,9 +20,8 @@ MEASURES = {
     "ap": "Average precision: precision at the rank of each relevant document, averaged.",
     "judged": "Share of the results that have a relevance judgement.",
 }
-"""Measure, in lower case and without its depth -> what it is."""
 
-COLUMNS = {
+COLUMNS = {  # column -> what it is
     "query dims": "Weights above zero in a query, on average: the posting lists that a search reads.",
     "doc dims": "Weights above zero in a document, on average: what the index stores.",
     "FLOPS": "Dimensions that a random query and a random document are expected to share: what a comparison costs.",
@@ -32,7 +30,6 @@ COLUMNS = {
         "the table (Holm). Below 0.05, chance is an unlikely explanation of the difference."
     ),
 }
-"""Column -> what it is."""
 
 
 def results_section(report: ReportData) -> Section | None:

@@ -23,17 +23,10 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 EXAMPLE_RESULTS = 3
-OUTCOMES_SHOWN = 5
-"""Queries most won, and most lost, that are listed."""
-
-TOKENS_SHOWN = 8
-"""Tokens of each of these."""
-
-DOCUMENTS_READ = 200_000
-"""Documents at the most of which coverage is counted."""
-
-QUERIES_READ = QUERIES_TIMED
-"""Queries whose shared tokens are counted: the first of the set."""
+OUTCOMES_SHOWN = 5  # queries most won, and most lost, that are listed
+TOKENS_SHOWN = 8  # tokens of each of these
+DOCUMENTS_READ = 200_000  # documents at the most of which coverage is counted
+QUERIES_READ = QUERIES_TIMED  # queries whose shared tokens are counted: the first of the set
 
 
 def outcomes(

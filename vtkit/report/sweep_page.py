@@ -17,14 +17,9 @@ from vtkit.report.sweep_tables import Entry, Place, SweepResults, SweepTable, ta
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 
-LEGEND = 10
-"""Lines that a legend names; of more, colours would not be told apart."""
-
-TICKS = 8
-"""Values of a setting that each have a tick."""
-
-Line = tuple[str, list[float], list[float], list[float]]
-"""Name, x, y, deviation of y."""
+LEGEND = 10  # lines that a legend names; of more, colours would not be told apart
+TICKS = 8  # values of a setting that each have a tick
+Line = tuple[str, list[float], list[float], list[float]]  # name, x, y, deviation of y
 
 
 def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> str:

@@ -21,15 +21,11 @@ class Swept:
     """One system of one run on one evaluation set."""
 
     run: str
-    row: str
-    """Its label."""
-
+    row: str  # its label
     column: str
     seed: int
     set: str
-    system: str
-    """``encoder``, ``deployed``, ``hybrid``, ``BM25`` or ``source``."""
-
+    system: str  # `encoder`, `deployed`, `hybrid`, `BM25` or `source`
     evaluated: Evaluated
 
 
@@ -52,9 +48,7 @@ class SweepTable:
 
     title: str
     system: str
-    values: Mapping[tuple[str, Place], Sequence[Swept]]
-    """(row, place) -> what each seed has."""
-
+    values: Mapping[tuple[str, Place], Sequence[Swept]]  # (row, place) -> what each seed has
     tested: Mapping[tuple[str, Place, str], Tested] = field(default_factory=dict)
     """(row, place, measure) -> the comparison with the baseline."""
 
@@ -75,20 +69,13 @@ class SweepResults:
 
     name: str
     heads: tuple[str, ...]
-    rows: Mapping[str, tuple[str, ...]]
-    """Label -> its values under the heads, in their order."""
-
+    rows: Mapping[str, tuple[str, ...]]  # label -> its values under the heads, in their order
     places: tuple[Place, ...]
     tables: tuple[SweepTable, ...]
-    references: SweepTable
-    """BM25 and the source where they are the same in all rows: rows of every table."""
-
+    references: SweepTable  # BM25 and the source where they are the same in all rows: rows of every table
     baseline: str
-    seeds: int
-    """Of the row that has most."""
-
-    unfinished: tuple[str, ...] = ()
-    """Cells without results."""
+    seeds: int  # of the row that has most
+    unfinished: tuple[str, ...] = ()  # cells without results
 
     @property
     def note(self) -> str:

@@ -20,9 +20,7 @@ class Curve:
     name: str
     label: str
     form: Callable[[Number], str] = score
-    chart: str = ""
-    """The chart that it is drawn in, and its own name there; empty: in none."""
-
+    chart: str = ""  # the chart that it is drawn in, and its own name there; empty: in none
     line: str = ""
 
 
@@ -133,11 +131,10 @@ COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-
 FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
 """What folding makes of the weights of case variants."""
 
-TOWARDS = {
+TOWARDS = {  # what single tokens were moved for
     "document-frequency": "towards activation rates that follow their document frequencies",
     "held": "up, so that texts activate the tokens that they hold",
 }
-"""What single tokens were moved for."""
 
 
 def calibration_section(report: ReportData) -> Section | None:

@@ -16,8 +16,7 @@ DEMONSTRATION = (
     "Its numbers show that the chain works and are not results to quote."
 )
 
-UNREAD = 0.01
-"""Share of words with [UNK] from which on their number says more than that of tokens a word."""
+UNREAD = 0.01  # share of words with [UNK] from which on their number says more than that of tokens a word
 
 
 def row_label(row: Row) -> str:
@@ -37,18 +36,13 @@ class Standing:
     name: str
     measure: str
     final: Row
-    bm25: Row | None
-    """The better of the rows of BM25: what everything is judged against."""
-
+    bm25: Row | None  # the better of the rows of BM25: what everything is judged against
     hybrid: Row | None
     """The sum of both: in the index that is to be used, where it has a lexical part, otherwise of two rankings."""
 
-    deployed: Row
-    """The index that is to be used; the final model where the run has no index of its own for that."""
-
+    deployed: Row  # the index that is to be used; the final model where the run has no index of its own for that
     source: Row | None
-    peer: Row | None = None
-    """The best of the peers and their sums with BM25."""
+    peer: Row | None = None  # the best of the peers and their sums with BM25
 
     def value(self, row: Row | None) -> float | None:
         """``row``'s value of the main measure."""
@@ -96,8 +90,7 @@ class Recommendation:
     """Whether to deploy what a run made, in one line."""
 
     text: str
-    harmful: bool
-    """Whether it is below BM25 beyond chance."""
+    harmful: bool  # whether it is below BM25 beyond chance
 
 
 def recommendation(report: ReportData) -> Recommendation | None:

@@ -119,8 +119,7 @@ def _other_scripts(name: str, one: VocabularyProfile) -> str:
     return f"Other scripts of the {name}: {most}{', …' if len(one.other_scripts) > SCRIPTS_SHOWN else ''}."
 
 
-SCRIPTS_SHOWN = 5
-"""Scripts of no language asked for that are named."""
+SCRIPTS_SHOWN = 5  # scripts of no language asked for that are named
 
 FRAGMENTATION: tuple[tuple[str, Callable[[TextMetrics], Number], Callable[[Number], str]], ...] = (
     ("tokens per word", lambda metrics: metrics.tokens_per_word, lambda value: f"{value:.2f}"),
@@ -183,7 +182,7 @@ def fragmentation_section(report: ReportData) -> Section | None:
     return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)), folded=True)
 
 
-COVERAGE = {
+COVERAGE = {  # field of Coverage -> its row, and how its numbers are written
     "words_split": ("words split", share),
     "queries_split": ("queries with a split word", share),
     "tokens_per_word": ("tokens a word", amount),
@@ -191,7 +190,6 @@ COVERAGE = {
     "own_tokens_met_elsewhere": ("query tokens active in any document", share),
     "score_by_own_tokens": ("score by the query's own tokens", share),
 }
-"""Field of :class:`~vtkit.evaluation.analyses.coverage.Coverage` -> its row, and how its numbers are written."""
 
 COVERAGE_NOTES = {
     "query tokens active in any document": "The nearer to the row above, the less they tell documents apart.",

@@ -13,14 +13,9 @@ from vtkit.report.blocks import Page, Paragraph, Section
 from vtkit.report.plots import StackedBars, stacked_bars
 from vtkit.system.console import one_line
 
-SHOWN_LANGUAGES = 12
-"""Languages (and scripts) with a row of their own; the rest is one row."""
-
-DRAWN_LANGUAGES = 9
-"""Languages (and scripts) with a colour of their own."""
-
-TOKEN_WIDTH = 30
-"""Characters of a token that are shown."""
+SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
+DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own
+TOKEN_WIDTH = 30  # characters of a token that are shown
 
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
 """Lengths in characters, from and to, that are told apart."""

@@ -10,8 +10,7 @@ import math
 import unicodedata
 from typing import Any, TypeGuard
 
-TEXT_SHOWN = 280
-"""Characters of a document's text shown in the example search."""
+TEXT_SHOWN = 280  # characters of a document's text shown in the example search
 
 
 def visible(text: str) -> str:

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
-"""Names of a server that listens on this machine only."""
+LOCAL = ("127.0.0.1", "localhost", "::1")  # names of a server that listens on this machine only
 
 PAGE = {
     "/": ("page.html", "text/html"),
@@ -53,14 +52,13 @@ PAGE = {
     "/page.css": ("page.css", "text/css"),
 }
 
-HEADERS = {
+HEADERS = {  # headers of every answer: a page shows the content of documents and never executes it
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""Headers of every answer: a page shows the content of documents and never executes it."""
 
 
 def make_app(served: Served, limits: Limits, *, host: str = "127.0.0.1") -> ASGIApp:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST_RESULTS = 100
-"""Results of one search."""
+MOST_RESULTS = 100  # results of one search
 
 
 @dataclass(frozen=True)
@@ -15,20 +14,9 @@ class Limits:
     truncate: bool = True
     """Whether texts longer than the model's limit are cut unless a request says otherwise; else they are refused."""
 
-    texts: int = 32
-    """Texts per request."""
-
-    body_bytes: int = 2_000_000
-    """Per request."""
-
-    query_characters: int = 10_000
-    """Per search."""
-
-    requests: int = 128
-    """In progress at the same time; others are told to try again."""
-
-    batch_tokens: int = 16_384
-    """Approximate tokens of the waiting requests that are encoded together."""
-
-    seconds: float = 30.0
-    """For receiving a request, and again for answering it."""
+    texts: int = 32  # texts per request
+    body_bytes: int = 2_000_000  # per request
+    query_characters: int = 10_000  # per search
+    requests: int = 128  # in progress at the same time; others are told to try again
+    batch_tokens: int = 16_384  # approximate tokens of the waiting requests that are encoded together
+    seconds: float = 30.0  # for receiving a request, and again for answering it

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
     from vtkit.search.searcher import Searcher
 
-Text: TypeAlias = str | list[int]
-"""A text, or its token ids."""
-
-CHARACTERS_A_TOKEN = 4
-"""For estimating the work of a text."""
+Text: TypeAlias = str | list[int]  # a text, or its token ids
+CHARACTERS_A_TOKEN = 4  # for estimating the work of a text
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,7 @@ class Searching:
     top: int
 
 
-Kind: TypeAlias = Encoding | Searching
-"""Requests of the same kind are computed together."""
+Kind: TypeAlias = Encoding | Searching  # requests of the same kind are computed together
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,7 @@ class Work:
     """The work of one request."""
 
     texts: Sequence[Text]
-    truncate: bool = True
-    """Whether long texts are cut; else they are refused."""
+    truncate: bool = True  # whether long texts are cut; else they are refused
 
     def tokens(self, limit: int) -> int:
         """Approximate number of tokens to read, at most ``limit`` per text."""
@@ -68,14 +63,10 @@ Answer: TypeAlias = sparse.csr_matrix | Found
 class Served:
     """An encoder, and the indexes of runs."""
 
-    name: str
-    """Name of the encoder: folder, hub id or run."""
-
+    name: str  # name of the encoder: folder, hub id or run
     encoder: SparseEncoder
     searchers: Mapping[str, Searcher]
-    text_tokens: int | None = None
-    """Tokens at which a text is cut; None: the encoder's limit."""
-
+    text_tokens: int | None = None  # tokens at which a text is cut; None: the encoder's limit
     precision: Precision = "float32"
 
     def longest(self, side: Side) -> int:

@@ -22,14 +22,9 @@ if TYPE_CHECKING:
     from vtkit.serve.limits import Limits
     from vtkit.serve.served import Served
 
-CONNECTIONS_A_REQUEST = 4
-"""Open connections per request in progress: most connections are idle."""
-
-BACKLOG = 2048
-"""Connections that the system queues until they are accepted."""
-
-KEEP_ALIVE_SECONDS = 30
-"""Lifetime of an idle connection."""
+CONNECTIONS_A_REQUEST = 4  # open connections per request in progress: most connections are idle
+BACKLOG = 2048  # connections that the system queues until they are accepted
+KEEP_ALIVE_SECONDS = 30  # lifetime of an idle connection
 
 
 def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready: Callable[[str], None]) -> None:

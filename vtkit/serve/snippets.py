@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-WIDTH = 300
-"""Characters of a snippet."""
-
-READ = 100_000
-"""Characters of a document that are searched for a snippet."""
-
+WIDTH = 300  # characters of a snippet
+READ = 100_000  # characters of a document that are searched for a snippet
 _MARKS = re.compile(r"^(?:##|▁|Ġ|bm25:<?)")
 
 

@@ -20,8 +20,7 @@ from vtkit.settings.types import (
     Steps,
 )
 
-Objective = Literal["crop", "align", "distill"]
-"""Objectives of adaptation that train the sparse vectors themselves."""
+Objective = Literal["crop", "align", "distill"]  # objectives of adaptation that train the sparse vectors themselves
 
 
 class GeneratorSection(Section):

@@ -14,8 +14,7 @@ Analysis = Literal["full", "words", "morphemes", "lucene"]
 DOCUMENTS_A_PART = 200_000
 """Of a collection that BM25 is built over on disk; smaller ones are held. A part takes about a gigabyte meanwhile."""
 
-EXTRAS: dict[Analysis, str] = {"morphemes": "morphology", "lucene": "lucene"}
-"""The extra of those that need one."""
+EXTRAS: dict[Analysis, str] = {"morphemes": "morphology", "lucene": "lucene"}  # the extra of those that need one
 
 MORPHOLOGY: dict[str, tuple[tuple[str, str], ...]] = {
     "ko": (("kiwipiepy", "kiwipiepy"),),

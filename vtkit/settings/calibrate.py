@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from vtkit.settings.types import CorpusName, PositiveFloat, PositiveInt, Section, Share
 
-StaticQueryEncoder = Literal["binary", "idf"]
-"""Of the query encoders of :mod:`vtkit.settings.finetune` those that need no training."""
+StaticQueryEncoder = Literal["binary", "idf"]  # of the query encoders in finetune.py those that need no training
 
 
 class CalibrateSection(Section):

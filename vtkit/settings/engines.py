@@ -19,8 +19,7 @@ class Needs(NamedTuple):
     """What an engine needs beside vtkit."""
 
     extra: str
-    packages: tuple[tuple[str, str], ...]
-    """Each package by the name it is imported by and the name it is installed by."""
+    packages: tuple[tuple[str, str], ...]  # each package by the name it is imported by and the name it is installed by
 
 
 NEEDS: dict[Engine, Needs] = {
@@ -114,7 +113,7 @@ class OpenSearchSettings(Section):
             yield "two_phase is a pipeline for text queries: set text_queries to true, or remove it"
 
 
-BUILT_FROM = (
+BUILT_FROM = (  # settings that an index is built from, those among them by which the built one is tried, ...
     "index.engine",
     "index.quantisation_bits",
     "index.seismic.n_postings",
@@ -123,13 +122,11 @@ BUILT_FROM = (
     "index.milvus",
     "index.opensearch",
 )
-"""Settings that an index is built from, those among them by which the built one is tried, ..."""
 
-SEARCHED_BY = (
+SEARCHED_BY = (  # ... and those that it is searched by
     "index.engine",
     "index.seismic.query_cut",
     "index.seismic.heap_factor",
     "index.milvus",
     "index.opensearch",
 )
-"""... and those that it is searched by."""

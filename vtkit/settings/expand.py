@@ -10,8 +10,7 @@ from pydantic import Field
 from vtkit.settings.finetune import RankingSystems
 from vtkit.settings.types import PositiveInt, Section, Steps
 
-CHECKPOINT_EVERY = 200
-"""Steps between checkpoints; a killed run continues from the last."""
+CHECKPOINT_EVERY = 200  # steps between checkpoints; a killed run continues from the last
 
 
 class ExpandRankings(RankingSystems):

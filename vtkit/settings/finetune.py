@@ -287,12 +287,11 @@ PENALTIES: dict[str, type[AnyPenalty]] = {kind.name: kind for kind in get_args(A
 QUERY_ENCODERS: dict[str, type[AnyQueryEncoder]] = {kind.name: kind for kind in get_args(AnyQueryEncoder)}
 """Name of each query encoder -> its settings, in the order of help texts."""
 
-_TABLES: dict[str, type[_Named]] = {
+_TABLES: dict[str, type[_Named]] = {  # name of each table of a choice -> its settings
     **LOSSES,
     **PENALTIES,
     **{name: kind for name, kind in QUERY_ENCODERS.items() if kind.model_fields},
 }
-"""Name of each table of a choice -> its settings."""
 
 if TYPE_CHECKING:
     LossName = str

@@ -18,17 +18,10 @@ from vtkit.settings.types import Names
 class Named:
     """One thing outside the recipe that a setting names."""
 
-    setting: str
-    """Dotted path of the setting, such as ``transfer.parallel.files``."""
-
-    what: str
-    """Kind, as in :class:`Names`."""
-
-    value: str
-    """An absolute path, a hub id, or the name of a public collection."""
-
-    listed: bool
-    """Whether the setting is a list."""
+    setting: str  # dotted path of the setting, such as `transfer.parallel.files`
+    what: str  # kind, as in Names
+    value: str  # an absolute path, a hub id, or the name of a public collection
+    listed: bool  # whether the setting is a list
 
 
 def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:

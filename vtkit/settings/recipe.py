@@ -33,12 +33,8 @@ from vtkit.settings.vocabulary import (
     VocabularySection,
 )
 
-STORE = "artifacts"
-"""Folder, beside those of the runs, of their stage outputs."""
-
-
-SEED = 42
-"""Of recipes that name none, and of every sample of queries and texts for checks and evaluation."""
+STORE = "artifacts"  # folder, beside those of the runs, of their stage outputs
+SEED = 42  # of recipes that name none, and of every sample of queries and texts for checks and evaluation
 
 
 class RecipeSection(Section):

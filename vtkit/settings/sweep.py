@@ -9,9 +9,7 @@ from pydantic import Field, field_validator
 
 from vtkit.settings.types import Section
 
-SEEDS = "recipe.seed"
-"""Of the settings with values the one over which means are taken."""
-
+SEEDS = "recipe.seed"  # of the settings with values the one over which means are taken
 AXES = ("rows", "columns")
 
 

@@ -36,16 +36,11 @@ class AdaptResult(Result):
     """What adaptation was trained on, and how it went."""
 
     objectives: tuple[str, ...]
-    reason: str
-    """Why these, where the recipe left it open; else empty."""
-
+    reason: str  # why these, where the recipe left it open; else empty
     texts: int
     pairs: int
-    curve: Mapping[str, Sequence[float]]
-    """``steps``, and the values of each curve at these."""
-
-    held_out: HeldOutPredictions | None = None
-    """Of masked tokens, where the objective predicts them."""
+    curve: Mapping[str, Sequence[float]]  # `steps`, and the values of each curve at these
+    held_out: HeldOutPredictions | None = None  # of masked tokens, where the objective predicts them
 
 
 def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:

@@ -17,11 +17,8 @@ from vtkit.settings.recipe import Recipe
 DOCUMENTS = 2_000
 """Documents that are sampled, of all sets together: the shares of words are then known to a percentage point."""
 
-DOCUMENT_CHARACTERS = 4_000
-"""Read of each of them."""
-
-QUERIES = 5_000
-"""Queries that are sampled, of all sets together."""
+DOCUMENT_CHARACTERS = 4_000  # read of each of them
+QUERIES = 5_000  # queries that are sampled, of all sets together
 
 
 def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:

@@ -29,9 +29,7 @@ class VocabularyResult(Result):
     """A vocabulary, and how it was made where it was not there already."""
 
     size: int
-    family: str
-    """How its tokens mark words: :func:`vtkit.vocabulary.forms.token_family`."""
-
+    family: str  # how its tokens mark words: token_family
     corpus: CorpusCounts | None = None
     expansion: ExpansionStats | None = None
     trimmed: TrimStats | None = None
@@ -75,8 +73,7 @@ VOCABULARY = Stage(
     "vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
 )
 
-VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")
-"""Where the vocabulary is the source's own."""
+VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")  # where the vocabulary is the source's own
 
 TRIMMED_VOCABULARY = replace(VOCABULARY_OF_SOURCE, corpora={"vocabulary.corpus": trimming_corpus})
 """Where it is trimmed to texts, whatever sections those come from."""

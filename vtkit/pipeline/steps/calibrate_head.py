@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 FEWEST = 8
 
-TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0
-"""How far each token goes by document frequency, and its largest shift in logits."""
+TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0  # how far each token goes by document frequency, and its largest shift in logits
 
 HELD_TEXTS = 20_000
 """Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""

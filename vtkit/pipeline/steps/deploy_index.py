@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from vtkit.search.lexical import LexicalPart
 
-DEPLOYED = "deployed"
-"""What this index is called in steps, beside those of single models."""
+DEPLOYED = "deployed"  # what this index is called in steps, beside those of single models
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,9 @@ class DeployedSet(Result):
     """The documents of one evaluation set in the index to be used."""
 
     documents: int
-    postings: int
-    """Weights above zero, of all documents together; with those of the lexical part ..."""
-
-    lexical_postings: int
-    """... which are so many of them."""
-
-    terms: int
-    """Dimensions of the lexical part."""
-
+    postings: int  # weights above zero, of all documents together; with those of the lexical part ...
+    lexical_postings: int  # ... which are so many of them
+    terms: int  # dimensions of the lexical part
     balance: Balance | None = None
 
 
@@ -59,12 +52,8 @@ class DeployResult(Result):
 class Assembled:
     """A collection's vectors with their lexical part."""
 
-    documents: sp.csr_matrix
-    """(documents, width)."""
-
-    vocabulary: int
-    """Dimensions of the encoder."""
-
+    documents: sp.csr_matrix  # (documents, width)
+    vocabulary: int  # dimensions of the encoder
     lexical: LexicalPart | None = None
     balance: Balance | None = None
 

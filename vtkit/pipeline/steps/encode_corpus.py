@@ -26,17 +26,10 @@ class EncodedSet(Result):
     """The documents of one evaluation set as vectors."""
 
     documents: int
-    postings: int
-    """Weights above zero, of all documents together."""
-
-    share_cut: float = 0.0
-    """Share of the documents of which the encoder does not read the end."""
-
-    postings_removed: float = 0.0
-    """Share of the weights that ``index.top_dimensions`` and ``index.keep`` took away."""
-
-    mass_removed: float = 0.0
-    """Share of the sum of all weights that went with them."""
+    postings: int  # weights above zero, of all documents together
+    share_cut: float = 0.0  # share of the documents of which the encoder does not read the end
+    postings_removed: float = 0.0  # share of the weights that `index.top_dimensions` and `index.keep` took away
+    mass_removed: float = 0.0  # share of the sum of all weights that went with them
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,7 @@ from vtkit.system.results import Result
 if TYPE_CHECKING:
     from vtkit.evaluation.balancing import Balancing
 
-JUDGED, BALANCING = "judged", "balancing"
-"""Folders of the vectors of one set."""
-
+JUDGED, BALANCING = "judged", "balancing"  # folders of the vectors of one set
 SETS = {"evaluate.sets": evaluation_sets}
 TRAINING = "training queries of evaluate.sets"
 TUNED = "collections that were fine-tuned on"
@@ -128,8 +126,7 @@ def _costs(recipe: Recipe, counts: Counts) -> SetCost:
     )
 
 
-SPANNED = 375
-"""Documents of probe pairs that are encoded, about."""
+SPANNED = 375  # documents of probe pairs that are encoded, about
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -138,7 +135,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
         yield Wired(ENCODE_QUERIES, models[final])
 
 
-ENCODE_QUERIES = Stage(
+ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
     version=8,
     reads=(
@@ -157,4 +154,3 @@ ENCODE_QUERIES = Stage(
     costs=_costs,
     wire=_wired,
 )
-"""Of the final model."""

@@ -105,8 +105,7 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     return evaluate_systems(recipe, systems(), out, "variant")
 
 
-LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
-"""``index.lexical`` -> words."""
+LEXICAL = {"none": "", "bm25": "with BM25 in one index"}  # `index.lexical` -> words
 
 
 def _row(recipe: Recipe, models: Mapping[str, str]) -> Rows:

@@ -28,9 +28,7 @@ BALANCING_RUN = "balancing.trec"
 
 SETTING = "evaluate.peers"
 
-LONGEST_NAME = 60
-"""Characters of a peer's name in file names."""
-
+LONGEST_NAME = 60  # characters of a peer's name in file names
 _TRAINING = "training queries of evaluate.sets, peers"
 
 

@@ -201,7 +201,7 @@ MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
 BM25 = ("recipe.language", "index.bm25_analyser")
 SUMMED = (*BM25, "index.query_log")
 
-EVALUATE = Stage(
+EVALUATE = Stage(  # of one model. Which others are judged changes nothing
     "evaluate",
     version=5,
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
@@ -211,7 +211,6 @@ EVALUATE = Stage(
     wire=_wired,
     rows=_rows,
 )
-"""Of one model. Which others are judged changes nothing."""
 
 EVALUATE_BM25 = Stage(
     "evaluate:bm25",

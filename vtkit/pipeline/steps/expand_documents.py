@@ -19,11 +19,8 @@ from vtkit.system.results import Result
 class ExpandedDocuments(Result):
     """What documents are expanded by."""
 
-    documents: int
-    """Those of the same text count once."""
-
-    words: float
-    """Added to a document, on average."""
+    documents: int  # those of the same text count once
+    words: float  # added to a document, on average
 
 
 def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpandedDocuments:

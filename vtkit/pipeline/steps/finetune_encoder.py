@@ -30,23 +30,12 @@ class FinetuneResult(Result):
 
     queries: int
     documents: int
-    curve: Mapping[str, Sequence[float]]
-    """``steps``, and the values of each curve at these."""
-
-    query_encoder: str = "source"
-    """What encodes queries, by its name in the recipe."""
-
-    activation: str = "source"
-    """What makes weights of logits, by its name in the recipe."""
-
-    validated: tuple[Validated, ...] = ()
-    """Of each training, where [finetune.validation] asks for it."""
-
-    mean_value: float | None = None
-    """What the mean of several trainings' weights has on the same queries."""
-
-    trainings: int = 1
-    """Trainings whose weights the model has the mean of."""
+    curve: Mapping[str, Sequence[float]]  # `steps`, and the values of each curve at these
+    query_encoder: str = "source"  # what encodes queries, by its name in the recipe
+    activation: str = "source"  # what makes weights of logits, by its name in the recipe
+    validated: tuple[Validated, ...] = ()  # of each training, where [finetune.validation] asks for it
+    mean_value: float | None = None  # what the mean of several trainings' weights has on the same queries
+    trainings: int = 1  # trainings whose weights the model has the mean of
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:

@@ -31,9 +31,7 @@ class IndexedSet(Result):
     """The documents of one evaluation set in an index."""
 
     documents: int
-    postings: int
-    """Weights above zero, of all documents together."""
-
+    postings: int  # weights above zero, of all documents together
     sparsity: Sparsity
 
 

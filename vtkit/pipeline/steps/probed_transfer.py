@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 RULE = "rule"
 
-LENGTH = 128
-"""Tokens that probe texts are cut at."""
+LENGTH = 128  # tokens that probe texts are cut at
 
 
 def transfer(

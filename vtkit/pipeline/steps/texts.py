@@ -18,8 +18,7 @@ from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import TrimmedVocabulary
 
-PROBED_TEXTS = 10_000
-"""Probe texts are sampled from so many of the first texts of a corpus."""
+PROBED_TEXTS = 10_000  # probe texts are sampled from so many of the first texts of a corpus
 
 
 def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:

@@ -24,14 +24,9 @@ if TYPE_CHECKING:
 class ExpanderResult(Result):
     """What the model that expands documents was trained on, and how it went."""
 
-    judged: int
-    """Pairs of a query and a document that is relevant to it."""
-
-    aggregated: int
-    """Further pairs, of documents that several rankings together put first."""
-
-    curve: Mapping[str, Sequence[float]]
-    """``steps`` and ``loss``."""
+    judged: int  # pairs of a query and a document that is relevant to it
+    aggregated: int  # further pairs, of documents that several rankings together put first
+    curve: Mapping[str, Sequence[float]]  # `steps` and `loss`
 
 
 def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpanderResult:

@@ -121,12 +121,11 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     )
 
 
-QUERY_TABLES = {
+QUERY_TABLES = {  # `query_encoder` of [finetune], [calibrate] or [index] -> words
     "binary": "a static table in which every token weighs 1",
     "idf": "a static table of inverse document frequencies",
     "learned": "a static table that was trained with the encoder of documents",
 }
-"""``query_encoder`` of [finetune], [calibrate] or [index] -> words."""
 
 ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU(x)))"}
 """``finetune.activation`` -> words."""
@@ -298,8 +297,7 @@ def _without_evidence(transfer: Path) -> tuple[str, ...]:
     return tuple(islice((word for word in words if len(word) > 1 and word.isalpha()), WORDS_SHOWN))
 
 
-WORDS_SHOWN = 5
-"""New words without evidence that the advice of a report names."""
+WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
