@@ -329,8 +329,9 @@ def export_for(
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
     lengths = settings.query_length, longest
     texts = texts or first_words(encoder, searcher)
+    kept = settings.candidate_dimensions, settings.top_dimensions
     return export(
-        Source(place.absolute().name, encoder, searcher, texts, *lengths), target, Path(folder), top_dimensions
+        Source(place.absolute().name, encoder, searcher, texts, *lengths, *kept), target, Path(folder), top_dimensions
     )
 
 

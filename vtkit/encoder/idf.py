@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +19,16 @@ from scipy import sparse
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.saturation import Saturation, saturates
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.index import DocumentWeighting, IndexSection
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerBase
+
+IDF = "idf.npy"
+"""File of the factor of each dimension of the documents, if they are weighted."""
 
 
 class DocumentCounter:
@@ -102,9 +107,13 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
 
 
 def as_indexed(
-    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], index: IndexSection
-) -> tuple[sparse.csr_matrix, NDArray[np.float32] | None]:
-    """Documents as ``index`` weights and prunes them, and what each dimension was multiplied by, if anything.
+    encoder: SparseEncoder,
+    vectors: sparse.csr_matrix,
+    texts: Iterable[str],
+    index: IndexSection,
+    kept: Path | None = None,
+) -> sparse.csr_matrix:
+    """Documents as ``index`` saturates (:mod:`vtkit.encoder.saturation`), weights and prunes them.
 
     The largest *weighted* entries of a document are kept: top(w ⊙ s_d). Chosen before weighting, they would be those of
     the dimensions that many documents share.
@@ -112,12 +121,19 @@ def as_indexed(
     Args:
         vectors: with ``index.candidate_dimensions`` entries a document at most.
         texts: of the documents; read where dimensions are tokens.
+        kept: folder for what further documents need: the weights of the dimensions (:data:`IDF`) and the saturation.
     """
-    weights = None
+    if saturates(encoder):
+        saturation = Saturation.of(vectors)
+        vectors = saturation.applied(vectors)
+        if kept is not None:
+            saturation.save(kept)
     if index.document_weighting != "none":
         weights = document_weights(encoder, vectors, texts, index.document_weighting)
         vectors = weighted(vectors, weights)
-    return pruned(vectors, index.top_dimensions)[0], weights
+        if kept is not None:
+            np.save(kept / IDF, weights, allow_pickle=False)
+    return pruned(vectors, index.top_dimensions)[0]
 
 
 def document_weights(

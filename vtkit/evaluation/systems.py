@@ -86,7 +86,7 @@ class SparseSystem:
         if kept is None:
             texts = list(collection.contents)
             vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
-            vectors = as_indexed(encoder, vectors, texts, settings)[0]
+            vectors = as_indexed(encoder, vectors, texts, settings)
         else:
             vectors = _kept_vectors(encoder, collection, settings, kept, said)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
@@ -343,7 +343,7 @@ def _kept_vectors(
             total=len(collection.documents),
         )
         half.rename(place)
-    return as_indexed(encoder, read_vectors(place), collection.contents, settings)[0]
+    return as_indexed(encoder, read_vectors(place), collection.contents, settings)
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:

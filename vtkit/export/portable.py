@@ -20,12 +20,13 @@ from vtkit.data.queries import is_blank
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.idf import IDF
+from vtkit.encoder.saturation import FILE as SATURATION
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.export.documents import DEPTH, Collection, json_line
 from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.export.target import Target
-from vtkit.search.index_record import IDF
 from vtkit.search.lexical import TERMS
 from vtkit.vocabulary.saved import save_tokenizer
 
@@ -57,6 +58,10 @@ class Source:
     queries: tuple[str, ...]
     query_length: int
     document_length: int  # tokens at which texts are cut
+
+    document_candidates: int | None = None
+    document_dimensions: int | None = None
+    """Largest weights of a document that are kept before and after weighting; None: all."""
 
     @property
     def lexical(self) -> bool:
@@ -129,9 +134,11 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
         if source.searcher is not None and source.searcher.lexical is not None:
             terms = list(source.searcher.lexical.terms.numbers)
             (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
-        weights = None if source.searcher is None else source.searcher.documents.path.with_name(IDF)
-        if weights is not None and weights.is_file():
-            shutil.copyfile(weights, folder / DOCUMENT_WEIGHTS)
+        if source.searcher is not None:
+            for name, copy in ((IDF, DOCUMENT_WEIGHTS), (SATURATION, SATURATION)):
+                kept = source.searcher.documents.path.with_name(name)
+                if kept.is_file():
+                    shutil.copyfile(kept, folder / copy)
         (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
         shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
         (folder / CHECKED).write_text(json.dumps(asdict(checked)), encoding="utf-8")
@@ -210,7 +217,8 @@ def _settings(source: Source) -> dict[str, Any]:
     return {
         "name": source.name,
         "dimensions": len(dimension_names(encoder)) if searcher is None else searcher.index.info.vocabulary,
-        "document": _side(encoder, encoder, "document", source.document_length),
+        "document": _side(encoder, encoder, "document", source.document_length)
+        | {"candidates": source.document_candidates, "top_dimensions": source.document_dimensions},
         "query": query | {"fold": fold, "folded_to": changed},
         "lexical": lexical,
     }

@@ -13,7 +13,6 @@ from vtkit.settings.index import DocumentWeighting
 from vtkit.system.results import Result
 
 RECORD = "index.json"  # file of the record, in the folder of an index
-IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,11 @@ class Units(Section):
     layers: PositiveInt | None = None
     """Read the states of this layer, and remove the layers above it. Default: the last."""
 
+    pooling: Literal["max", "sum"] = "max"
+    """How the weight of a unit in a text follows from its weights for the tokens. ``sum``: indexed documents are
+    saturated by length as BM25 saturates term frequencies. Better in one index with BM25, worse alone
+    (docs/language.md)."""
+
     steps: PositiveInt = 700
     """Optimiser steps."""
 

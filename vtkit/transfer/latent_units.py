@@ -13,7 +13,8 @@ threshold θ for each unit, above which it fires as often as it is among the k (
 
     logit_u = s (E_u (x - c) + b_u - θ_u)
 
-A text's vector is the maximum over its tokens, log(1 + ReLU(logit)), as of any SPLADE encoder. Units are named by the
+A text's vector is the maximum over its tokens, log(1 + ReLU(logit)), as of any SPLADE encoder, or their sum, which is
+saturated when documents are indexed (:mod:`vtkit.encoder.saturation`). Units are named by the
 tokens that they fire for most.
 
 Words can stand beside them. A head that reads tokens back (:mod:`vtkit.encoder.fitted_head`) hands z to its decoder E;
@@ -142,7 +143,7 @@ def fit_units(
             behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens, section.words)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
-    made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model")
+    made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
     whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(encoder))
     whole.output_tokenizer = _named(names)
     return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read

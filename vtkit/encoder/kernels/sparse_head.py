@@ -196,7 +196,7 @@ def term_weights(
 
 
 def _summed_block(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
-    saturated = _saturate(hidden @ weight.t() + bias, activation)
+    saturated = _saturate((hidden @ weight.t()).to(bias.dtype) + bias, activation)
     return (saturated * mask.unsqueeze(-1)).sum(dim=1)
 
 

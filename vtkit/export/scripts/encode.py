@@ -36,18 +36,21 @@ class Encoder:
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
-        vectors, path = self._network("document", texts), HERE / "document_weights.npy"
+        side, saturation = self.settings["document"], HERE / "saturation.json"
+        vectors = [largest(each, side["candidates"]) for each in self._network("document", texts)]
+        if saturation.is_file():
+            vectors = [_saturated(each, **json.loads(saturation.read_text("utf-8"))) for each in vectors]
+        path = HERE / "document_weights.npy"
         if path.is_file():
             factors = np.load(path, allow_pickle=False)
             vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
-        return vectors
+        return [largest(each, side["top_dimensions"]) for each in vectors]
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each query; one without letters, digits or signs has none."""
         side = self.settings["query"]
         vectors = self._table(texts) if side["table"] else self._network("query", texts)
-        if side["top_dimensions"] is not None:
-            vectors = [largest(vector, side["top_dimensions"]) for vector in vectors]
+        vectors = [largest(vector, side["top_dimensions"]) for vector in vectors]
         if self.settings["lexical"] is not None:
             vectors = [
                 {n: w * self.settings["lexical"]["encoder_factor"] for n, w in vector.items()} | self._terms(text)
@@ -142,9 +145,17 @@ class Encoder:
         return self._opened[key]
 
 
-def largest(vector: Vector, count: int) -> Vector:
-    """The largest weights of a vector; of equal ones the lower dimensions."""
+def largest(vector: Vector, count: int | None) -> Vector:
+    """The largest weights of a vector, or all; of equal ones the lower dimensions."""
+    if count is None or len(vector) <= count:
+        return vector
     return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
+
+
+def _saturated(vector: Vector, k1: float, b: float, mean_sum: float) -> Vector:
+    """As the documents of the index: BM25's saturation of summed weights."""
+    half = k1 * (1 - b + b * sum(vector.values()) / mean_sum)
+    return {n: w / (w + half) for n, w in vector.items()}
 
 
 def replayed() -> Iterator[dict[str, Any]]:

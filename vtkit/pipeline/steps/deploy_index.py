@@ -100,10 +100,8 @@ def assembled(
 
     Args:
         encoder: what made the vectors.
-        out: folder in which the weights of dimensions are kept; made if need be.
+        out: as of :func:`weighted_vectors`.
     """
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
     vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
     assert recipe.evaluate is not None
     if recipe.index.lexical == "none":

@@ -74,21 +74,16 @@ def weighted_vectors(
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says.
 
     Args:
-        out: folder in which the weights of the dimensions are kept, if there are any.
+        out: folder in which is kept what further documents need, if anything.
     """
-    import numpy as np
-
     from vtkit.encoder.idf import as_indexed
-    from vtkit.search.index_record import IDF
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
     texts = (document.contents for document in opened(corpus).documents)
     encoded = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
-    vectors, weights = as_indexed(encoder, encoded, texts, recipe.index)
-    if out is not None and weights is not None:
+    if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        np.save(out / IDF, weights, allow_pickle=False)
-    return vectors
+    return as_indexed(encoder, encoded, texts, recipe.index, out)
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:

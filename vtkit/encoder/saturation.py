@@ -1,0 +1,62 @@
+"""BM25's saturation of documents whose dimensions are summed over tokens.
+
+The weight of a latent unit in a document, summed over the tokens that it fires for, grows with each of them as a term
+frequency does, and is saturated like one (BM25, Robertson and Zaragoza 2009), with L the sum of the document's weights
+and L̄ its mean over the collection:
+
+    s_j = x_j / (x_j + k₁ (1 − b + b L / L̄))
+
+Queries keep their sums, as BM25 counts a term as often as it occurs in the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from vtkit.encoder.asymmetric import writes_units
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+K1 = 3.0
+"""In sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings."""
+
+B = 0.75
+FILE = "saturation.json"
+
+
+def saturates(encoder: SparseEncoder) -> bool:
+    """Whether documents of ``encoder`` are saturated when they are indexed: it sums units over tokens."""
+    return writes_units(encoder) and encoder[1].pooling_strategy == "sum"
+
+
+@dataclass(frozen=True)
+class Saturation(Result):
+    """How the documents of an index were saturated, so that further ones can be too."""
+
+    k1: float
+    b: float
+    mean_sum: float
+    """L̄."""
+
+    @classmethod
+    def of(cls, vectors: sparse.csr_matrix) -> Saturation:
+        """For the documents of a collection."""
+        return cls(K1, B, float(vectors.sum(dtype=np.float64) / max(vectors.shape[0], 1)) or 1.0)
+
+    def applied(self, vectors: sparse.csr_matrix) -> sparse.csr_matrix:
+        """The documents after saturation, (documents, units)."""
+        lengths = np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel() / self.mean_sum
+        half = np.repeat(self.k1 * (1 - self.b + self.b * lengths), np.diff(vectors.indptr))
+        saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
+        return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
+
+    def save(self, folder: Path) -> None:
+        """Write it into ``folder``."""
+        self.to_file(folder / FILE)
