@@ -1,0 +1,137 @@
+"""Documents of summed units, saturated as BM25 saturates term frequencies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.idf import IDF, idf_weights
+from vtkit.encoder.saturation import FILE, K1, B, Saturation, saturates
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import bm25_impacts
+from vtkit.search.exact import ExactIndex
+
+TEXTS = ["maple raven maple", "raven", "maple raven stone river river river", "stone"]
+
+
+def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
+    cut = analyser("en", "words")
+    wanted, terms = bm25_impacts(TEXTS, cut, 1.2, 0.6)
+    counts = terms.counts(TEXTS).astype(np.float32)
+    mean = counts.sum() / len(TEXTS)
+    frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
+    found = Saturation(1.2, 0.6, float(mean)).applied(counts).multiply(idf_weights(frequencies, len(TEXTS), "geng"))
+    np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
+
+
+def test_a_document_of_mean_length_by_eye() -> None:
+    """Its weights sum to the mean of 6, so that 3 becomes 3 / (3 + 3); one of twice that length is held back more."""
+    vectors = sparse.csr_matrix(np.array([[3, 3], [0, 0], [12, 0]], dtype=np.float32))
+    found = Saturation(3.0, 0.75, 6.0).applied(vectors).toarray()
+    assert found[0].tolist() == [0.5, 0.5]
+    assert found[1].tolist() == [0, 0]
+    assert found[2, 0] == pytest.approx(12 / (12 + 3 * (0.25 + 0.75 * 2)))
+
+
+@given(st.integers(0, 1000))
+def test_the_order_within_a_document_stays_and_weights_are_below_one(seed: int) -> None:
+    vectors = sparse.random(8, 30, 0.4, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
+    found = Saturation.of(vectors).applied(vectors)
+    assert found.indices.tolist() == vectors.indices.tolist()
+    assert ((found.data > 0) & (found.data < 1)).all()
+    for before, after in zip(vectors.toarray(), found.toarray(), strict=True):
+        assert (np.diff(after[np.argsort(before)]) >= 0).all()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose units are summed, with IDF and the ten largest weights of a document."""
+    place = tmp_path_factory.mktemp("summed")
+    bare = tiny.encoder(place / "work")
+    bare[0].auto_model.base_model.save_pretrained(place / "embedder")
+    bare.tokenizer.save_pretrained(place / "embedder")
+    texts = tiny.texts(300, seed=1)
+    (place / "set" / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
+    (place / "set" / "corpus.jsonl").write_text("\n".join(lines))
+    (place / "set" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": texts[3]}))
+    (place / "set" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td3\t1\n")
+    (place / "summed.toml").write_text("""\
+[recipe]
+name = "summed"
+language = "en"
+[source]
+model = "embedder"
+[source.units]
+size = 64
+active = 4
+steps = 100
+texts = 300
+pooling = "sum"
+corpus = ["set"]
+[vocabulary]
+kind = "source"
+[index]
+top_dimensions = 10
+document_weighting = "geng"
+[evaluate]
+sets = ["set"]
+models = ["transfer"]
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "vtkit", "run", "summed.toml"], cwd=place, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place / "runs" / "summed"
+
+
+def indexed(run: Path) -> np.ndarray:
+    """The documents of its index, (documents, units)."""
+    index = ExactIndex.load(run / "index" / "set" / "postings")
+    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
+
+
+def test_an_index_holds_saturated_sums(run: Path) -> None:
+    """Those of plain sentence-transformers, by the equation: largest forty, saturated, weighted, largest ten."""
+    plain = SparseEncoder(str(run / "model"), device="cpu")
+    assert plain[1].pooling_strategy == "sum"
+    assert saturates(load_encoder(str(run / "model")))
+    documents = [json.loads(line)["text"] for line in (run.parents[1] / "set" / "corpus.jsonl").open()]
+    sums = plain.encode_document(documents).to_dense().numpy()
+    kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 39:40], sums, 0)
+    lengths = kept.sum(1, keepdims=True) / kept.sum(1).mean()
+    factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
+    wanted = kept / (kept + K1 * (1 - B + B * lengths)) * factors
+    place = run / "index" / "set"
+    assert np.load(place / IDF) == pytest.approx(factors)
+    vectors = indexed(run)
+    assert (vectors > 0).sum(1).max() <= 10
+    np.testing.assert_allclose(vectors[vectors > 0], wanted[vectors > 0], rtol=1e-3)
+    assert -np.sort(-vectors[5])[:10] == pytest.approx(-np.sort(-wanted[5])[:10], rel=1e-3)
+
+
+def test_an_export_encodes_further_documents_as_the_index_holds_them(run: Path, tmp_path: Path) -> None:
+    assert (run / "index" / "set" / FILE).is_file()
+    done = CliRunner().invoke(app, ["export", str(run), "--for", "qdrant", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    text = json.loads((run.parents[1] / "set" / "corpus.jsonl").open().readline())["text"]
+    command = [sys.executable, "encode.py", "--document", text]
+    said = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, encoding="utf-8", env=os.environ)
+    assert said.returncode == 0, said.stderr
+    found = {int(number): weight for number, weight in json.loads(said.stdout).items()}
+    row = indexed(run)[0]
+    assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
