@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +166,7 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
 
 def made_by(recipe: Recipe) -> Encoder | None:
     """Sizes of the models that ``recipe`` makes; None where source or vocabulary are not here."""
-    source = _source(recipe)
+    source = source_of(recipe)
     vocabulary = _vocabulary(recipe, source)
     if source is None or vocabulary is None:
         return None
@@ -173,7 +175,8 @@ def made_by(recipe: Recipe) -> Encoder | None:
     return Encoder(vocabulary, source.width, source.other)
 
 
-def _source(recipe: Recipe) -> Encoder | None:
+def source_of(recipe: Recipe) -> Encoder | None:
+    """Sizes of the model that ``recipe`` starts from; None where it is not here."""
     scratch = recipe.source.scratch
     if scratch is not None:
         layer = 4 * scratch.hidden**2 + 2 * scratch.hidden * scratch.feed_forward
@@ -185,10 +188,20 @@ def _source(recipe: Recipe) -> Encoder | None:
     if folder is None or not config:
         return None
     files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
-    half = str(config.get("dtype") or config.get("torch_dtype")) in ("float16", "bfloat16")
-    parameters = sum(file.stat().st_size for file in files) // (NUMBER // 2 if half else NUMBER)
+    parameters = sum(map(_parameters, files))
     rows, width = (_number(config, *names) for names in (("vocab_size",), ("hidden_size", "dim", "embedding_size")))
     return Encoder(rows, width, max(parameters - rows * width, 0)) if parameters and width else None
+
+
+def _parameters(file: Path) -> int:
+    """How many numbers a file of weights holds: as its header says, else as if all were in single precision."""
+    size = file.stat().st_size
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError), file.open("rb") as opened:
+        header = int.from_bytes(opened.read(8), "little") if file.suffix == ".safetensors" else 0
+        if 0 < header < size:
+            tensors = json.loads(opened.read(header))
+            return sum(prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
+    return size // NUMBER
 
 
 def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from vtkit.data.collections import files_of
+from vtkit.data.collections import files_of, splits_of
+from vtkit.data.parts import Part
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
@@ -29,8 +31,19 @@ CHARACTERS_A_TOKEN = 4.5
 QUERY = 12
 """Tokens of a query."""
 
-FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 0.9e-6, 4.6e-6
+FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 1.3e-6, 4.6e-6
 """To search for, judge and sum up one result of a query."""
+
+BALANCED_S = 12e-6
+"""To sum up and judge one result of a training query with each weight of a sum (``WEIGHTS``)."""
+
+BALANCING, SPANS = 1000, 256
+"""Training queries, at most, that bring two rankings together, and spans where there are none."""
+
+SPANNED = 500
+"""Documents, at most, of which spans are searched for, to see what an encoder finds."""
+
+PARTS: tuple[Part, ...] = ("corpus", "queries", "qrels")
 
 TEXT_S = 0.4e-6
 """To count one byte of text."""
@@ -62,31 +75,49 @@ class Counts:
 
     documents: int
     queries: int
+    """Those that are judged by default."""
+
     bytes: int
+    training: int = 0
+    """Queries with other judgements."""
 
 
 def counts_of(name: str) -> Counts | None:
-    """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
+    """About how many documents and judged queries a folder has, and the bytes of its texts; None if it is not here."""
     if not is_local(name):
         return None
     try:
-        files, queries = files_of(name, "corpus"), files_of(name, "queries")
+        files, queries, qrels = (files_of(name, part) for part in PARTS)
+        alone = len(splits_of(name)) == 1
     except DataError:
         return None
     lines, written = zip(*map(_lines, files), strict=True)
-    return Counts(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
+    asked = sum(_lines(file)[0] for file in queries)
+    judged = asked if alone else min(sum(map(_judged, qrels)), asked)
+    return Counts(sum(lines), judged, sum(written), asked - judged)
 
 
-def written(name: str) -> int:
-    """About how many bytes of text a file or a collection has; 0 where it is not here."""
+def texts_of(name: str) -> tuple[int, int]:
+    """About how many texts and bytes of text a file or a collection has; nothing where it is not here."""
     counts = counts_of(name)
     if counts is not None:
-        return counts.bytes
-    return _lines(Path(name))[1] if is_local(name) and Path(name).is_file() else 0
+        return counts.documents, counts.bytes
+    return _lines(Path(name)) if is_local(name) and Path(name).is_file() else (0, 0)
+
+
+def _judged(path: Path) -> int:
+    """About how many queries a file of judgements has, the lines of one standing together."""
+    return _first(path, path.stat().st_mtime_ns)[2]
 
 
 def _lines(path: Path) -> tuple[int, int]:
     """About how many lines and bytes of text a file has, from its beginning."""
+    return _first(path, path.stat().st_mtime_ns)[:2]
+
+
+@lru_cache(maxsize=1000)
+def _first(path: Path, changed: int) -> tuple[int, int, int]:
+    """Lines, bytes of text, and different first words of lines, which ``changed`` at that time."""
     whole = path.stat().st_size
     try:
         if path.suffix == ".parquet":
@@ -94,7 +125,7 @@ def _lines(path: Path) -> tuple[int, int]:
 
             record = pyarrow.parquet.read_metadata(path)
             groups = [record.row_group(number).total_byte_size for number in range(record.num_row_groups)]
-            return record.num_rows, sum(groups)
+            return record.num_rows, sum(groups), record.num_rows
         with path.open("rb") as raw:
             if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=raw).read(SAMPLE)
@@ -104,10 +135,12 @@ def _lines(path: Path) -> tuple[int, int]:
                 text = pyarrow.CompressedInputStream(raw, "zstd").read(SAMPLE)
             else:
                 text = raw.read(SAMPLE)
-            share = len(text) / max(min(raw.tell(), whole), 1)
+            unpacked = whole * len(text) / max(min(raw.tell(), whole), 1)
     except Exception:  # whatever a library says of damage: it is found, and named, where the file is read
-        return 0, whole
-    return round(text.count(b"\n") * whole * share / max(len(text), 1)), round(whole * share)
+        return 0, whole, 0
+    share = unpacked / max(len(text), 1)
+    words = {line.split(None, 1)[0] for line in text.splitlines() if line.strip()}
+    return round(text.count(b"\n") * share), round(unpacked), round(len(words) * share)
 
 
 def tokens_a_document(counts: Counts) -> float:
@@ -118,6 +151,16 @@ def tokens_a_document(counts: Counts) -> float:
 def tokens_read(recipe: Recipe, counts: Counts) -> float:
     """Tokens that an encoder reads of all documents."""
     return counts.documents * min(float(recipe.index.document_length), tokens_a_document(counts))
+
+
+def spanned(counts: Counts) -> int:
+    """Documents of probe pairs (:mod:`vtkit.evaluation.probed_weight`)."""
+    return min(SPANNED, counts.documents)
+
+
+def tokens_of_spans(recipe: Recipe, counts: Counts) -> float:
+    """Tokens that an encoder reads of them."""
+    return tokens_read(recipe, counts) * spanned(counts) / max(counts.documents, 1)
 
 
 def queries_of(recipe: Recipe, counts: Counts) -> int:
@@ -141,3 +184,14 @@ def searched(recipe: Recipe, counts: Counts) -> SetCost:
     """Searching a set and judging what is found."""
     results = results_of(recipe, counts)
     return SetCost(runs=results * RUN_LINE, programs=0.05 + (FOUND_S + RANKED_S) * results)
+
+
+def balancing_of(counts: Counts) -> int:
+    """Queries that bring two rankings together."""
+    return min(counts.training, BALANCING) or SPANS
+
+
+def balanced_s(recipe: Recipe, counts: Counts) -> float:
+    """Seconds to bring two rankings together (:mod:`vtkit.evaluation.balancing`): spans only give deviations."""
+    depth = 0 if recipe.evaluate is None else min(recipe.evaluate.depth, counts.documents)
+    return balancing_of(counts) * depth * (BALANCED_S if counts.training else RANKED_S)

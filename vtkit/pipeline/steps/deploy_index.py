@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
-from vtkit.pipeline.sizes import TEXT_S, Counts, SetCost
+from vtkit.pipeline.sizes import TEXT_S, Counts, SetCost, balanced_s
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
@@ -146,7 +146,9 @@ def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
 
 def _costs(recipe: Recipe, counts: Counts) -> SetCost:
     cost = indexed(recipe, counts)
-    return replace(cost, programs=cost.programs + 3 * TEXT_S * counts.bytes)
+    lexical = recipe.index.lexical != "none"
+    more = 3 * TEXT_S * counts.bytes + (balanced_s(recipe, counts) if lexical else 0)
+    return replace(cost, programs=cost.programs + more)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

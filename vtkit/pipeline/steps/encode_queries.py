@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.corpora import read_corpora
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, ProbedWeight
-from vtkit.pipeline.sizes import DIMENSIONS, NUMBER, QUERY, TEXT_S, Counts, SetCost, queries_of, tokens_read
+from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
+from vtkit.pipeline.sizes import (
+    DIMENSIONS,
+    NUMBER,
+    QUERY,
+    TEXT_S,
+    Counts,
+    SetCost,
+    queries_of,
+    spanned,
+    tokens_of_spans,
+)
+from vtkit.pipeline.sizes import balancing_of as balancing_count
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
@@ -116,17 +127,16 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
 
 def _costs(recipe: Recipe, counts: Counts) -> SetCost:
     """Of the judged queries, of those that balance, and of the documents of spans, which are searched."""
-    queries = queries_of(recipe, counts)
+    queries = queries_of(recipe, counts) + balancing_count(counts)
     table = recipe.calibrate is not None and recipe.calibrate.query_encoder is not None
-    spans = tokens_read(recipe, counts) * min(SPANNED / max(counts.documents, 1), 1.0)
     return SetCost(
-        indexes=(queries + WEIGHT_QUERIES) * DIMENSIONS * 2 * NUMBER,
-        encoded=spans + (0 if table else QUERY * queries),
-        programs=1 + counts.bytes * 4 * TEXT_S,
+        indexes=queries * DIMENSIONS * 2 * NUMBER,
+        encoded=tokens_of_spans(recipe, counts) + (0 if table else QUERY * (queries + spanned(counts))),
+        programs=1 + SPANS_S * spanned(counts) ** 2 + counts.bytes * 2 * TEXT_S,
     )
 
 
-SPANNED = 375  # documents of probe pairs that are encoded, about
+SPANS_S = 5e-6  # to sum up and rank one document for one span, with each weight of a sum
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.sizes import QUERY, Counts, SetCost, queries_of, searched, tokens_read
+from vtkit.pipeline.sizes import QUERY, Counts, SetCost, queries_of, searched, spanned, tokens_of_spans, tokens_read
+from vtkit.pipeline.sizes import balancing_of as balancing_count
 from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
@@ -52,7 +53,8 @@ def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def _costs(recipe: Recipe, counts: Counts) -> SetCost:
-    read = tokens_read(recipe, counts) + QUERY * queries_of(recipe, counts)
+    queries = 2 * queries_of(recipe, counts) + balancing_count(counts) + spanned(counts)  # twice: to time them
+    read = tokens_read(recipe, counts) + tokens_of_spans(recipe, counts) + QUERY * queries
     return replace(searched(recipe, counts), embedded=read)
 
 

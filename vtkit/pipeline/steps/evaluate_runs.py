@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.sizes import SUMMED_S, TEXT_S, Counts, SetCost, results_of, searched
+from vtkit.pipeline.sizes import SUMMED_S, TEXT_S, Counts, SetCost, balanced_s, results_of, searched
 from vtkit.pipeline.stage import Chain, Corpus, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened
 from vtkit.pipeline.steps.encode_queries import (
@@ -108,9 +108,10 @@ def _bm25_costs(recipe: Recipe, counts: Counts) -> SetCost:
 
 
 def summed(recipe: Recipe, counts: Counts) -> SetCost:
-    """Judging the sum of two rankings."""
+    """Bringing two rankings together, and judging their sum."""
     cost = searched(recipe, counts)
-    return replace(cost, programs=cost.programs + SUMMED_S * results_of(recipe, counts))
+    more = SUMMED_S * results_of(recipe, counts) + balanced_s(recipe, counts)
+    return replace(cost, programs=cost.programs + more)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

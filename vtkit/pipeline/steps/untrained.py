@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vtkit.pipeline.stage import View
 from vtkit.pipeline.steps.texts import with_sources
+from vtkit.settings.recipe import Recipe
 
 
-def starts_untrained(recipe: View) -> bool:
+def starts_untrained(recipe: Recipe) -> bool:
     """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
     no recipe between has fine-tuned it."""
     earlier = list(with_sources(recipe))
