@@ -94,9 +94,9 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     learns = model.vocabulary * model.width
     assert found.checkpoints == 2 * (model.bytes + 2 * 4 * learns)  # steps 20 and 30
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    queries = (20 + 1000) * sizes.DIMENSIONS * 8  # those judged, and as many training queries as may choose a weight
+    queries = (1 + sizes.SPANS) * sizes.DIMENSIONS * 8  # the one with judgements, and spans
     assert found.indexes == text + 2 * 400 * sizes.DIMENSIONS * 8 + queries
-    assert found.runs == 4 * 20 * 10 * sizes.RUN_LINE  # adapt, both BM25 and the sum
+    assert found.runs == 4 * 10 * sizes.RUN_LINE  # adapt, both BM25 and the sum
     assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
     assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8 + queries
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.pipeline import cost, sizes
-from vtkit.pipeline.disk import made_by
+from vtkit.pipeline.disk import made_by, source_of
 from vtkit.pipeline.plan import Plan, Step
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
@@ -37,7 +37,7 @@ def work(step: Step) -> cost.Work:
     return found
 
 
-def test_the_work_of_encoding_is_every_token_through_the_transformer_and_its_head(folder: Path) -> None:
+def test_encoding_is_every_token_through_the_transformer_and_its_head(folder: Path) -> None:
     step = steps(folder)["encode:adapt"]
     assert step.recipe.evaluate is not None
     encoder, counts = made_by(step.recipe), sizes.counts_of(step.recipe.evaluate.sets[0])
@@ -45,21 +45,86 @@ def test_the_work_of_encoding_is_every_token_through_the_transformer_and_its_hea
     assert counts is not None
     assert counts.documents == 60
     tokens = counts.bytes / sizes.CHARACTERS_A_TOKEN
-    assert work(step).encoded == pytest.approx(tokens * (encoder.other + encoder.vocabulary * encoder.width))
+    assert work(step).encoded == pytest.approx(tokens * encoder.other)
+    assert work(step).screened == pytest.approx(tokens * encoder.vocabulary * encoder.width)
+
+
+def test_precision_moves_the_transformer_and_nothing_else(folder: Path) -> None:
+    whole, half = (work(steps(folder, *more)["encode:adapt"]) for more in ((), ("index.precision=bf16",)))
+    assert (half.encoded, half.halved) == (0, whole.encoded)
+    assert (half.screened, half.programs) == (whole.screened, whole.programs)
+
+
+def test_a_head_of_units_is_as_wide_as_there_are_units(folder: Path) -> None:
+    fitted = ("transfer=none", "adapt=none", "vocabulary.kind=source", "evaluate.models=['transfer']")
+    few, many = (
+        steps(folder, *fitted, "vocabulary.tokenizer=none", f"source.units.size={size}", "source.units.active=4")
+        for size in (16, 32)
+    )
+    recipe = few["encode:transfer"].recipe
+    encoder = made_by(recipe)
+    assert encoder is not None
+    ratio = work(few["encode:transfer"]).screened / work(few["encode:transfer"]).encoded
+    assert ratio == pytest.approx(16 * encoder.width / encoder.other)
+    assert work(many["encode:transfer"]).screened == pytest.approx(2 * work(few["encode:transfer"]).screened)
+    assert work(many["transfer"]).products == pytest.approx(2 * work(few["transfer"]).products)
 
 
 def test_the_work_of_training_grows_with_steps_and_batches_and_searching_with_results(folder: Path) -> None:
     plain = steps(folder)
     twice = steps(folder, "adapt.steps=60", "adapt.batch_size=64", "evaluate.depth=20")
-    assert work(twice["adapt"]).trained == pytest.approx(4 * work(plain["adapt"]).trained)
+    for kind in ("trained", "screened"):
+        assert getattr(work(twice["adapt"]), kind) == pytest.approx(4 * getattr(work(plain["adapt"]), kind))
+    counts = sizes.counts_of(str(folder / "judged"))
+    assert counts is not None
     more = [work(plan["evaluate:adapt"]).programs for plan in (plain, twice)]
-    assert more[1] - more[0] == pytest.approx(60 * 10 * (sizes.FOUND_S + sizes.RANKED_S))
+    assert more[1] - more[0] == pytest.approx(counts.queries * 10 * (sizes.FOUND_S + sizes.RANKED_S))
+
+
+def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(folder: Path) -> None:
+    every, some = (
+        work(steps(folder, "adapt.objective=mlm", f"adapt.train={what}", *more)["adapt"])
+        for what, more in (("all", ()), ("embeddings", ("adapt.mask_rate=0.15",)))
+    )
+    assert some.trained == pytest.approx(every.trained * 2 / 3)
+    assert some.screened == pytest.approx(every.screened / 2)
+
+
+def test_queries_are_counted_by_their_judgements(folder: Path) -> None:
+    lines = [f"q{number}\td{other}\t1" for number in range(7) for other in range(3)]
+    (folder / "judged" / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+    counts = sizes.counts_of(str(folder / "judged"))
+    assert counts is not None
+    assert (counts.queries, counts.training) == (7, 0)
+    (folder / "judged" / "qrels" / "train.tsv").write_text("q7\td0\t1\n")
+    counts = sizes.counts_of(str(folder / "judged"))
+    queries = len((folder / "judged" / "queries.jsonl").read_text().splitlines())
+    assert counts is not None
+    assert (counts.queries, counts.training) == (7, queries - 7)
+
+
+def test_weights_are_counted_whatever_their_precision(folder: Path) -> None:
+    from sentence_transformers import SparseEncoder
+
+    recipe = load_recipe(folder / "recipe.toml").recipe
+    whole = source_of(recipe)
+    model = SparseEncoder(str(folder / "source"), device="cpu")
+    model.half().save_pretrained(str(folder / "source"))
+    assert source_of(recipe) == whole
+    assert whole is not None
+    assert whole.other > 0
+
+
+def test_memory_never_falls_and_a_vocabulary_needs_no_model(folder: Path) -> None:
+    memory = [each.memory for each in cost.estimated(steps(folder)).values()]
+    assert memory == sorted(memory)
+    assert memory[0] < cost.PLAIN_BYTES + cost.LOADED_BYTES["models"] < memory[-1]
 
 
 def test_a_faster_machine_takes_less() -> None:
-    one = cost.Work(encoded=8e9, trained=3.2e10, programs=2)
-    assert one.seconds(cost.Speed(8e9, 1.6e10)) == pytest.approx(1 + 2 + 2)
-    assert one.seconds(cost.Speed(1.6e10, 3.2e10, 2)) == pytest.approx(2.5)
+    one = cost.Work(encoded=0.45 * 8e9, trained=0.22 * 3.2e10, products=8e9, screened=1.6e10, programs=2)
+    assert one.seconds(cost.Speed(8e9, 1.6e10)) == pytest.approx(1 + 2 + 1 + 1 + 2)
+    assert one.seconds(cost.Speed(1.6e10, 3.2e10, 2)) == pytest.approx(3.5)
 
 
 def test_this_machine_can_be_measured() -> None:

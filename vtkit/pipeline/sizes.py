@@ -93,8 +93,8 @@ def counts_of(name: str) -> Counts | None:
         return None
     lines, written = zip(*map(_lines, files), strict=True)
     asked = sum(_lines(file)[0] for file in queries)
-    judged = asked if alone else min(sum(map(_judged, qrels)), asked)
-    return Counts(sum(lines), judged, sum(written), asked - judged)
+    judged = min(sum(map(_judged, qrels)), asked)
+    return Counts(sum(lines), judged, sum(written), 0 if alone else asked - judged)
 
 
 def texts_of(name: str) -> tuple[int, int]:
