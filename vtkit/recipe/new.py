@@ -149,13 +149,15 @@ model = {toml_value(embedder)}
 # Latent units learned from the texts. [source.head] instead fits a head whose dimensions are tokens, for queries that
 # need no model (docs/language.md#from-a-dense-embedder).
 # size = 4096
-# texts = 6000  # use more if you have more text""")
+# texts = 6000  # use more if you have more text
+# pooling = "sum"  # better in one index for abstracts and paragraphs, worse for sentences; compare both""")
     parts.append(f"""\
 [vocabulary]
 # The embedder's vocabulary, reduced to the tokens in these texts. Any further text of the language helps.
 kind = "trimmed"
 corpus = {_list(texts)}""")
-    parts.append(_finetune(True, train, embedder))
+    shared = '\nquery_encoder = "shared"  # units are not tokens: a table could not be looked up by them'
+    parts.append(_finetune(True, train, embedder) + (shared if train else ""))
     index = f"{_INDEX}\n{_UNITS}"
     return "\n\n".join([*parts, index, _evaluate(evaluate)]) + "\n"
 
