@@ -887,6 +887,15 @@ def test_within_one_language_a_new_recipe_keeps_the_source_s_vocabulary(
     assert elsewhere.vocabulary.kind == "existing"
 
 
+@pytest.mark.parametrize("train", [None, "./train"])
+def test_a_new_recipe_from_an_embedder_loads(tmp_path: Path, train: str | None) -> None:
+    text = new_recipe(name="new", language="ko", embedder="a/b", train=train, evaluate=["./train"])
+    recipe = load_recipe(tmp_path / "new.toml", text=text).recipe
+    assert recipe.source.units is not None
+    assert recipe.vocabulary.kind == "trimmed"
+    assert (recipe.finetune.teachers if recipe.finetune else None) == (("a/b",) if train else None)
+
+
 def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_fold(tmp_path: Path) -> None:
     own = '[recipe]\nname = "own"\n[source]\nmodel = "a/b"\n[vocabulary]\nkind = "source"\n'
     assert load_recipe(write(tmp_path, "own.toml", own)).recipe.transfer is None
