@@ -510,7 +510,7 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
         ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
         ("extends=a.toml", "extends: is allowed only in the file of a recipe."),
         ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
-        ("pooling=2", "pooling: unknown section. Did you mean 'transfer.sembridge.pooling'?"),
+        ("query_log=2", "query_log: unknown section. Did you mean 'index.query_log'?"),
         ("recipe=3", "recipe: must be a table of settings, not 3."),
         (
             "vocabulary.kind=trainde",
