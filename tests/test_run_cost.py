@@ -90,6 +90,20 @@ def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(fo
     assert some.screened == pytest.approx(every.screened / 2)
 
 
+def test_gates_that_are_off_encode_nothing(folder: Path) -> None:
+    every, none = (
+        work(
+            steps(folder, *(f"gates.{gate}={value}" for gate in ("retrieval", "activation", "dimensions", "ties")))[
+                "check:transfer"
+            ]
+        )
+        for value in ("warn", "off")
+    )
+    assert every.encoded > 0
+    assert every.halved > 0
+    assert (none.encoded, none.halved, none.screened) == (0, 0, 0)
+
+
 def test_queries_are_counted_by_their_judgements(folder: Path) -> None:
     lines = [f"q{number}\td{other}\t1" for number in range(7) for other in range(3)]
     (folder / "judged" / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")

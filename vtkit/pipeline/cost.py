@@ -289,7 +289,7 @@ def _vocabulary(step: Step, encoder: Encoder) -> Work:
     read = _bytes(step)
     tokens = _tokens_known(step, encoder)
     passes = 3 if isinstance(step.recipe.vocabulary, TrimmedVocabulary) else 8
-    return Work(programs=0.4 + passes * TEXT_S * read + TOKEN_S * tokens, memory=4 * read + TOKEN_BYTES * tokens)
+    return Work(programs=0.7 + passes * TEXT_S * read + TOKEN_S * tokens, memory=4 * read + TOKEN_BYTES * tokens)
 
 
 def _checked(step: Step, encoder: Encoder, model: int) -> Work:
@@ -299,7 +299,10 @@ def _checked(step: Step, encoder: Encoder, model: int) -> Work:
         return Work(programs=0.4, memory=TOKEN_BYTES * _tokens_known(step, encoder))
     gated = 0.0 if stage == "check:adapt" else GATED * (2 * length + QUERY)
     probed = 0.0 if stage == "check:calibrate" else 2 * PROBED * (length + QUERY)
-    if starts_untrained(step.recipe) and step.recipe.source.fitted is None:
+    gates = step.recipe.gates
+    if gates.activation == gates.dimensions == gates.ties == "off":
+        gated = 0.0
+    if gates.retrieval == "off" or (starts_untrained(step.recipe) and step.recipe.source.fitted is None):
         probed = 0.0
     elif step.recipe.source.fitted is not None:
         probed /= 2
