@@ -67,7 +67,6 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         name: a folder (:data:`LAYOUT`), followed by ``:CONFIGURATION`` if it holds several collections; or one of
             :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, if downloads are allowed, from the
             hub; or training data without splits (:mod:`vtkit.data.training_files`).
-        split: name of the judgements, such as ``test``.
 
     Raises:
         DataError: an unknown name, or a missing or damaged collection (all problems at once).

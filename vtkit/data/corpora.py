@@ -30,10 +30,6 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     A collection (:mod:`vtkit.data.collections`): its documents.
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
 
-    Args:
-        spec: the corpus.
-        invalid: what becomes of bytes that are not UTF-8.
-
     Raises:
         DataError: it does not exist, has an unknown format, damaged or binary lines (the first few are named), or no
             text.

@@ -82,7 +82,6 @@ def gathered(
         files: the files of the rows; their size decides whether documents are held or mapped.
         rows: reads them; only called if they were not read before.
         form: how they are read, if the same files can be read in several ways.
-        problems: also gets the problems of ``rows``.
     """
     sizes = (path.stat().st_size * (COMPRESSED if path.suffix in (".gz", ".zst", ".parquet") else 1) for path in files
              if path.is_file())  # fmt: skip

@@ -102,9 +102,6 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
 def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
     """Each of ``texts``, a string being one text.
 
-    Args:
-        name: of the argument, for the message.
-
     Raises:
         DataError: an entry is no string (None, a number, a list), by its position.
     """
@@ -222,9 +219,6 @@ def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only:
     """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others.
 
     Args:
-        path: of the file, for messages.
-        lines: its lines.
-        invalid: what becomes of bytes that are not UTF-8.
         text_only: whether NUL bytes are refused, which text does not have.
     """
     bad, first = 0, ""

@@ -176,7 +176,6 @@ def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> Chunk
     """The chunks of ``texts`` (see :class:`ChunkCounts`), counted in one pass.
 
     Args:
-        texts: any number of texts; each is held only while it is counted.
         memory: approximate bytes for the counters; beyond it, they are sorted and written to a temporary folder, which
             is removed with the result. Reading the counts back needs almost no memory.
     """

@@ -134,7 +134,6 @@ def balance(
 
     Args:
         encoder, bm25: what both find for training queries, or for spans of documents.
-        depth: results a query.
         judge: the measure of each training query in a run; None where the queries are not judged.
     """
     deviations = deviation(encoder), deviation(bm25)
@@ -163,7 +162,6 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
 
     Args:
         encoder, bm25: the runs; a query that only one of them has keeps its results.
-        depth: results a query.
         weight: w, between 0 (BM25 alone) and 1.
         deviations: σ_encoder and σ_BM25.
     """

@@ -63,7 +63,6 @@ def balance_of(
     """The weight and the deviations that bring two systems together, measured on the queries of ``balancing``.
 
     Args:
-        depth: results a query.
         measure: by which training queries choose the weight.
         probed: the weight that spans suggest.
     """

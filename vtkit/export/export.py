@@ -40,9 +40,6 @@ REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")  # engines w
 def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:
     """Fill the new folder ``out`` with everything that ``target`` needs of ``source``.
 
-    Args:
-        top_dimensions: number of a document's largest weights to keep; None: all.
-
     Raises:
         RecipeError: ``out`` exists, or the target needs documents and there are none.
         DataError: a uniCOIL encoder, weights below zero, or a model that the target cannot hold.

@@ -32,11 +32,7 @@ def numbered(width: int) -> list[str]:
 
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
-    """An engine's names of the tokens of ``encoder``; None if two would have the same name.
-
-    Args:
-        called: the name of a token.
-    """
+    """An engine's names of the tokens of ``encoder``; None if two would have the same name."""
     tokens = dimension_names(encoder)
     names = [called(token) if token else f"t{number}" for number, token in enumerate(tokens)]
     return names if len(set(names)) == len(names) else None
@@ -48,7 +44,6 @@ def model_stays_outside(
     """The first reason why an engine cannot encode texts with the model; None if it can.
 
     Args:
-        names: of its tokens, as of :func:`token_names`.
         further: reasons of this engine, each with whether it holds.
     """
     reasons = (

@@ -54,9 +54,6 @@ class TermWeights(nn.Module):
 
     def __init__(self, encoder: SparseEncoder) -> None:
         """
-        Args:
-            encoder: of a Transformer and a SpladePooling.
-
         Raises:
             DataError: a uniCOIL encoder.
         """
@@ -181,7 +178,6 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
     """Write ``model.onnx`` and ``model_quantized.onnx`` into ``folder``.
 
     Args:
-        encoder: of a Transformer and a SpladePooling.
         types: whether to add an input ``token_type_ids`` even if the model does not use it (Vespa passes it).
 
     Raises:
@@ -216,9 +212,6 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
 
 def write_torchscript(module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm) -> None:
     """Trace ``module``, made of the network of ``encoder``, into the file ``path``.
-
-    Args:
-        form: the module's arguments.
 
     Raises:
         VtkitError: the architecture cannot be traced.

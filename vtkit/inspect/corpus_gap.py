@@ -113,7 +113,6 @@ def measure_gap(
         second: texts of the corpus it is to serve.
         language: code of the language, where it matters for lower-casing (``tr``, ``az``).
         punctuation: whether punctuation inside a white-space word ends it.
-        top: words that are listed of each corpus.
         seed: of the sample behind :attr:`Gap.sampled`.
 
     Raises:

@@ -170,7 +170,6 @@ def measure_fragmentation(
     which may make a token of difference at a cut with tokenizers that look across white space.
 
     Args:
-        texts: the corpus, one document each.
         tokenizers: by the name to report them under.
         queries: texts that are also told apart by whether one of their words is split.
         punctuation: whether punctuation inside a white-space word ends it (:mod:`vtkit.inspect.words`).
@@ -334,12 +333,7 @@ class _Meter:
         return counts, pieces
 
     def report(self, occurrences: Counter[str], characters: Counter[str], sample: _Sample, top: int) -> Fragmentation:
-        """All that was counted, lists cut at ``top`` entries.
-
-        Args:
-            occurrences: of each word.
-            characters: occurrences of each.
-        """
+        """All that was counted, lists cut at ``top`` entries."""
         total = Counts()
         for counts in self.groups.values():
             total.add(counts)

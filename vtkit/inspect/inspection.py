@@ -168,7 +168,6 @@ def inspect_vocabulary(
     """What the vocabulary of ``tokenizer`` is made of.
 
     Args:
-        name: what the vocabulary is called in reports.
         languages: codes of the languages to tell apart (:func:`vtkit.inspect.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """

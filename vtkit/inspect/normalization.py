@@ -30,11 +30,7 @@ class ScriptLoss(NamedTuple):
 
 
 def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -> list[ScriptLoss]:
-    """What the normalizer does to the characters of a corpus, one by one, by script; most losses first.
-
-    Args:
-        character_counts: occurrences of each character.
-    """
+    """What the normalizer does to the characters of a corpus, one by one, by script; most losses first."""
     if backend.normalizer is None:
         return []
     normalize = backend.normalizer.normalize_str

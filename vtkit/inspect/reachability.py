@@ -27,9 +27,6 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
     after a word and a space, and before and after a digit and a full stop; its text behind each of :data:`HOSTS`
     words of its script (the longest words that are one token; the first script's where its own has none), and
     between two of them. Special tokens, fillers and parts of characters are not tried.
-
-    Args:
-        forms: :func:`vtkit.vocabulary.forms.canonical_forms` of the tokenizer.
     """
     texts = {number: form.surface for number, form in _texts(forms)}
     wanted = set(texts)
@@ -48,9 +45,6 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
 
     A token that the normalizer leaves nothing of duplicates none. Special tokens, fillers and parts of characters
     take no part.
-
-    Args:
-        forms: :func:`vtkit.vocabulary.forms.canonical_forms` of the tokenizer.
     """
     normalizer = tokenizer.backend_tokenizer.normalizer
     first: dict[tuple[str, bool], int] = {}

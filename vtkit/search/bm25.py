@@ -52,7 +52,6 @@ def bm25_impacts(
     """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions.
 
     Args:
-        cut: cuts a text into terms.
         k1, b: saturation of term frequency, and length normalisation; ``b`` defaults to the analyser's.
     """
     terms = TermDimensions(cut, {})
@@ -87,10 +86,6 @@ class Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``.
 
         Args:
-            texts: the documents.
-            language: ISO 639 code; see :func:`vtkit.search.analysers.analyser`.
-            analysis: ``full``, or ``words`` for plain words.
-            k1, b: as in :func:`bm25_impacts`.
             folder: for the parts, if there are more than :data:`DOCUMENTS_A_PART` documents; None: all is held in
                 memory. The scores are the same.
         """

@@ -125,7 +125,6 @@ class ExactIndex:
 
         Args:
             queries: (queries, vocabulary).
-            depth: results per query.
 
         Returns:
             Document numbers and scores, both (queries, depth); -1 and 0 behind the last result.

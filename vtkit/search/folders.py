@@ -89,11 +89,8 @@ def encode_folder(
     """Fill the folder ``out`` with the vectors of ``documents``; with ``part``, only encode its shards.
 
     Args:
-        encoder: loaded from ``model``.
         model: its name, which a search needs again.
         shards: folder of the parts until all are there; parts that an earlier attempt left are used.
-        side, max_length, top_dimensions, keep, precision, part, join: as of
-            :func:`vtkit.search.sharded_encoding.encode_to_disk`.
     """
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.search.sharded_encoding import encode_to_disk

@@ -95,11 +95,6 @@ class LexicalPart:
     def load(cls, folder: Path, record: LexicalRecord, vocabulary: int) -> LexicalPart:
         """The part of an index.
 
-        Args:
-            folder: of the index, with ``terms.json``.
-            record: what :meth:`save` returned.
-            vocabulary: dimensions of the encoder.
-
         Raises:
             DataError: its terms are missing or damaged.
         """

@@ -79,8 +79,6 @@ def build_lucene(documents: sp.csr_matrix, folder: Path, bits: int) -> None:
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending.
-        folder: exists.
-        bits: of document weights.
     """
     whole, loss = quantised(documents, bits)
     console.say(f"  lucene: {loss.words()}")

@@ -14,9 +14,6 @@ def lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
     Tokens at the same position, such as a compound and its parts, all count in the length of a document; Lucene counts
     the position once.
 
-    Args:
-        language: code, one of :data:`vtkit.settings.analysers.LUCENE`.
-
     Raises:
         MissingExtra: packages are not installed.
         MachineError: Java cannot be started.

@@ -50,7 +50,6 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
-        folder: exists.
 
     Raises:
         DataError: the cluster cannot be reached, or refuses.
@@ -109,9 +108,6 @@ class MilvusRanker:
 
         An embedded database is searched in a temporary copy: Milvus writes into the files that it opens, and admits one
         process only.
-
-        Args:
-            documents: documents of the index that have weights.
 
         Raises:
             DataError: it is missing, damaged, or incomplete.

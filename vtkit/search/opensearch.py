@@ -74,7 +74,6 @@ def build_opensearch(
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
-        folder: exists.
         text: the query table, if the cluster is to encode queries. Its model is registered and deployed, the index
             answers text by default, and its answers are compared with those to vtkit's own query vectors.
 

@@ -73,7 +73,6 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     """The query table of ``encoder``, for a cluster that is to encode queries.
 
     Args:
-        encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
         texts: queries to try it on; the first :data:`QUERIES_TRIED` that are not blank are kept.
         length: tokens at which a query is cut, no more than :data:`MOST_TOKENS`.
 
@@ -308,7 +307,6 @@ def registration(model: bytes, name: str, function: str, description: str) -> di
     """The request body that registers a model of ML Commons.
 
     Args:
-        model: the zip.
         function: its kind: ``SPARSE_TOKENIZE`` or ``SPARSE_ENCODING``.
     """
     return {

@@ -128,7 +128,6 @@ class Searcher:
         """The searcher of a model and an index.
 
         Args:
-            model: SparseEncoder folder or hub id.
             index: the folder of one set's index: ``postings/``, ``documents.jsonl`` and ``index.json``.
             settings: how its engine searches, and how queries are encoded; the engine itself is in ``index.json``.
             bridge: folder of translations that encode queries instead of the model, and the language of the queries.

@@ -49,7 +49,6 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending.
-        folder: exists.
     """
     if not documents.nnz:
         return

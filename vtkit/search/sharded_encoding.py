@@ -66,14 +66,10 @@ def encode_to_disk(
     With ``part``, only its shards are encoded, and they stay in ``shards``; with ``join``, nothing is encoded.
 
     Args:
-        encoder, side, max_length, precision: as of :func:`vtkit.encoder.sides.encode_side`.
         texts: read once, :data:`TEXTS_A_SHARD` at a time.
         folder: is created; it must not exist.
         shards: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
-        top_dimensions, keep: as of :func:`vtkit.encoder.mass_pruning.pruned`.
-        description: text of the progress display.
-        total: number of texts, if known.
         part: encode its shards only; a later call creates ``folder``.
         join: number of parts that other calls encoded.
 

@@ -102,7 +102,6 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
     torch's ``RuntimeError`` or numpy's ``OSError`` without a number, which only say that too little was written.
 
     Args:
-        error: the exception.
         folder: the folder that was written to, for errors that name no file.
         then: the end of the message: what happens to the work done so far.
     """
@@ -133,7 +132,6 @@ def machine_errors(folder: Path, then: str = "") -> Iterator[None]:
     """Refusals of the machine in the block as :class:`MachineError`; other errors stay as they are.
 
     Args:
-        folder: the folder that the block writes to.
         then: what happens to the work done so far.
     """
     try:

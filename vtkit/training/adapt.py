@@ -89,10 +89,7 @@ def adapt_vectors(
     """Train ``encoder`` in place.
 
     Args:
-        encoder: changed in place.
         objectives: ``crop``, ``align``, ``distill``; one of ``crop`` and ``distill``.
-        texts: the corpus.
-        section: settings.
         language: of the corpus, for the BM25 of ``distill``.
         seed: of the order, the spans and the dropout.
         folder: where checkpoints and the teacher's scores are kept and looked for.

@@ -51,7 +51,6 @@ def averaged(
 
     Args:
         encoder: changed in place; every training starts from its weights as they are now.
-        seeds: of the trainings.
         train: trains ``encoder`` in place with a seed, and checkpoints in a folder; gives the curves.
         folder: where checkpoints are kept and looked for.
         validation: that ``train`` uses.

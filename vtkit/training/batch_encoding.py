@@ -37,8 +37,6 @@ def encode_groups(model: SparseEncoder, groups: Sequence[Group], again: bool) ->
     """The term weights of each group, (texts, vocabulary) float32.
 
     Args:
-        model: the encoder; its forward gives term weights.
-        groups: of texts.
         again: hold no activations: each group is computed once more in the backward pass.
     """
     if again and torch.is_grad_enabled():
@@ -54,8 +52,6 @@ def term_weights_of(
     """The term weights of each column of a batch, (texts, vocabulary).
 
     Args:
-        model: the encoder.
-        columns: tokenized texts.
         texts_at_once: texts whose activations are held at a time; None: all of them.
     """
     grouped = [list(_groups(column, texts_at_once or TEXTS_A_GROUP)) for column in columns]

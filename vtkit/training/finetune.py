@@ -74,7 +74,6 @@ def finetune(
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
             :func:`vtkit.training.query_table.with_query_encoder` gives it.
         data: queries with their relevant documents (judgements above 0).
-        section: settings.
         language: for BM25, where hard negatives or its scores are asked for.
         seed: of the order, the hard negatives and the dropout; further trainings have the ones after it.
         folder: where checkpoints and the teachers' scores are kept and looked for.
@@ -152,11 +151,7 @@ def _trained(
     """One training of ``encoder``, in place.
 
     Args:
-        batches: of each step.
-        taught: as :func:`objective_terms` takes it.
         texts: what the encoder reads of each document.
-        seed: of the dropout.
-        folder: of its checkpoints.
     """
     steps, size = len(batches), section.batch_size
 
@@ -204,10 +199,7 @@ def objective_terms(
     """The losses and the penalties that the settings name.
 
     Args:
-        section: settings.
         steps: of the run, of which ramps are a share.
-        encoder: whose vectors are trained.
-        taught: by a teacher, for the losses that learn its scores.
     """
     terms = [_loss_term(loss, taught) for loss in section.losses]
     vocabulary = encoder[0].auto_model.config.vocab_size

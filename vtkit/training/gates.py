@@ -90,11 +90,9 @@ class CollapseGate:
         """Check one batch.
 
         Args:
-            step: optimiser step, for the message and the ramp.
             queries: term weights, (queries, vocabulary).
             documents: term weights, (documents, vocabulary).
             scores: (queries, documents).
-            loss: scalar.
 
         Raises:
             CollapseError: NaN or infinity at once; dead, dense or constant vectors after ``PATIENCE`` batches.

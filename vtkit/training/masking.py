@@ -76,9 +76,7 @@ def mask_tokens(
         token_weights: ω of every token of the vocabulary that is predicted, (vocabulary,). A token of weight 0 is never
             predicted (a masked dimension); its positions do not count for the mask rate, and are read as they are.
         special_ids: ids that are never masked and never put in at random.
-        mask_id: id of the mask token.
         mask_rate: expected share of the tokens of each text.
-        generator: where the randomness comes from.
         wanted: what each position is to be predicted as, where that is not its own token (:func:`emlm_labels`), (batch,
             length); positions that are ``IGNORED`` there are not masked.
 

@@ -81,11 +81,8 @@ def adapt(
     """Train ``encoder``'s masked language model in place on ``texts``.
 
     Args:
-        encoder: changed in place.
-        texts: training texts.
         new_tokens: ids of the (output) tokens that did not come from the source unchanged, weighted
             ``new_token_weight``.
-        section: settings.
         seed: of the order, the masks and the dropout.
         folder: where checkpoints are kept and looked for.
         teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.

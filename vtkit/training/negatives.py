@@ -46,9 +46,6 @@ def negative_pools(
     document nor one with the text of one.
 
     Args:
-        data: the collection.
-        judged: its judgements.
-        section: settings.
         rankings: gives the rankings, of so many documents at least; called only where a query needs them.
         scored_only: only documents that ``data`` brings a score of, which are judged: nothing is mined.
     """
@@ -123,13 +120,8 @@ def system_rankings(
 
     Args:
         data: whose documents are ranked for its queries.
-        systems: what ranks.
         lengths: tokens that queries and documents are cut at.
-        encoder: the one of the run, as it is now.
-        bm25: makes BM25 over the documents.
         folder: below the run's checkpoints.
-        depth: documents a query.
-        setting: table of ``systems``, for messages.
         read: what ``encoder`` reads of each document, where that is not its text.
 
     Raises:
@@ -190,12 +182,7 @@ def model_ranking(
     """The best ``depth`` documents of each query by the model ``name``, (queries, depth).
 
     Args:
-        name: a folder or of the hub.
-        queries: texts.
-        documents: texts.
         lengths: tokens that both are cut at.
-        depth: documents a query.
-        setting: that names it, for messages.
 
     Raises:
         DataError: the model is missing, damaged or a cross-encoder, which cannot search.

@@ -45,8 +45,6 @@ class TrainingBatches:
     of them before the first is used and the others as training comes to them.
 
     Args:
-        judged: of :func:`judged_pairs`.
-        section: settings.
         seed: of the order and of the hard negatives.
         pools: for each query the documents that hard negatives are sampled from, where there are any.
 

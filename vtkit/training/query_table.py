@@ -36,8 +36,6 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
     """``encoder`` with the query encoder and the activation of ``section``; its modules are shared.
 
     Args:
-        encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
-        section: settings.
         documents: whose document frequencies an IDF table has; read where one is made.
 
     Raises:
@@ -88,7 +86,6 @@ class QueryTable(nn.Module):
     Args:
         table: of the encoder; trained in place.
         encoder: whose special tokens and masked dimensions stay at 0.
-        trained: whether it is trained.
     """
 
     highest: Tensor

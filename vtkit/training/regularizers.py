@@ -117,7 +117,6 @@ class DfFlops(nn.Module):
     then on an exponential mean over about as many. They are part of the checkpoint.
 
     Args:
-        vocabulary: number of dimensions.
         alpha: share at which a dimension weighs one half.
         beta: how steeply the weight rises there.
         memory: steps.
@@ -167,9 +166,7 @@ def penalty(settings: AnyPenalty, side: Side, vocabulary: int, cased_tokens: Cal
     """The function that the settings of a penalty name.
 
     Args:
-        settings: of the penalty.
         side: whose thresholds it has.
-        vocabulary: number of dimensions.
         cased_tokens: gives the cased dimensions, where they are needed.
     """
     match settings:
@@ -197,9 +194,7 @@ def penalty_term(
     sentence pairs.
 
     Args:
-        side: of the batch.
         name: of the penalty; that of its curve is ``SIDE_NAME``.
-        value: the penalty.
         weight: λ at an optimiser step.
         definition: of the FLOPS of documents.
     """

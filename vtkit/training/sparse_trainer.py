@@ -67,9 +67,7 @@ def train_vectors(
         columns: texts, steps times batch size in each column, as :class:`Objective` takes them.
         lengths: column -> tokens its texts are cut at.
         objective: makes what is minimised out of a function that tells the current step.
-        schedule: of the run.
         folder: where checkpoints are kept and looked for.
-        description: words for the progress display.
         validation: by which the training stops; it says afterwards what came of it.
         ramp_ends: first step at which the penalties are at full strength.
 

@@ -94,7 +94,6 @@ class ActiveTarget(nn.Module):
         """Change λ by what a batch shows.
 
         Args:
-            step: optimiser step.
             active: mean active dimensions of the texts of the side, without dropout.
             loss: of the batch, without penalties.
             penalty: of the batch, without λ.

@@ -263,7 +263,6 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
         lengths: tokens that queries and documents are cut at. A sparse teacher reads so many of each; a cross-encoder
             reads so many of both together, with the special tokens of a pair, as far as it has positions; embedders
             have limits of their own.
-        setting: that names it, for messages.
 
     Raises:
         DataError: nothing is there, it is damaged, would run code of its own, or is a cross-encoder with several
@@ -296,8 +295,6 @@ class KeptScores:
     killed run goes on with those that are there.
 
     Args:
-        teacher: is asked.
-        steps: of the training.
         folder: the files go below it.
         own: keep the scores of each query's own candidates only; the others are NaN.
 

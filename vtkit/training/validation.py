@@ -164,14 +164,10 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     writes the same weights.
 
     Args:
-        validation: what on.
-        encoder: that is trained.
         learned: what training changes, by its name.
         lengths: tokens that queries and documents are cut at.
         counted_from: first step whose validation counts.
-        steps: of the whole run.
         folder: of the checkpoints.
-        bar: shows the last value.
     """
 
     def __init__(

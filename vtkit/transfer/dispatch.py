@@ -61,9 +61,7 @@ def mixture_of(
     """The rows of the target vocabulary by the method, or the list of methods, of ``section``.
 
     Args:
-        texts: target texts, for ``focus``.
         counts: asked for where rows are reassigned.
-        seed: of what a method draws.
     """
 
     methods = section.methods

@@ -80,7 +80,6 @@ def move_encoder(
             they are needed.
         method_texts: texts that word vectors are trained on; opened where a method needs them.
         casing: its output part; :mod:`vtkit.vocabulary.casing` has the rest.
-        seed: of what a method draws.
         work: a folder that the model is written to on its way, to be removed afterwards.
 
     Raises:

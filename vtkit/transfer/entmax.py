@@ -104,8 +104,6 @@ def similarity_part(
     """The rows of new tokens by α-entmax of their similarities to anchors; those of softmax without stored weights.
 
     Args:
-        method: name of the method, for the provenance.
-        pair: source and target.
         ids: target ids of the new tokens, (rows,).
         queries: their unit vectors, (rows, width).
         anchors: unit vectors, (anchors, width).

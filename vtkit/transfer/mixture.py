@@ -51,7 +51,6 @@ class Mixture:
 
         Args:
             embeddings: ``E``, (source rows, width).
-            seed: of the noise.
 
         Raises:
             DataError: the source's embeddings are not finite.

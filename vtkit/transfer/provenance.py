@@ -102,7 +102,6 @@ def read_mixture(path: Path, source_rows: int) -> Mixture:
     """The mixture that a transfer made its rows by.
 
     Args:
-        path: the table.
         source_rows: rows of the source's embedding matrix.
 
     Raises:

@@ -102,7 +102,6 @@ def neighbour_mixture(
     Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings.
 
     Args:
-        method: name of the method, for the provenance.
         source: vectors of the source tokens, (source vocabulary, width).
         target: vectors of the target tokens, (target vocabulary, width).
 

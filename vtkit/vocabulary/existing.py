@@ -281,9 +281,6 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
 def check_readable(backend: Tokenizer, where: str) -> None:
     """Refuse a tokenizer without tokens, and one that fails on what it does not know.
 
-    Args:
-        where: which tokenizer, in messages.
-
     Raises:
         DataError: as said.
     """

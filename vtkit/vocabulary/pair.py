@@ -80,7 +80,6 @@ def pair_of(
     """The pair of two tokenizers' vocabularies.
 
     Args:
-        mode: which target tokens count as known (:func:`vtkit.vocabulary.overlap.find_overlap`).
         source_rows: rows of the source's embedding matrix; one for each of its tokens by default.
     """
     known, wanted = Vocabulary(source), Vocabulary(target)

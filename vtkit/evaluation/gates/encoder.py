@@ -31,9 +31,7 @@ def encoder_gates(
     """The gates that look at an encoder, as far as they are not off.
 
     Args:
-        section: settings.
         stage: which stage made the encoder.
-        encoder: not changed.
         texts: probe texts of the target corpus; without any, the gates of the vectors are passed over, and unicode,
             which looks at the input vocabulary of an encoder that has another one for its output.
         moved: what the transfer worked with; without it, identity and neighbours are passed over.

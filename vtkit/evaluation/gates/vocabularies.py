@@ -63,7 +63,6 @@ def vocabulary_gates(
     """The gates overlap, trimmed and unicode, as far as they are not off: what can be said before the transfer.
 
     Args:
-        section: settings.
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
         aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
         trimmed: what trimming found; None where nothing was.

@@ -51,7 +51,6 @@ def expansion_words(
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
         texts: whole documents; of each, :data:`DOCUMENT_LENGTH` tokens are read.
-        section: settings.
         language: whose stop words are left out, where there is a list.
         folder: where the tokens of earlier texts are kept and looked for.
     """
@@ -184,8 +183,6 @@ def with_words(
     """Each of ``texts`` with its ``words`` behind it, cut so that they are all read, but not below half of the tokens.
 
     Args:
-        texts: n texts.
-        words: of each text, the likeliest first.
         tokenizer: of the encoder that is to read them.
         max_length: tokens that it reads, special tokens and ``prompt`` among them.
         prompt: what it puts before each text.

@@ -91,7 +91,6 @@ def borda_count(rankings: Sequence[Sequence[int]], first: int, depth: int | None
     Args:
         rankings: of one query, one of each system: document numbers, best first, -1 for none. Only the first ``depth``
             of each count.
-        first: documents wanted.
         depth: None: as many as the longest ranking has.
 
     Returns:
@@ -136,9 +135,6 @@ def train_tilde(
     in the place of [CLS], one for queries and one for documents; here both begin with [CLS], which vocabularies have.
 
     Args:
-        encoder: changed in place.
-        pairs: texts.
-        section: settings.
         counted: of :func:`counted_tokens`.
         seed: of the order and the dropout.
         folder: where checkpoints are kept and looked for.

@@ -14,7 +14,6 @@ def baseline_mixture(pair: VocabularyPair, method: Fallback = "mean") -> Mixture
     """Overlapping tokens keep their row, new ones get what :meth:`Mixture.rows` makes of ``method``.
 
     Args:
-        pair: source and target.
         method: ``mean`` of all source rows; ``overlap_mean``, the centroid of the overlap (Mean-Init of the vocabulary
             transfer paper, table 3); noise of 0.02 (``random``), of the moments of all entries of the source
             (``univariate``), or of each dimension's (``multivariate``, as FOCUS, WECHSEL and OFA for tokens without

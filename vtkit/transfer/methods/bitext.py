@@ -57,8 +57,7 @@ def pairs_in(
     files: Sequence[str | Path], source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
 ) -> Iterator[tuple[str, str]]:
     """The pairs of several files, one after the other, source text first. A file in the other order is turned, with a
-    warning: that of which the first column is read better by the target's tokenizer and the second by the source's.
-    """
+    warning: that of which the first column is read better by the target's tokenizer and the second by the source's."""
     for file in files:
         turned = _is_turned(list(islice(read_pairs(file), PAIRS_JUDGED)), source, target)
         if turned:

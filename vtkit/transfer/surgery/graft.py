@@ -102,12 +102,8 @@ def graft_encoder(
     both sides.
 
     Args:
-        source: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
-        tokenizer: the target tokenizer.
         mixture: every target token in terms of the source tokens. A static query table is mixed by the same weights.
         bias: gives the decoder bias of the target vocabulary for that of the source.
-        folder: where the parts are written on the way.
-        seed: of the noise in random rows.
 
     Raises:
         DataError: as :func:`graft`; or a source with an output vocabulary of its own.

@@ -82,11 +82,8 @@ def graft_encoder_head(
     """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``.
 
     Args:
-        source: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
         mixture: every output token in terms of the source tokens; it mixes the source's decoder rows.
         bias: gives the decoder bias of the output vocabulary for that of the source.
-        folder: where the parts are written on the way.
-        seed: of the noise in random rows.
 
     Raises:
         DataError: as :func:`graft_head`; an encoder whose queries take a way of their own, or one that has an output
