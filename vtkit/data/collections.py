@@ -172,11 +172,6 @@ class _Found:
 
 
 def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
-    """The files of a collection.
-
-    Raises:
-        DataError: ``needed`` parts are missing (all at once).
-    """
     place, public = folder_and_config(name), public_collection(name)
     if place is not None:
         folder, config = place
@@ -220,7 +215,6 @@ def _chosen(folder: Path, config: str | None) -> Parts:
 
 
 def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[Part]) -> _Found:
-    """A public collection from the hub's cache or, if downloads are allowed, the hub."""
     subset = _subset(public, name)
     if public.name == "ir_datasets":
         (parts,) = find_parts([Source(irds.folder_of(name))]).values() or (Parts(),)
@@ -248,7 +242,6 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
 
 
 def _folder_of(repository: Repository, config: str, split: str, needed: Sequence[Part]) -> Path:
-    """The folder with the needed files of a repository."""
     wanted = [part for part in repository.parts if part in needed]
     patterns = [pattern.format(config=config) for part, pattern in repository.files.items() if part in wanted]
     if not patterns:

@@ -123,8 +123,6 @@ def bytes_to_fetch(
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a repository that is not in the cache."""
-
     path: str
     size: int
     digest: str  # SHA-256 of a large file, git's SHA-1 of a small one: the cache names contents so
@@ -132,7 +130,6 @@ class _File:
 
 
 def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> None:
-    """Download the missing files that match ``patterns`` into the cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import disable_progress_bars
 
@@ -170,7 +167,6 @@ def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, r
 
 
 def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, bar: console.Bar) -> None:
-    """Download one file into the blobs of the cache, resuming an earlier attempt."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
@@ -205,7 +201,6 @@ def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, b
 
 
 def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> Path:
-    """The folder of a revision in the cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
 
@@ -238,14 +233,12 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
 
 
 def _is_complete(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> bool:
-    """Whether the cache certainly has all files of a commit that match ``patterns``."""
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
     listed = _listed_sizes(snapshot, repo_id, repo_type)
     return bool(listed) and not _missing(snapshot, patterns, repo_id, repo_type)
 
 
 def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> list[str]:
-    """The files of the hub's list of a commit that the cache does not have."""
     from huggingface_hub.utils import filter_repo_objects
 
     listed = filter_repo_objects(_listed_sizes(snapshot, repo_id, repo_type), allow_patterns=list(patterns))
@@ -313,7 +306,6 @@ def _is_whole(path: Path, digest: str) -> bool:
 
 @contextmanager
 def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> Iterator[None]:
-    """Errors of the hub's client, with what to do about them."""
     from huggingface_hub import errors
 
     label = _label(repo_id, repo_type, revision)

@@ -18,8 +18,6 @@ PAIRS_FORM = "datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT, two columns at its end 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that a specification names."""
-
     spec: str
     form: str
     name: str  # hub id or folder
@@ -65,7 +63,6 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
-    """The columns of each row."""
     rows = iter(_rows(wanted))
     number = 0
     while True:

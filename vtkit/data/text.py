@@ -157,8 +157,6 @@ def digest(path: str | Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a file, or a piece of one, as bytes."""
-
     number: int
     column: int  # bytes of the line before it
     offset: int  # bytes of the text before it
@@ -251,8 +249,7 @@ def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only:
         console.warn(f"{path}: {first}. {replaced} replaced by U+FFFD.")
     elif bad:
         problems.add(
-            path,
-            f"{first}{_first_of(bad, 'place')}. Convert the file to UTF-8 (with: iconv -f ENCODING -t UTF-8)",
+            path, f"{first}{_first_of(bad, 'place')}. Convert the file to UTF-8 (with: iconv -f ENCODING -t UTF-8)"
         )
     problems.stop_if_any()
 
@@ -291,7 +288,6 @@ def file_digest(path: Path) -> str:
 
 
 def _can_be_written(entry: dict[str, Any]) -> bool:
-    """Whether every string in ``entry`` is made of characters."""
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:

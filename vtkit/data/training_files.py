@@ -219,7 +219,6 @@ def _is_header(columns: list[str]) -> bool:
 
 
 def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], problems: Problems) -> Iterator[_Row]:
-    """The rows of a .jsonl or .parquet file."""
     for number, entry in rows:
         if isinstance(entry, str):
             problems.add(path, f"line {number}: {entry}")
@@ -233,7 +232,6 @@ def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], p
 
 
 def _object_row(entry: Mapping[str, Any]) -> _Row:
-    """A row with separate relevant documents and others."""
     query, relevant = (_named(entry, part) for part in ("query", "relevant"))
     wrong = [
         f"{' or '.join(FIELDS[part])} is missing"
@@ -277,7 +275,6 @@ def _list_row(entry: Mapping[str, Any]) -> _Row:
 
 
 def _named(entry: Mapping[str, Any], part: str) -> list[Any] | None:
-    """The values of a row under one of the names of ``part``."""
     return next((listed(entry[name]) for name in FIELDS[part] if entry.get(name) is not None), None)
 
 
@@ -312,7 +309,6 @@ def _archive(path: Path, problems: Problems) -> RetrievalSet:
 
 
 def _archive_texts(path: Path, member: str, id_name: str, problems: Problems) -> Iterator[tuple[str, str]]:
-    """Id and text of each line."""
     for file, number, line in archive_lines(path, member):
         try:
             entry = json.loads(line)

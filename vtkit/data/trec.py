@@ -15,10 +15,7 @@ Run = dict[str, list[tuple[str, float]]]  # query id -> (document id, score), be
 
 
 def to_run(
-    query_ids: Sequence[str],
-    document_ids: Sequence[str],
-    ids: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
+    query_ids: Sequence[str], document_ids: Sequence[str], ids: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
 ) -> Run:
     """The run of a search's arrays, (queries, depth); negative ``ids`` are not results."""
     run: Run = {}

@@ -24,14 +24,7 @@ from vtkit.data.trec import Run
 from vtkit.evaluation.measures.effectiveness import evaluate
 
 CUTS = (1, 3, 5, 10, 20, 100, 1000)
-MEASURES = {
-    "ndcg": "nDCG",
-    "map": "AP",
-    "recall": "R",
-    "precision": "P",
-    "mrr": "RR",
-    "hit_rate": "Success",
-}
+MEASURES = {"ndcg": "nDCG", "map": "AP", "recall": "R", "precision": "P", "mrr": "RR", "hit_rate": "Success"}
 """mteb's name -> that of ir_measures."""
 
 MAIN, REVISION, FORMAT = "ndcg_at_10", "no_revision_available", "2.26.0"

@@ -78,7 +78,6 @@ def four_inputs(ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
 
 
 def _called(token: str) -> str:
-    """Elasticsearch's name of a token in a vector."""
     return token.replace(".", "__")
 
 

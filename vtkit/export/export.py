@@ -79,7 +79,6 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
 def _write(
     source: Source, portable: Portable, collection: Collection | None, target: Target, folder: Path
 ) -> list[Section]:
-    """Write the engine's own files; returns the sections of the README about them."""
     write: Callable[[Source, Portable, Collection | None, Path], list[Section]]
     match target:
         case "onnx":
@@ -108,7 +107,6 @@ def _write(
 
 
 def _made_from(source: Source, collection: Collection | None, target: Target) -> str:
-    """A digest of everything that the folder's content depends on."""
     whole = hashlib.sha256(
         f"{__version__} {target} {source.name} {source.query_length} {source.document_length}".encode()
     )

@@ -333,7 +333,6 @@ def _plain_attention(encoder: SparseEncoder) -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Suppress the exporter's and the quantiser's notices."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.ERROR)

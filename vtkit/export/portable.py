@@ -191,7 +191,6 @@ def _query_transformer(encoder: SparseEncoder) -> SparseEncoder | None:
 
 
 def _settings(source: Source) -> dict[str, Any]:
-    """``settings.json``, which ``encode.py`` reads."""
     encoder, searcher = source.encoder, source.searcher
     lexical = None
     if searcher is not None and searcher.lexical is not None:

@@ -221,8 +221,6 @@ def language_groups() -> Callable[[str], str]:
 
 
 class _Piece(NamedTuple):
-    """A text, or a part of a long one."""
-
     priority: float  # random; the sample keeps the largest
     number: int
     text: str
@@ -262,8 +260,6 @@ def _pieces(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 class _Meter:
-    """One tokenizer with all that is counted of it."""
-
     def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast) -> None:
         self.name = name
         self.backend: Tokenizer = tokenizer.backend_tokenizer

@@ -214,7 +214,6 @@ def _grams(run: str, length: int) -> list[str]:
 
 
 def _preparation(language: str) -> Callable[[str], str]:
-    """The normalisation of a text before it is cut."""
     unwritten: dict[int, str | None] = dict.fromkeys(_characters("Cf"))  # joiners, soft hyphens, direction marks
     unwritten |= dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors, which follow emoji
     if language in ("fa", "fas", "per"):
@@ -251,11 +250,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
     letters = [code for code in _characters("L", "N", "M") if not unspaced.match(chr(code))]
     words = f"[{_ranges(letters)}{_FURTHER_SCRIPTS}]+"
-    return (
-        re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"),
-        south_east_asia,
-        ideographs,
-    )
+    return (re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"), south_east_asia, ideographs)
 
 
 def _ranges(codes: list[int]) -> str:

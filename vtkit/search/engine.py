@@ -341,7 +341,6 @@ def _sound_answer(ids: Ids, scores: Scores, documents: int) -> bool:
 
 
 def _by_document(exact: ExactIndex) -> sp.csr_matrix:
-    """The postings as (documents, vocabulary), terms ascending."""
     shape = (exact.document_count, exact.vocabulary)
     matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
     matrix.sort_indices()

@@ -36,8 +36,6 @@ _EMBEDDED_SECONDS = 24 * 3600.0  # the embedded Milvus scores every document in 
 
 @dataclass(frozen=True)
 class _Collection(Result):
-    """The collection of an index."""
-
     collection: str
     documents: int  # documents with weights; the others are left out
     uri: str | None
@@ -152,7 +150,6 @@ class MilvusRanker:
 
 
 def _documents_of(client: Any, name: str) -> int | None:
-    """The documents of the collection ``name``; None if there is no such collection."""
     return int(client.get_collection_stats(name)["row_count"]) if client.has_collection(name) else None
 
 
@@ -164,7 +161,6 @@ def _entries(matrix: sp.csr_matrix, row: int) -> dict[int, float]:
 
 @contextmanager
 def _copy_of(database: Path) -> Iterator[str]:
-    """A temporary copy of ``database``."""
     if not database.is_dir():
         raise DataError(f"{database} is missing. {REBUILD}")
     with tempfile.TemporaryDirectory(prefix="vtkit-milvus-") as place:
@@ -186,7 +182,6 @@ def _close(client: Any, where: str) -> None:
 
 @contextmanager
 def _answers(where: str) -> Iterator[None]:
-    """Milvus' errors in the block as :class:`DataError`."""
     import grpc
     import pymilvus
 

@@ -40,11 +40,7 @@ from vtkit.system.results import Result
 FIELD = "weights"
 MAPPING: Mapping[str, Any] = {
     "settings": {"index": {"number_of_shards": 1, "refresh_interval": "-1"}},
-    "mappings": {
-        "dynamic": "strict",
-        "_source": {"enabled": False},
-        "properties": {FIELD: {"type": "rank_features"}},
-    },
+    "mappings": {"dynamic": "strict", "_source": {"enabled": False}, "properties": {FIELD: {"type": "rank_features"}}},
 }
 
 MOST_CLAUSES = 1024
@@ -59,8 +55,6 @@ _RESULTS_AT_ONCE = 50_000
 
 @dataclass(frozen=True)
 class _Sent(Result):
-    """The index on a server."""
-
     index: str
     documents: int  # documents with weights; the others are left out
     url: str
@@ -180,11 +174,7 @@ def query_of(features: Mapping[str, float], kind: str) -> dict[str, Any]:
 
 
 def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
-    """Check, and say, that the cluster answers the queries of ``text`` as it answers their vectors.
-
-    Raises:
-        DataError: it does not.
-    """
+    """Check, and say, that the cluster answers the queries of ``text`` as it answers their vectors."""
     nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     some = np.diff(text.vectors.indptr) > 0
     answered = ranker.rank(text.vectors[np.flatnonzero(some)], DEPTH)
@@ -274,11 +264,7 @@ def _checked_bulk(response: Mapping[str, Any], file: Path) -> None:
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:
-    """Document numbers and scores of one answer.
-
-    Raises:
-        ValueError: it is an error, or incomplete.
-    """
+    """Document numbers and scores of one answer; ValueError for an error, or an incomplete one."""
     if "error" in response:
         causes = response["error"].get("root_cause") or [response["error"]]
         raise ValueError(str(causes[0].get("reason")))

@@ -251,7 +251,6 @@ class Searcher:
         return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named)
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
-        """The tokens with their values, and the special tokens with theirs."""
         named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}
         for position in np.argsort(-values, kind="stable"):
             term = int(terms[position])

@@ -127,11 +127,6 @@ def _classes(seismic: Any, dimensions: int) -> tuple[Any, Any]:
 
 
 def _load(folder: Path, dimensions: int, postings: int) -> Any:
-    """The library's index.
-
-    Raises:
-        DataError: it is missing or damaged.
-    """
     import seismic
 
     path = folder / _FILE

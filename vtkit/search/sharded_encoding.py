@@ -125,7 +125,6 @@ def encode_to_disk(
 
 
 def _write(vectors: sp.csr_matrix, removed: Removed, shard: Path, digest: str) -> dict[str, Any]:
-    """Write a shard as a whole; returns its record."""
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     write_vectors(vectors, aside)

@@ -45,9 +45,7 @@ def encode_groups(model: SparseEncoder, groups: Sequence[Group], again: bool) ->
 
 
 def term_weights_of(
-    model: SparseEncoder,
-    columns: Sequence[dict[str, Tensor]],
-    texts_at_once: int | None = None,
+    model: SparseEncoder, columns: Sequence[dict[str, Tensor]], texts_at_once: int | None = None
 ) -> list[Tensor]:
     """The term weights of each column of a batch, (texts, vocabulary).
 

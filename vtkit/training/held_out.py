@@ -24,11 +24,7 @@ POSITIONS_AT_ONCE = 256  # masked positions whose logits are held at a time
 
 @torch.no_grad()
 def held_out_predictions(
-    model: PreTrainedModel,
-    batches: MaskedBatches,
-    sizes: Ragged,
-    new: NDArray[np.bool_],
-    prior: Tensor | None = None,
+    model: PreTrainedModel, batches: MaskedBatches, sizes: Ragged, new: NDArray[np.bool_], prior: Tensor | None = None
 ) -> GroupedPredictions | None:
     """Accuracy and bits per byte of the masked tokens of ``batches``; None where nothing in them is masked.
 

@@ -41,14 +41,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions
-from vtkit.training.masking import (
-    IGNORED,
-    SHORTEST,
-    MaskedBatches,
-    parts,
-    similar_lengths_together,
-    tokenized,
-)
+from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 if TYPE_CHECKING:
@@ -151,8 +144,7 @@ def adapt(
             callbacks=[*reporting.callbacks(section.report_to, folder), Progress(bar)],
         )
         trainer.gate = LossGate(
-            "adaptation",
-            guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
+            "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None
         )
         if section.prior == "unigram":
             trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels)

@@ -52,13 +52,7 @@ class TrainingBatches:
         DataError: too few pairs, or too few that can stand in one batch.
     """
 
-    def __init__(
-        self,
-        judged: Judged,
-        section: FinetuneSection,
-        seed: int,
-        pools: Pools = (),
-    ) -> None:
+    def __init__(self, judged: Judged, section: FinetuneSection, seed: int, pools: Pools = ()) -> None:
         self._judged, self._section, self._seed, self._pools = judged, section, seed, pools
         self._refuse_too_few()
         steps = section.steps or max(1, round(section.epochs * len(judged.pairs) / section.batch_size))

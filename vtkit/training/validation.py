@@ -237,7 +237,6 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         return [place for place in self._measured() if self.at[place] >= self.counted_from]
 
     def _best(self) -> int | None:
-        """The first of the best."""
         return max(self._counted(), key=lambda place: (float(self.state.values[place]), -place), default=None)
 
     def _stopped_at(self) -> int | None:

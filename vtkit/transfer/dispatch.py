@@ -51,13 +51,7 @@ Counts = Callable[[], NDArray[np.integer] | None]
 """How often each target token occurs in target text, (target vocabulary,); None where there is no text."""
 
 
-def mixture_of(
-    section: TransferSection,
-    pair: VocabularyPair,
-    texts: Texts,
-    counts: Counts,
-    seed: int,
-) -> Mixture:
+def mixture_of(section: TransferSection, pair: VocabularyPair, texts: Texts, counts: Counts, seed: int) -> Mixture:
     """The rows of the target vocabulary by the method, or the list of methods, of ``section``.
 
     Args:
@@ -79,11 +73,7 @@ def mixture_of(
 
 
 def bias_of(
-    section: TransferSection,
-    pair: VocabularyPair,
-    mixture: Mixture,
-    source_bias: NDArray[np.floating],
-    counts: Counts,
+    section: TransferSection, pair: VocabularyPair, mixture: Mixture, source_bias: NDArray[np.floating], counts: Counts
 ) -> NDArray[np.float32]:
     """The decoder bias of the target vocabulary by ``section.bias``; tokens that the mixture masks are masked.
 
@@ -123,13 +113,7 @@ def _counted(counts: Counts) -> NDArray[np.integer]:
     return found
 
 
-def _mixture(
-    settings: AnyMethod,
-    section: TransferSection,
-    pair: VocabularyPair,
-    texts: Texts,
-    seed: int,
-) -> Mixture:
+def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair, texts: Texts, seed: int) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
     match settings:
         case AutoTransfer():

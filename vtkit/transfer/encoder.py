@@ -97,12 +97,7 @@ def move_encoder(
     mixture = mixture_of(section, pair, method_texts, counts, seed)
     graft = graft_encoder if section.scope == "full" else graft_encoder_head
     encoder = graft(
-        source,
-        target,
-        mixture,
-        lambda biases: bias_of(section, pair, mixture, biases, counts),
-        work,
-        seed=seed,
+        source, target, mixture, lambda biases: bias_of(section, pair, mixture, biases, counts), work, seed=seed
     )
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
     masked = apply_output_casing(encoder, casing.output, casing.fold)

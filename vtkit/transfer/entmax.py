@@ -233,7 +233,6 @@ class _Space:
 
 
 def _dense(space: _Space, queries: torch.Tensor) -> csr_matrix:
-    """One block of softmax rows."""
     return csr_matrix(_solve(space.all(queries), alpha=1).cpu().numpy())
 
 

@@ -32,11 +32,7 @@ class Origin:
     bias: float  # decoder bias that the transfer gave it
 
 
-def origins(
-    mixture: Mixture,
-    bias: NDArray[np.floating],
-    pair: VocabularyPair,
-) -> Iterator[Origin]:
+def origins(mixture: Mixture, bias: NDArray[np.floating], pair: VocabularyPair) -> Iterator[Origin]:
     """The origin of each target token, by ascending id."""
     source_tokens, target_tokens = pair.source.legible, pair.target.legible
     for target_id, method in enumerate(mixture.methods.tolist()):

@@ -419,10 +419,7 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
         text = "".join(plain.get(character, character) for character in token)
         vocabulary[f"##{text}" if token[0] in plain else text] = len(vocabulary)
     return models.WordPiece(
-        vocabulary,
-        unk_token=UNKNOWN,
-        max_input_chars_per_word=LONGEST_WORD,
-        continuing_subword_prefix="##",
+        vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix="##"
     )
 
 
@@ -437,10 +434,7 @@ def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[mod
     merged, _ = _merge(known_words, sorted(alphabet), section)
     vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
     model = models.WordPiece(
-        vocabulary,
-        unk_token=UNKNOWN,
-        max_input_chars_per_word=LONGEST_WORD,
-        continuing_subword_prefix="",
+        vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix=""
     )
     return model, alphabet
 

@@ -72,10 +72,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their bias")
     words = []
-    for name, values in (
-        ("bias", biases[: len(active)][active]),
-        ("source_bias", old_biases[~is_masked(old_biases)]),
-    ):
+    for name, values in (("bias", biases[: len(active)][active]), ("source_bias", old_biases[~is_masked(old_biases)])):
         figures[name] = {"mean": float(values.mean()), "deviation": float(values.std())}
         words.append(f"{values.mean():.2f} ± {values.std():.2f}")
     bias_words = f"bias {words[0]} (source {words[1]})"
@@ -170,5 +167,4 @@ def head_only(encoder: SparseEncoder) -> bool:
 
 
 def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:
-    """How many rows (or numbers) differ."""
     return int((ours != theirs).reshape(len(ours), -1).any(axis=1).sum())

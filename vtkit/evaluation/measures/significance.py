@@ -68,11 +68,6 @@ def paired_t(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 
 
 def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> np.ndarray:
-    """``a`` less ``b`` for each query, (queries,).
-
-    Raises:
-        ValueError: the queries differ, or there are none.
-    """
     if a.keys() != b.keys() or not a:
         raise ValueError("a paired test needs the same queries in both runs, and at least one")
     return np.array([a[query] - b[query] for query in a], dtype=np.float64)

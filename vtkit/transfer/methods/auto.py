@@ -38,10 +38,7 @@ STEM_SHARE = 0.5  # share of a token's characters that its stem must make up
 KNOWN_SHARE = 0.25  # share of the target's words in a script that the source must know to read that script
 
 
-def auto_mixture(
-    pair: VocabularyPair,
-    given: Sequence[tuple[str, Mixture]],
-) -> Mixture:
+def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> Mixture:
     """Each new token by its best evidence; tokens without any have no weights.
 
     Args:
@@ -80,9 +77,7 @@ def alternatives(section: TransferSection) -> dict[str, TransferSection]:
     return found
 
 
-def stems_and_unread(
-    pair: VocabularyPair,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stems_and_unread(pair: VocabularyPair) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The new tokens that begin with a stem the source knows, and those in scripts it does not read; two lists of
     target ids."""
     surfaces, known = pair.target.surfaces, pair.source.surfaces

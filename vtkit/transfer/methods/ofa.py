@@ -9,13 +9,7 @@ from vtkit.transfer.word_space import neighbour_mixture, word_space
 from vtkit.vocabulary.pair import VocabularyPair
 
 
-def ofa_mixture(
-    pair: VocabularyPair,
-    *,
-    vectors: Path,
-    neighbours: int = 10,
-    temperature: float = 0.1,
-) -> Mixture:
+def ofa_mixture(pair: VocabularyPair, *, vectors: Path, neighbours: int = 10, temperature: float = 0.1) -> Mixture:
     """OFA (Liu et al. 2024, arXiv:2311.08849): ``E'_t = Σ softmax(cos(w_t, w_s) / temperature) E_s``.
 
     ``w`` of a token is the mean of the vectors of the words whose tokenization contains it, the sum runs over the

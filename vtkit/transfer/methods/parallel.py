@@ -21,11 +21,7 @@ MOST_SOURCES = 20  # translations of one token that are kept
 
 
 def translation_mixture(
-    bitext: Bitext,
-    pair: VocabularyPair,
-    iterations: int = 8,
-    agreement: float = 0.5,
-    min_probability: float = 0.05,
+    bitext: Bitext, pair: VocabularyPair, iterations: int = 8, agreement: float = 0.5, min_probability: float = 0.05
 ) -> Mixture:
     """Each new token as the mixture of the source tokens it is translated by.
 

@@ -34,21 +34,12 @@ class Table:
     vectors: NDArray[np.float32]  # (vocabulary or more, width)
 
 
-def semantic_mixture(
-    pair: VocabularyPair,
-    target_embeddings: str,
-    alpha: float = 4.0,
-) -> Mixture:
+def semantic_mixture(pair: VocabularyPair, target_embeddings: str, alpha: float = 4.0) -> Mixture:
     """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`)."""
     return table_mixture(pair, load_table(target_embeddings), alpha, target_embeddings)
 
 
-def table_mixture(
-    pair: VocabularyPair,
-    table: Table,
-    alpha: float = 4.0,
-    name: str = "the table",
-) -> Mixture:
+def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: str = "the table") -> Mixture:
     """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``.
 
     The vocabulary-transfer paper (SIGIR 2026) has α = 2 (sparsemax), and a table over exactly the target vocabulary.

@@ -17,21 +17,13 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def sembridge_mixture(
-    pair: VocabularyPair,
-    embedder: str,
-    alpha: float = 4.0,
-    pooling: Pooling = "model",
-    prompt: str = "",
+    pair: VocabularyPair, embedder: str, alpha: float = 4.0, pooling: Pooling = "model", prompt: str = ""
 ) -> Mixture:
     """:func:`similarity_mixture` by the embedder of that name, a folder or a hub id (see :func:`load_embedder`)."""
     return similarity_mixture(pair, load_embedder(embedder, pooling, prompt), alpha)
 
 
-def similarity_mixture(
-    pair: VocabularyPair,
-    embedder: Any,
-    alpha: float = 4.0,
-) -> Mixture:
+def similarity_mixture(pair: VocabularyPair, embedder: Any, alpha: float = 4.0) -> Mixture:
     """Each new token as ``Σ_s α-entmax(cos(B(t), B(s))) E_s`` over the tokens ``s`` of the source vocabulary.
 
     ``B`` embeds the text a token stands for, without the mark of its family. The authors' code embeds

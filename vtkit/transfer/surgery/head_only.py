@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 
 def graft_head(
-    source: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    output_rows: Tensor,
-    bias: Tensor,
+    source: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, output_rows: Tensor, bias: Tensor
 ) -> PreTrainedModel:
     """A copy of ``source`` that reads what it read and writes another vocabulary.
 
