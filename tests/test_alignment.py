@@ -12,8 +12,8 @@ import tiny
 from test_overlap import wordpiece
 
 from vtkit.commands.recipe import check_recipe
-from vtkit.data.alignment import DOUBTFUL, UNRELATED, alignment_of, languages_of, spread_over
 from vtkit.data.checking import pairs_doubts, pairs_problems
+from vtkit.data.parallel import DOUBTFUL, UNRELATED, alignment_of, languages_of, spread_over
 from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
 

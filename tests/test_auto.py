@@ -11,8 +11,7 @@ from scipy.sparse import csr_matrix
 from test_overlap import wordpiece
 
 from vtkit.settings.transfer import TransferSection
-from vtkit.transfer.combination.pieces import with_pieces
-from vtkit.transfer.combination.reassigned import with_reassigned
+from vtkit.transfer.combination import with_pieces, with_reassigned
 from vtkit.transfer.dispatch import mixture_of
 from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_unread
 from vtkit.transfer.methods.baselines import baseline_mixture

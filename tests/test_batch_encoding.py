@@ -17,11 +17,10 @@ from torch import Tensor
 
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import FinetuneSection
-from vtkit.training import batch_encoding
-from vtkit.training.batch_encoding import term_weights_of
+from vtkit.training import objective
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import CollapseGate, LossGate
-from vtkit.training.objective import Objective
+from vtkit.training.objective import Objective, term_weights_of
 
 
 def columns(model: SparseEncoder, pairs: int) -> list[dict[str, Tensor]]:
@@ -53,7 +52,7 @@ PENALTIES: dict[str, Any] = {"query_penalty": ["l1", "flops"], "document_penalty
 def test_caching_changes_nothing_dropout_included(architecture: str, tmp_path: Path) -> None:
     model = encoder(tmp_path, architecture).train()
     whole = step(model, 20, None, section(**PENALTIES))
-    cached = step(model, 20, batch_encoding.TEXTS_A_GROUP, section(**PENALTIES))
+    cached = step(model, 20, objective.TEXTS_A_GROUP, section(**PENALTIES))
     assert cached[0] == whole[0]
     assert cached[2] == whole[2]
     torch.testing.assert_close(cached[1], whole[1], rtol=1e-5, atol=1e-7)
@@ -65,7 +64,7 @@ def test_a_batch_of_32_is_the_same_as_one_and_as_four_times_eight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = encoder(tmp_path, dropout=0.0).train()
-    monkeypatch.setattr(batch_encoding, "TOKENS_A_GROUP", 1)
+    monkeypatch.setattr(objective, "TOKENS_A_GROUP", 1)
     wanted = section(**PENALTIES)
     losses, gradients, dimensions = step(model, 32, 32, wanted)
     with forwards(model) as sizes:
@@ -133,7 +132,7 @@ def test_without_a_gradient_nothing_is_computed_again(tmp_path: Path) -> None:
 def test_a_training_run_ends_the_same(tmp_path: Path) -> None:
     settings = {**EVERYTHING, "steps": 6}
     whole, its_curves = trained(tmp_path / "whole", **settings | {"texts_at_once": None})
-    cached, curves = trained(tmp_path / "cached", **settings | {"texts_at_once": batch_encoding.TEXTS_A_GROUP})
+    cached, curves = trained(tmp_path / "cached", **settings | {"texts_at_once": objective.TEXTS_A_GROUP})
     assert curves == its_curves
     for name, tensor in weights(cached).items():
         torch.testing.assert_close(tensor, weights(whole)[name], rtol=1e-4, atol=1e-5)

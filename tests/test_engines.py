@@ -23,8 +23,7 @@ from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.evaluation.measures.agreement import agreement
-from vtkit.evaluation.measures.cost import activation_shares, active_dimensions
-from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
+from vtkit.evaluation.measures.cost import DocumentFrequencies, Histogram, activation_shares, active_dimensions
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher

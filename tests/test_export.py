@@ -43,7 +43,7 @@ from vtkit.export.features import model_stays_outside, token_names
 from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, fold_members, write_onnx
 from vtkit.export.portable import Portable, Source
 from vtkit.export.postgres import sparsevec
-from vtkit.export.target import Target
+from vtkit.export.result import Target
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex

@@ -22,18 +22,16 @@ from vtkit.encoder.calibrated import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
-from vtkit.evaluation.gates.encoder import encoder_gates
+from vtkit.evaluation.gates.encoder import activation_gate, dimensions_gate, encoder_gates, ties_gate
 from vtkit.evaluation.gates.result import CheckResult, Seen, show_results, stop_at_failures
 from vtkit.evaluation.gates.rows import Moved, identity_gate, neighbours_gate
-from vtkit.evaluation.gates.vectors import activation_gate, dimensions_gate, ties_gate
 from vtkit.evaluation.gates.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.errors import CollapseError
-from vtkit.transfer.methods.baselines import baseline_mixture
+from vtkit.transfer.methods.baselines import baseline_mixture, subtoken_mixture
 from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.parallel import translation_mixture
-from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head

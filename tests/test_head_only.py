@@ -30,7 +30,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import masking
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss
-from vtkit.transfer.methods.subtoken import subtoken_mixture
+from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head, graft_head
 from vtkit.vocabulary.pair import pair_of

@@ -12,8 +12,8 @@ from test_overlap import byte_level, wordpiece
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of, mixture_of
-from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins
+from vtkit.transfer.result import sample_neighbours
 from vtkit.vocabulary.forms import Vocabulary, canonical_forms, legible, surface_and_start, tokens
 from vtkit.vocabulary.pair import pair_of
 

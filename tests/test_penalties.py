@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
-from vtkit.training import batch_encoding
+from vtkit.training import objective
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.objective import Batch, Objective
@@ -146,8 +146,8 @@ def test_every_penalty_is_the_same_in_parts_of_any_size(
     whole, gradient = parts_and_gradient()
     assert len(whole) == 1 + len(SIDES) * len(PENALTIES)
     assert all(whole[f"{side}_{name}"] > 0 for side in SIDES for name in PENALTIES)
-    monkeypatch.setattr(batch_encoding, "TEXTS_A_GROUP", parts[0])
-    monkeypatch.setattr(batch_encoding, "TOKENS_A_GROUP", parts[1])
+    monkeypatch.setattr(objective, "TEXTS_A_GROUP", parts[0])
+    monkeypatch.setattr(objective, "TOKENS_A_GROUP", parts[1])
     cut, its_gradient = parts_and_gradient()
     assert cut == pytest.approx(whole, rel=1e-4)
     torch.testing.assert_close(its_gradient, gradient, rtol=1e-3, atol=1e-5)

@@ -9,8 +9,7 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHTS, deviation
 from vtkit.evaluation.balancing import balance_of, balancing_queries
-from vtkit.evaluation.probe import Probe
-from vtkit.evaluation.probed_weight import RATIO_WEIGHTS, RATIOS, own_reciprocal_ranks, probed_weight
+from vtkit.evaluation.probe import RATIO_WEIGHTS, RATIOS, Probe, own_reciprocal_ranks, probed_weight
 from vtkit.evaluation.systems import Bm25System
 
 WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]

@@ -25,12 +25,10 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError, VtkitError
-from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture
+from vtkit.transfer.combination import back_off
+from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture, subtoken_mixture
 from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture
-from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
-from vtkit.transfer.neighbours import Neighbour, sample_neighbours
 from vtkit.transfer.provenance import (
     origins,
     read_mixture,
@@ -38,6 +36,7 @@ from vtkit.transfer.provenance import (
     read_provenance,
     write_provenance,
 )
+from vtkit.transfer.result import Neighbour, sample_neighbours
 from vtkit.transfer.softmax_rows import HEAVIEST, SoftmaxRows
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import load_tokenizer

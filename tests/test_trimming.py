@@ -20,7 +20,7 @@ from vtkit.encoder.query_tables import with_static_queries
 from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.transfer.surgery.trim import trim_encoder
+from vtkit.transfer.surgery.graft import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.trimmed import kept_ids, trim_vocabulary
 

@@ -40,7 +40,7 @@ from vtkit.encoder.kinds import as_splade, as_unicoil, set_counted
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
-from vtkit.evaluation.gates.vectors import vector_gates
+from vtkit.evaluation.gates.encoder import vector_gates
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.calibrate_head import calibrate_encoder

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.evaluation.comparison import Comparison
-    from vtkit.export.result import Export
-    from vtkit.export.target import Target
+    from vtkit.export.result import Export, Target
     from vtkit.inspect.composition import Han
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.fragmentation import Fragmentation
@@ -305,7 +304,7 @@ def export_for(
     from vtkit.data.queries import read_query_file
     from vtkit.export.export import export
     from vtkit.export.portable import QUERIES, Source, first_words
-    from vtkit.export.target import Target
+    from vtkit.export.result import Target
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
     from vtkit.search.folders import is_index_folder

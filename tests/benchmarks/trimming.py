@@ -23,7 +23,7 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, load_with_
 from vtkit.encoder.scratch import scratch_model
 from vtkit.settings.source import Scratch
 from vtkit.system.errors import DataError
-from vtkit.transfer.surgery.trim import trim_encoder
+from vtkit.transfer.surgery.graft import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.trimmed import trim_vocabulary
 

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from vtkit.data.alignment import alignment_of, languages_of, spread_over
 from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpus
-from vtkit.data.parallel import read_pairs
+from vtkit.data.parallel import alignment_of, languages_of, read_pairs, spread_over
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
 from vtkit.system.errors import DataError

@@ -30,7 +30,7 @@ FEWEST_WEIGHT_QUERIES = 50  # ... and fewer than these choose nothing: it would 
 
 @dataclass(frozen=True)
 class ProbedWeight(Result):
-    """What spans of documents say of the weight of an encoder (:mod:`vtkit.evaluation.probed_weight`)."""
+    """What spans of documents say of the weight of an encoder (:mod:`vtkit.evaluation.probe`)."""
 
     weight: float
     curve: tuple[tuple[float, float, float], ...]

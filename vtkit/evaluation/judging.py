@@ -12,9 +12,8 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
 from vtkit.evaluation.measures.agreement import Agreement
+from vtkit.evaluation.measures.cost import QueryCost, SearchCost
 from vtkit.evaluation.measures.effectiveness import per_query
-from vtkit.evaluation.measures.query_cost import QueryCost
-from vtkit.evaluation.measures.search_cost import SearchCost
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 

@@ -121,7 +121,7 @@ def languages_in_mteb(texts: list[str]) -> list[str]:
     """ISO 639-3 code and ISO 15924 script of texts, such as ``eng-Latn``; nothing where they do not tell."""
     from lingua import IsoCode639_1, Language
 
-    from vtkit.data.alignment import languages_of
+    from vtkit.data.parallel import languages_of
 
     code = languages_of([(text, "") for text in texts])[0]
     if code is None:

@@ -15,10 +15,15 @@ from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.evaluation.balance import Balance, above_last, product, raw_sum, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.evaluation.measures.agreement import agreement
-from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
+from vtkit.evaluation.measures.cost import (
+    QUERIES_TIMED,
+    QueryCost,
+    SearchCost,
+    activation_shares,
+    active_dimensions,
+    flops,
+)
 from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.evaluation.measures.query_cost import QueryCost
-from vtkit.evaluation.measures.search_cost import QUERIES_TIMED, SearchCost
 from vtkit.search.bm25 import Bm25
 from vtkit.search.maxscore import query_cost
 from vtkit.settings.analysers import Analysis

@@ -20,8 +20,7 @@ from vtkit.export.documents import Collection
 from vtkit.export.network import require_onnx
 from vtkit.export.portable import SCRIPTS, Portable, Source, write_portable, write_replay
 from vtkit.export.readme import readme
-from vtkit.export.result import Export
-from vtkit.export.target import Target
+from vtkit.export.result import Export, Target
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import resumed_folder

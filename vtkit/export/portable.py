@@ -26,7 +26,7 @@ from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.export.documents import DEPTH, Collection, json_line
 from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
-from vtkit.export.target import Target
+from vtkit.export.result import Target
 from vtkit.search.lexical import TERMS
 from vtkit.vocabulary.saved import save_tokenizer
 

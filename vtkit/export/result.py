@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from vtkit.export.target import Target
 from vtkit.system.results import Result
+
+Target = Literal["onnx", "qdrant", "elasticsearch", "opensearch", "postgres", "lucene", "milvus", "vespa"]
+"""Each has a file with its name in this folder, and ``scripts/TARGET.py`` for its users."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Collection:
         """
         if self._setting.language is not None:
             return self._setting.language
-        from vtkit.data.alignment import languages_of
+        from vtkit.data.parallel import languages_of
 
         texts = [(text, "") for text in self.whole.contents[:4000]]
         language = languages_of(texts)[0]
@@ -362,7 +362,7 @@ class _Loaded:
     def _sum(self, place: Collection, over: Callable[[RetrievalSet, bool], System]) -> System:
         """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
-        from vtkit.evaluation.probed_weight import probed_by_spans
+        from vtkit.evaluation.probe import probed_by_spans
         from vtkit.evaluation.systems import AboveLast, DenseSystem, PlainSum, SumSystem
 
         def summable(docs: RetrievalSet, many: bool) -> System:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from vtkit.evaluation.measures.search_cost import SearchCost
+from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.report.blocks import Bar, Block, Command, Folded, Inlines, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose

@@ -13,14 +13,12 @@ from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
+from vtkit.evaluation.measures.cost import SearchCost, Sparsity
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.evaluation.measures.search_cost import SearchCost
-from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.system.results import Result
 from vtkit.training.validated import Validated
-from vtkit.transfer.neighbours import Neighbour
-from vtkit.transfer.result import Probed
+from vtkit.transfer.result import Neighbour, Probed
 
 Number = int | float | None
 WeightedToken = tuple[str, float]

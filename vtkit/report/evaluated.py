@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.comparison import Cell, Comparison
-from vtkit.evaluation.measures.query_cost import QueryCost
+from vtkit.evaluation.measures.cost import QueryCost
 from vtkit.report.blocks import Block, Heading, Inline, KeyFigure, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import Outcomes, ReportData, Row, SetResults
 from vtkit.report.results import COLUMNS, measure_note, outcome_blocks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
+from vtkit.evaluation.measures.cost import DocumentFrequencies, Histogram
 from vtkit.system.errors import CollapseError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from vtkit.evaluation.measures.query_cost import QueryCost
+from vtkit.evaluation.measures.cost import QueryCost
 from vtkit.search.exact import ExactIndex
 from vtkit.search.pruning import compiled, first_not_below
 

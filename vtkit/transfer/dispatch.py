@@ -29,9 +29,7 @@ from vtkit.settings.transfer import (
     WechselTransfer,
 )
 from vtkit.system.errors import DataError
-from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.combination.pieces import with_pieces
-from vtkit.transfer.combination.reassigned import with_reassigned
+from vtkit.transfer.combination import back_off, with_pieces, with_reassigned
 from vtkit.transfer.mixture import Mixture, with_fallback
 from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
@@ -171,7 +169,7 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
                 dictionary=[Path(name) for name in settings.dictionary],
             )
         case SubtokenTransfer():
-            from vtkit.transfer.methods.subtoken import subtoken_mixture
+            from vtkit.transfer.methods.baselines import subtoken_mixture
 
             return subtoken_mixture(pair)
         case RandomAllTransfer():

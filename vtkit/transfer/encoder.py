@@ -16,9 +16,8 @@ from vtkit.settings.transfer import TransferSection
 from vtkit.system import console
 from vtkit.transfer.dispatch import Counts, Texts, bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
-from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins, write_provenance
-from vtkit.transfer.result import MovedRows, Probed, TransferResult
+from vtkit.transfer.result import MovedRows, Probed, TransferResult, sample_neighbours
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.pair import VocabularyPair, pair_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.data.alignment import languages_of
+from vtkit.data.parallel import languages_of
 from vtkit.search.bridge_queries import FOLDER as FOLDER
 from vtkit.search.bridge_queries import RECORD, SOURCE, TABLE, TARGET, BridgeRecord
 from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext

@@ -4,14 +4,122 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import torch
+from scipy import sparse
 from sentence_transformers import SparseEncoder
 
+from vtkit.encoder.calibrated import QUERY_TOKENS, ActivationRates
+from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.fitted import HeadFit
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, CheckResult, Gate, Seen, Stage, results
+from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.sides import encode_side
+from vtkit.encoder.unicoil import is_unicoil
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, CheckResult, Finding, Gate, Seen, Stage, results
 from vtkit.evaluation.gates.rows import Moved, head_only, identity_gate, neighbours_gate
-from vtkit.evaluation.gates.vectors import vector_gates
 from vtkit.evaluation.gates.vocabularies import unicode_gate
 from vtkit.settings.gates import GatesSection
+
+DEAD, DENSE = 1.0, 0.9
+"""Mean active dimensions below which vectors are dead; share of the vocabulary above which they are dense."""
+
+EMPTY_TEXTS = 0.05
+
+TIED = (0.5, 0.999)
+
+
+def vector_gates(
+    section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
+) -> list[tuple[Gate, Seen]]:
+    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries.
+
+    The activation rate is that of logits, which uniCOIL encoders do not use.
+    """
+    wanted: list[Gate] = [gate for gate in _OF_VECTORS if getattr(section, gate) != "off"]
+    if is_unicoil(encoder) and "activation" in wanted:
+        wanted.remove("activation")
+    if not wanted:
+        return []
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
+        advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
+        return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice, {"finite": False}))]
+    found: list[tuple[Gate, Seen]] = []
+    broken: Finding = "warn" if more_follows else "fail"
+    if "activation" in wanted:
+        found.append(("activation", activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken)))
+    if wanted == ["activation"]:
+        return found
+    opening = min(QUERY_TOKENS, PROBE_LENGTH)
+    documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
+    queries = encode_side(encoder, texts, "query", opening, description="encoding probe queries")
+    if "dimensions" in wanted:
+        vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
+        found.append(("dimensions", dimensions_gate(queries, documents, vocabulary, broken)))
+    if "ties" in wanted and len(texts) > 2:
+        # an untrained uniCOIL encoder counts shared terms, and many texts share as many
+        found.append(("ties", ties_gate(queries, documents, "warn" if is_unicoil(encoder) else broken)))
+    return found
+
+
+_OF_VECTORS: tuple[Gate, ...] = ("activation", "dimensions", "ties")
+
+
+def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
+    """Whether any logit is positive, and whether not nearly all are; ``broken`` is what it is called otherwise."""
+    seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
+    figures = {"token": rates.token, "pooled": rates.pooled, "finite": True}
+    if rates.pooled == 0.0 or rates.token > DENSE:
+        advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
+        return broken, seen, advice, figures
+    return "pass", seen, "", figures
+
+
+def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vocabulary: int, broken: Finding) -> Seen:
+    """Whether vectors have dimensions at all, and not nearly all of them.
+
+    Args:
+        queries: (n, dimensions).
+        documents: (n, dimensions).
+        vocabulary: dimensions that are not masked.
+        broken: what dead vectors are called. Dense ones are slow but not wrong: a warning where ``broken`` is
+            ``fail``, and else a pass.
+    """
+    counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
+    means = {side: float(active.mean()) for side, active in counts.items()}
+    empty = float((counts["document"] == 0).mean())
+    figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": documents.shape[0]}
+    seen = (
+        f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
+        f"{empty:.0%} of the texts empty"
+    )
+    if min(means.values()) < DEAD:
+        advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
+        return broken, seen, advice, figures
+    if means["document"] > DENSE * vocabulary:
+        advice = (
+            "The vectors are dense, so search is slow: add [finetune], which trains them to be sparse, or lower "
+            "calibrate.target_activation."
+        )
+        return "warn" if broken == "fail" else "pass", seen, advice, figures
+    if empty > EMPTY_TEXTS:
+        advice = "Texts without active dimensions are never found: raise calibrate.target_activation, or add [adapt]."
+        return "warn", seen, advice, figures
+    return "pass", seen, "", figures
+
+
+def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: Finding) -> Seen:
+    """Whether scores tell texts apart: :func:`vtkit.encoder.calibration.score_spread` of the i-th query over all
+    documents but the i-th."""
+    spread, tied = score_spread(queries, documents)
+    seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
+    figures = {"tied": tied, "spread": spread}
+    if tied >= TIED[1]:
+        return broken, seen, "All texts get the same score; the gates dimensions and neighbours show why.", figures
+    if tied > TIED[0]:
+        advice = "Many texts share no dimension with a query, or share all: adapt or calibrate the encoder."
+        return "warn", seen, advice, figures
+    return "pass", seen, "", figures
+
 
 READ_BACK = (0.15, 0.4)
 """Share of tokens that a head reads back: a failure below the first, a warning below the second. Embedders that hold

@@ -63,7 +63,7 @@ class EncodeQueriesResult(Result):
 def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeQueriesResult:
     """Fill ``out/SET/judged`` and ``out/SET/balancing`` with query vectors of ``inputs["model"]``."""
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.evaluation.probed_weight import probed_by_spans
+    from vtkit.evaluation.probe import probed_by_spans
     from vtkit.evaluation.systems import SparseSystem, query_vectors
     from vtkit.search.stored_vectors import write_vectors
     from vtkit.system.runtime import fastest_device

@@ -86,7 +86,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     """
     from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
-    from vtkit.evaluation.probed_weight import probed_by_spans
+    from vtkit.evaluation.probe import probed_by_spans
     from vtkit.evaluation.systems import AboveLast, DenseSystem
     from vtkit.system.runtime import fastest_device
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.evaluation.measures.sparsity import Sparsity
+from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.pipeline.sizes import Counts, SetCost, posting_bytes
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened, vectors_of

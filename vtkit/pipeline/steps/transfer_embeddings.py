@@ -90,7 +90,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
     from vtkit.transfer.latent_units import fit_units
-    from vtkit.transfer.surgery.trim import trim_encoder
+    from vtkit.transfer.surgery.graft import trim_encoder
 
     head, units, fitted = recipe.source.head, recipe.source.units, recipe.source.fitted
     if fitted is None:

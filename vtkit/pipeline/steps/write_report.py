@@ -15,7 +15,7 @@ from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, read_per_query
-from vtkit.evaluation.measures.sparsity import Sparsity
+from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult

@@ -12,7 +12,7 @@ The source *reads* a script if it knows a quarter of the words that the target v
 the Latin words of an English domain (35 to 50 % are known), but not those of German (16 %), nor Hangul.
 
 What is left has no evidence and takes the recipe's ``fallback``: by default a source word's row of its own
-(:mod:`vtkit.transfer.combination.reassigned`).
+(:mod:`vtkit.transfer.combination`).
 
 This is the rule. :func:`alternatives` has what comes close to it, and a probe decides between them
 (:mod:`vtkit.pipeline.steps.probed_transfer`). docs/transfer.md compares all this with every single method.
@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from vtkit.inspect.words import script_of_text
 from vtkit.settings.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
-from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.methods.subtoken import subtoken_mixture
+from vtkit.transfer.combination import back_off
+from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only
 from vtkit.vocabulary.pair import VocabularyPair
 

@@ -1,4 +1,4 @@
-"""Methods that know nothing of a new token, which all others have to beat: the mean of source rows, or noise."""
+"""Methods that all others have to beat: the mean of source rows, noise, or the mean of a token's pieces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from vtkit.settings.transfer import Fallback
-from vtkit.transfer.mixture import Mixture, all_made_by, mixture_of_parts
+from vtkit.transfer.mixture import Mixture, Part, all_made_by, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 
@@ -25,3 +25,18 @@ def baseline_mixture(pair: VocabularyPair, method: Fallback = "mean") -> Mixture
 def random_all_mixture(pair: VocabularyPair) -> Mixture:
     """Every token, overlapping and special ones included, is noise N(0, 0.02²): the embeddings start from nothing."""
     return Mixture(csr_matrix(pair.shape, dtype=np.float32), all_made_by("random", pair.overlap.target_size))
+
+
+def subtoken_mixture(pair: VocabularyPair) -> Mixture:
+    """Each new token as the mean of its pieces in the source vocabulary (:attr:`VocabularyPair.pieces`); the mean of
+    all rows where it has none.
+
+    The robust baseline of the vocabulary-transfer paper, and the method of AdaLM, CAI and FVT. The text of the token is
+    cut, not its spelling (``##school`` is "school"). A piece that occurs twice counts twice.
+    """
+    pieces = pair.pieces
+    lengths = [len(found) for found in pieces.values()]
+    rows = np.repeat(np.arange(len(pieces)), lengths)
+    columns = np.array([piece for found in pieces.values() for piece in found], dtype=np.int64)
+    weights = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(pieces), pair.source_rows))
+    return mixture_of_parts(pair, [Part("subtoken", np.array(list(pieces), dtype=np.int64), weights)])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
@@ -28,9 +29,11 @@ from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_o
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError
-from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.mixture import Mixture, all_made_by
+from vtkit.vocabulary.trimmed import kept_ids
 
 if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TOLERANCE = 1e-3
@@ -299,3 +302,29 @@ def _move_positions(source: PreTrainedModel, config: Any, state: dict[str, Tenso
         config.max_position_embeddings = len(new)
     for buffer in [key for key in state if key.endswith(("position_ids", "embeddings.token_type_ids"))]:
         del state[buffer]
+
+
+def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder: Path) -> SparseEncoder:
+    """``source`` with the rows and biases of the tokens of ``trimmed``, each of which it has; a static query table too.
+
+    Hidden states of texts whose tokens are all kept are those of ``source`` to the bit, and so are the weights of the
+    kept tokens, but for the order of summation that a matrix product of another shape may take.
+
+    Raises:
+        DataError: as :func:`vtkit.transfer.surgery.graft.graft_encoder`.
+    """
+    kept = kept_ids(source.tokenizer, trimmed)
+    return graft_encoder(
+        source,
+        trimmed,
+        _copies(kept, mlm_head(source[0].auto_model).decoder.out_features),
+        lambda bias: bias[kept],
+        folder,
+    )
+
+
+def _copies(kept: NDArray[np.int64], source_rows: int) -> Mixture:
+    """The mixture whose rows are the source's rows ``kept``."""
+    ones = np.ones(len(kept), dtype=np.float32)
+    weights = csr_matrix((ones, kept, np.arange(len(kept) + 1)), shape=(len(kept), source_rows))
+    return Mixture(weights, all_made_by("overlap", len(kept)))

@@ -1,0 +1,163 @@
+"""How the rows of several methods become one mixture, and what tokens without evidence become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, diags_array
+
+from vtkit.settings.transfer import Fallback
+from vtkit.transfer.mixture import Mixture, all_made_by
+from vtkit.transfer.softmax_rows import SoftmaxRows
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.pair import VocabularyPair
+
+
+def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
+    """One mixture out of several over the same vocabularies; tokens without evidence in any become ``fallback``.
+
+    A method has evidence for a token where it gives weight to source tokens. ``mean``, ``random``, ``univariate`` and
+    ``multivariate`` as methods of the list take every token that is left; as leftovers of another method they are no
+    evidence, and the methods behind it are asked.
+
+    Args:
+        mixtures: name and mixture of each method, the first to be asked first.
+
+    Raises:
+        ValueError: there are none, or they are over different vocabularies.
+    """
+    if not mixtures:
+        raise ValueError("there is no method in the list")
+    shape = mixtures[0][1].weights.shape
+    weights = csr_matrix(shape, dtype=np.float32)
+    methods = all_made_by(fallback, shape[0])
+    open_rows = np.ones(shape[0], dtype=bool)
+    spread = list[SoftmaxRows]()
+    for name, mixture in mixtures:
+        if mixture.weights.shape != shape:
+            raise ValueError(f"{name} is over {mixture.weights.shape} tokens, the methods before it over {shape}")
+        evident = np.ones_like(open_rows) if name in get_args(Fallback) else np.diff(mixture.weights.indptr) > 0
+        chosen = open_rows & evident
+        weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)
+        methods[chosen] = mixture.methods[chosen]
+        spread += [rows.among(chosen) for rows in mixture.spread]
+        open_rows &= ~chosen
+    weights.eliminate_zeros()
+    weights.sort_indices()
+    return Mixture(weights, methods, tuple(spread))
+
+
+SHORTEST_WORD = 3
+"""Letters of a source token that can be a donor: shorter ones are pieces and abbreviations of everything."""
+
+UNUSED = 0.05  # a source token is free while all rows together give it less weight than this
+
+
+def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.integer] | None = None) -> Mixture:
+    """``mixture`` with a source word's row, one of its own where they last, for each token without weights.
+
+    What an encoder knows about a token is in its row, but *that* it marks the tokens it reads, each by itself, it knows
+    of every word of its vocabulary. So a token that nothing is known about (the recipient) gets the row of a source
+    word that no other target token uses (the donor): its meaning is wrong, but the encoder reads it as a word, weighs
+    it as one, and keeps it apart from all others. Means of pieces and nearest neighbours make different words the same.
+    docs/transfer.md has the figures.
+
+    Donors are the source tokens that start a word, consist of three letters or more and have no part in the rows there
+    are. The k-th most frequent recipient gets the row of the k-th most frequent donor, so that it weighs about what a
+    word of its frequency does; vocabularies list their tokens by falling frequency, so a word's frequency is known by
+    its id. When all donors are used they are used again from the rarest on. Target tokens that stand for no text
+    (fillers, specials without a counterpart, broken bytes) are masked instead.
+
+    Args:
+        counts: how often each target token occurs in target text, (target vocabulary,); without them, ids stand for
+            its frequency too.
+    """
+    without = np.flatnonzero(np.diff(mixture.weights.indptr) == 0)
+    donors = _free_words(mixture, pair.source)
+    has_text = np.array([bool(pair.target.texts[number]) for number in without.tolist()], dtype=bool)
+    recipients = without[has_text] if len(donors) else without[:0]
+    methods = mixture.methods.copy()
+    methods[without[~has_text]] = "masked"
+    methods[recipients] = "reassigned"
+    if counts is not None:
+        recipients = recipients[np.argsort(-counts[recipients], kind="stable")]
+    words = np.resize(np.concatenate([donors, donors[::-1]]), len(recipients))
+    rows = (np.ones(len(recipients), dtype=np.float32), (recipients, words))
+    weights = csr_matrix(mixture.weights + csr_matrix(rows, shape=mixture.weights.shape), dtype=np.float32)
+    weights.sort_indices()
+    return replace(mixture, weights=weights, methods=methods)
+
+
+def _free_words(mixture: Mixture, source: Vocabulary) -> NDArray[np.int64]:
+    """Source ids that can be donors, ascending."""
+    use = np.asarray(mixture.weights.sum(axis=0)).ravel()
+    words = [
+        number
+        for number, (surface, starts_word) in enumerate(source.surfaces)
+        if starts_word and len(surface) >= SHORTEST_WORD and surface.isalpha() and use[number] < UNUSED
+    ]
+    return np.array(words, dtype=np.int64)
+
+
+SMALLEST_SHARE = 0.5  # a token takes the mean of its pieces where they cover at least this share of its characters
+
+
+def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
+    """``mixture`` with rows for the tokens without weights: the mean of the known tokens their text is made of.
+
+    The text is cut greedily, longest piece first. The first piece should start a word exactly if the token does,
+    the others should continue one; where no such piece fits, one of the other kind may. Tokens of which the pieces
+    cover less than half keep what they have.
+    """
+    surfaces = target.surfaces
+    has_row = np.diff(mixture.weights.indptr) > 0
+    whole = has_row.copy()
+    for spread in mixture.spread:  # their weights are not here
+        whole[spread.ids] = False
+    pieces: dict[tuple[str, bool], int] = {}
+    for number, form in enumerate(surfaces):
+        if form[0] and whole[number]:
+            pieces.setdefault(form, number)
+    longest = max((len(surface) for surface, _ in pieces), default=0)
+    methods = mixture.methods.copy()
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+    for number in np.flatnonzero(~has_row).tolist():
+        surface, starts_word = surfaces[number]
+        parts, covered = _cut(surface, starts_word, pieces, longest)
+        if parts and covered >= SMALLEST_SHARE * len(surface):
+            rows += [number] * len(parts)
+            columns += parts
+            values += [1.0 / len(parts)] * len(parts)
+            methods[number] = "pieces"
+    cuts = csr_matrix((values, (rows, columns)), shape=(len(surfaces), len(surfaces)))
+    weights = csr_matrix(mixture.weights + cuts @ mixture.weights, dtype=np.float32)
+    weights.sort_indices()
+    return replace(mixture, weights=weights, methods=methods)
+
+
+def _cut(surface: str, starts_word: bool, pieces: dict[tuple[str, bool], int], longest: int) -> tuple[list[int], int]:
+    """The pieces of ``surface``, and how many of its characters they cover."""
+    parts: list[int] = []
+    covered = position = 0
+    while position < len(surface):
+        wanted = starts_word if position == 0 else False
+        for starts, length in [
+            (mark, length)
+            for mark in (wanted, not wanted)
+            for length in range(min(longest, len(surface) - position), 0, -1)
+        ]:
+            piece = pieces.get((surface[position : position + length], starts))
+            if piece is not None:
+                parts.append(piece)
+                covered += length
+                position += length
+                break
+        else:
+            position += 1
+    return parts, covered
