@@ -27,7 +27,7 @@ from vtkit.recipe.load import load_recipe
 from vtkit.report.verdict import standings
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts
-from vtkit.search.engine import search_exactly
+from vtkit.search.engine import index_in_memory
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
@@ -48,7 +48,9 @@ def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
     names = [str(number) for number in range(documents.shape[0])]
-    return to_run([str(row) for row in range(queries.shape[0])], names, *search_exactly(documents, queries, len(names)))
+    return to_run(
+        [str(row) for row in range(queries.shape[0])], names, *index_in_memory(documents).search(queries, len(names))
+    )
 
 
 @given(st.integers(0, 99), st.integers(1, 10).map(lambda tenths: tenths / 10))

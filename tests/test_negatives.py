@@ -28,7 +28,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
-from vtkit.training.negatives import mined_rankings, negative_pools
+from vtkit.training.negatives import negative_pools, system_rankings
 from vtkit.training.pairs import TrainingBatches, judged_pairs
 
 DATA = collection(30, seed=4)
@@ -46,6 +46,11 @@ def judged(qrels: dict[int, dict[int, int]], documents: int) -> RetrievalSet:
         [Query(f"q{n}", text) for n, text in enumerate(texts(len(qrels), seed=9, words=(1, 4)))],
         {f"q{q}": {f"d{d}": grade for d, grade in grades.items()} for q, grades in qrels.items()},
     )
+
+
+def ranked(wanted: FinetuneSection, own: Any, bm25: Any, folder: Path, depth: int, read: Any = None) -> list[Any]:
+    lengths = wanted.query_length, wanted.document_length
+    return system_rankings(DATA, wanted.mining, lengths, own, bm25, folder, depth, "finetune.mining", read)
 
 
 def as_lists(rows: Iterable[Any]) -> list[list[int]]:
@@ -102,7 +107,7 @@ def dense(folder: Path) -> str:
 def test_the_encoder_and_a_dense_model_rank_as_their_own_scores_do(tmp_path: Path) -> None:
     ours, name = encoder(tmp_path), dense(tmp_path)
     wanted = section(mining={"bm25": False, "encoder": True, "models": [name]})
-    own, theirs = mined_rankings(DATA, wanted, ours, bm25, tmp_path / "kept", 5)
+    own, theirs = ranked(wanted, ours, bm25, tmp_path / "kept", 5)
     queries, documents = [q.text for q in DATA.queries], [d.contents for d in DATA.documents]
     lengths = wanted.query_length, wanted.document_length
     scores = encode_side(ours, queries, "query", lengths[0]) @ encode_side(ours, documents, "document", lengths[1]).T
@@ -120,23 +125,21 @@ def test_the_encoder_ranks_what_it_reads(tmp_path: Path) -> None:
     """Expanded documents, here those of their neighbours in the list, are what it is trained on."""
     wanted = section(mining={"bm25": False, "encoder": True})
     contents = [document.contents for document in DATA.documents]
-    (plain,) = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "plain", 5)
+    (plain,) = ranked(wanted, encoder(tmp_path), bm25, tmp_path / "plain", 5)
     moved = [*contents[1:], contents[0]]
-    (read,) = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "read", 5, moved)
+    (read,) = ranked(wanted, encoder(tmp_path), bm25, tmp_path / "read", 5, moved)
     there = [[(number - 1) % len(contents) for number in ranking if number >= 0] for ranking in plain]
     assert [sorted(n for n in ranking if n >= 0) for ranking in read] == [sorted(ranking) for ranking in there]
 
 
 def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
     wanted = section(mining={"bm25": False, "encoder": True})
-    first = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
+    first = ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
     kept = tmp_path / "kept" / "encoder.npy"
     np.save(kept, np.load(kept)[:, ::-1])
-    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0].tolist() == (
-        first[0][0][::-1].tolist()
-    )
+    assert ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0].tolist() == (first[0][0][::-1].tolist())
     kept.write_bytes(kept.read_bytes()[:40])  # half written
-    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0].tolist() == first[0].tolist()
+    assert ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0].tolist() == first[0].tolist()
 
 
 def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
@@ -145,7 +148,7 @@ def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
     BertForSequenceClassification(BertConfig.from_pretrained(cross, num_labels=1)).save_pretrained(cross)
     wanted = section(mining={"bm25": False, "models": [str(tmp_path / "cross")]})
     with pytest.raises(DataError, match=r"is a cross-encoder, which scores pairs and cannot search"):
-        mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
+        ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
 
 
 # files of rankings

@@ -19,7 +19,7 @@ from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.system.errors import DataError
-from vtkit.transfer.methods.semantic import Table, load_table, semantic_mixture, table_mixture
+from vtkit.transfer.methods.semantic import Table, load_table, table_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
@@ -147,7 +147,7 @@ def test_static_tables_are_read(tmp_path: Path) -> None:
     assert np.array_equal(load_table(half).vectors, table.half().float().numpy()[mapping.numpy()])
     alone = save_static(tmp_path / "alone", tokenizer, {"table": table})
     assert np.array_equal(load_table(alone).vectors, table.numpy())
-    mixture = semantic_mixture(pair_of(SOURCE, tokenizer), alone, 2.0)
+    mixture = table_mixture(pair_of(SOURCE, tokenizer), load_table(alone), 2.0)
     assert mixture.counts()["semantic"] == len(tokenizer) - mixture.counts()["overlap"]
 
 
@@ -201,7 +201,7 @@ def test_a_real_table_finds_words_of_like_meaning(shared: Path) -> None:
     target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
     pair = pair_of(source, target)
     table = str(shared / "models" / "all-MiniLM-L6-v2")  # over the vocabulary of bert-base-uncased
-    mixture = semantic_mixture(pair, table)
+    mixture = table_mixture(pair, load_table(table))
     assert mixture.counts() == {"overlap": 17_216, "semantic": 12_312, "mean": 994}  # 994 are [unusedN]
     known = tokens(source)
     found = {known[number].strip("Ġ").lower() for number, _ in mixture.sources(tokens(target).index("encyclopedia"))}

@@ -26,8 +26,9 @@ from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.transfer.combination import back_off
+from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture, subtoken_mixture
-from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture
+from vtkit.transfer.methods.sembridge import similarity_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
 from vtkit.transfer.provenance import (
     origins,
@@ -366,7 +367,7 @@ def test_sembridge_finds_synonyms_with_a_real_embedder(
     pair = pair_of(source, target)
     embedder = str(shared / "models" / "all-MiniLM-L6-v2")
     for pooling, prompt in (("model", ""), ("cls", "the word ")):
-        mixture = sembridge_mixture(pair, embedder, 4.0, pooling, prompt)
+        mixture = similarity_mixture(pair, load_embedder(embedder, pooling, prompt), 4.0)
         found = [tokens(source)[mixture.sources(n)[0][0]] for n in pair.overlap.new_ids]
         assert found == ["car", "school", "king", "wine"]
         assert mixture.counts() == {"overlap": 5, "sembridge": 4}

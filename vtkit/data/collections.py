@@ -74,7 +74,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     if is_training_data(name):
         return load_training_data(name)
     place = _find(str(name), split, PARTS)
-    files = {part: place.files(part, split) for part in PARTS}
+    files = {part: place.parts.files(part, split) for part in PARTS}
     problems = Problems()
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
@@ -105,7 +105,7 @@ def files_of(name: str, part: Part) -> list[Path]:
         DataError: as :func:`load_retrieval`.
     """
     split = default_split(name)
-    return _find(name, split, (part,)).files(part, split)
+    return _find(name, split, (part,)).parts.files(part, split)
 
 
 def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
@@ -113,7 +113,7 @@ def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
     are none."""
     if split not in splits_of(name):
         return {}
-    return read_judgements(_find(name, split, ("qrels",)).files("qrels", split), Problems())
+    return read_judgements(_find(name, split, ("qrels",)).parts.files("qrels", split), Problems())
 
 
 def default_split(name: str) -> str:
@@ -167,9 +167,6 @@ class _Found:
     published: bool = False  # whether its authors published it in this form, which a user cannot correct
     sampled: str | None = None
 
-    def files(self, part: Part, split: str) -> list[Path]:
-        return self.parts.files(part, split)
-
 
 def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
     place, public = folder_and_config(name), public_collection(name)
@@ -187,7 +184,7 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
         "queries": "the queries are missing",
         "qrels": f"the judgements {split!r} are missing ({splits_there(located.parts)})",
     }
-    complaints = [sources[part] for part in needed if not located.files(part, split)]
+    complaints = [sources[part] for part in needed if not located.parts.files(part, split)]
     if complaints:
         raise DataError(f"{located.where}: {'; '.join(complaints)}. {located.advice}")
     return located

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vtkit.data import text as texts
 from vtkit.data.problems import Problems
+from vtkit.data.sequences import ByNumber
 from vtkit.system import console
 
 LARGE = 2**28  # larger collections (bytes of text) are mapped instead of held in memory
@@ -87,7 +88,9 @@ def gathered(
              if path.is_file())  # fmt: skip
     if sum(sizes) < LARGE:
         return _held(rows(), problems)
-    folder = (_folder or _temporary_folder()) / f"documents-{_key(files, form)}"
+    key = json.dumps([FORM, form, [texts.file_digest(path) for path in files]])
+    name = f"documents-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
+    folder = (_folder or _temporary_folder()) / name
     stored = StoredDocuments.open(folder)
     if stored is not None:
         return stored
@@ -104,7 +107,7 @@ def gathered(
     return StoredDocuments.open(folder) or []
 
 
-class StoredDocuments(Sequence[Document]):
+class StoredDocuments(ByNumber[Document]):
     """Documents in a folder, mapped into memory."""
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -134,16 +137,8 @@ class StoredDocuments(Sequence[Document]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, place: int) -> Document: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Document]: ...
-
-    def __getitem__(self, place: int | slice) -> Document | list[Document]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(self._count))]
-        number = range(self._count)[place]
+    def item(self, number: int) -> Document:
+        """A document."""
         batch = bisect_right(self._starts, number) - 1
         row = number - self._starts[batch]
         return Document(*(column[row].as_py() for column in self._columns[batch]))
@@ -286,11 +281,6 @@ def _find_repeated(
             repeated.append((number, name, first[name]))
     for number, name, before in repeated:
         problems.add_repeated(*place(number), name, place(before))
-
-
-def _key(files: Iterable[Path], form: str) -> str:
-    named = json.dumps([FORM, form, [texts.file_digest(path) for path in files]])
-    return hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
 @cache

@@ -96,7 +96,9 @@ def fetch(
             does not answer; a file in the cache is damaged.
         MachineError: the disk has too little space.
     """
-    if downloads_allowed() and not (_is_commit(revision) and _is_complete(repo_id, patterns, repo_type, revision)):
+    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
+    listed = _is_commit(revision) and _listed_sizes(snapshot, repo_id, repo_type)
+    if downloads_allowed() and not (listed and not _missing(snapshot, patterns, repo_id, repo_type)):
         _download(repo_id, patterns, repo_type, revision)
     folder = _cached(repo_id, patterns, repo_type, revision)
     _refuse_damage(folder, patterns, repo_id, repo_type)
@@ -232,12 +234,6 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
         ) from error
 
 
-def _is_complete(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> bool:
-    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
-    listed = _listed_sizes(snapshot, repo_id, repo_type)
-    return bool(listed) and not _missing(snapshot, patterns, repo_id, repo_type)
-
-
 def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> list[str]:
     from huggingface_hub.utils import filter_repo_objects
 
@@ -331,9 +327,9 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
     except Exception as error:  # the client's HTTP library has its own errors of connections
         if failure := machine_failure(error, cache_folder(), kept):
             raise failure from error
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
-            f"{label} cannot be downloaded: {_first_line(error)} Check the connection, and run again with --download."
-            f"{kept}"
+            f"{label} cannot be downloaded: {said} Check the connection, and run again with --download.{kept}"
         ) from error
 
 
@@ -378,10 +374,6 @@ def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str
 def _status(error: Exception) -> Any:
     """The status of the hub's answer; None without an answer."""
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _answers(timeout_s: float) -> bool:

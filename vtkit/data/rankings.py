@@ -84,7 +84,7 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
 
 def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
     def best_first(row: int) -> list[int]:
-        scored = sorted(data.by_number(scores, data.queries[row].id).items(), key=_best_first)
+        scored = sorted(data.by_number(scores, data.queries[row].id).items(), key=lambda scored: -scored[1])
         return [document for document, _ in scored if document >= 0]
 
     return Lazy(len(data.queries), best_first)
@@ -142,10 +142,6 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
             console.say(f"  left out: {count:,} {what}")
     queries = [query for query in data.queries if query.id in qrels]
     return replace(data, queries=queries, qrels=qrels, scores=scores.only(qrels.keys()))
-
-
-def _best_first(scored: tuple[int, float]) -> float:
-    return -scored[1]
 
 
 def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredList]:

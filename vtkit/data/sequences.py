@@ -3,6 +3,7 @@ file."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,27 @@ def listed(row: Sequence[int] | npt.NDArray[Any]) -> Sequence[int]:
     return row.tolist() if isinstance(row, np.ndarray) else row
 
 
+class ByNumber(Sequence[T], ABC):
+    """A sequence whose items are made on access, by :meth:`item`; a slice is a list."""
+
+    @abstractmethod
+    def item(self, number: int) -> T:
+        """The item with this number, 0 or more."""
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            return [self.item(number) for number in range(*place.indices(len(self)))]
+        return self.item(range(len(self))[place])
+
+
 @dataclass(frozen=True, eq=False)
-class Ragged(Sequence[npt.NDArray[Any]]):
+class Ragged(ByNumber[npt.NDArray[Any]]):
     """Rows of whole numbers, one behind the other in one array, which may be mapped from a file."""
 
     values: npt.NDArray[Any]
@@ -63,17 +83,9 @@ class Ragged(Sequence[npt.NDArray[Any]]):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @overload
-    def __getitem__(self, place: int) -> npt.NDArray[Any]: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[npt.NDArray[Any]]: ...
-
-    def __getitem__(self, place: int | slice) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        row = range(len(self))[place]
-        return self.values[self.starts[row] : self.starts[row + 1]]
+    def item(self, number: int) -> npt.NDArray[Any]:
+        """A row."""
+        return self.values[self.starts[number] : self.starts[number + 1]]
 
 
 class RaggedRows:
@@ -108,7 +120,7 @@ def _mapped(file: Path | str, starts: npt.NDArray[np.int64]) -> Ragged:
     return Ragged(np.memmap(file, np.int32, "r"), starts)
 
 
-class Lazy(Sequence[T]):
+class Lazy(ByNumber[T]):
     """``size`` items; the n-th is ``item(n)``, computed on access."""
 
     def __init__(self, size: int, item: Callable[[int], T]) -> None:
@@ -117,16 +129,9 @@ class Lazy(Sequence[T]):
     def __len__(self) -> int:
         return self._size
 
-    @overload
-    def __getitem__(self, place: int) -> T: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        if isinstance(place, slice):
-            return [self._item(number) for number in range(*place.indices(self._size))]
-        return self._item(range(self._size)[place])
+    def item(self, number: int) -> T:
+        """The n-th."""
+        return self._item(number)
 
     def __iter__(self) -> Iterator[T]:
         return map(self._item, range(self._size))

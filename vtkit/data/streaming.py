@@ -59,7 +59,7 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
     name, config, split, query, document = parts
     wanted = _Columns(spec, PAIRS_FORM, name, config or None, split or "train", (query, document))
-    yield from ((query_text, document_text) for query_text, document_text in _texts(wanted))
+    yield from ((texts[0], texts[1]) for texts in _texts(wanted))
 
 
 def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
@@ -95,7 +95,7 @@ def _rows(wanted: _Columns) -> Iterable[dict[str, Any]]:
         local = hub.fetch(wanted.name, ["*"], "dataset")
     datasets.disable_progress_bars()
     try:
-        if local is not None and _was_saved(local):
+        if local is not None and any((local / name).is_file() for name in ("state.json", "dataset_dict.json")):
             saved = datasets.load_from_disk(str(local))
             if not isinstance(saved, datasets.DatasetDict):
                 return saved.to_iterable_dataset()  # type: ignore[no-any-return]
@@ -106,10 +106,6 @@ def _rows(wanted: _Columns) -> Iterable[dict[str, Any]]:
         return datasets.load_dataset(source, wanted.config, split=wanted.split, streaming=True)  # type: ignore[no-any-return]
     except Exception as error:
         raise _unreadable(wanted, error) from error
-
-
-def _was_saved(folder: Path) -> bool:
-    return (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file()
 
 
 def _unreadable(wanted: _Columns, error: Exception) -> DataError:

@@ -192,7 +192,7 @@ def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
             if wanted == 1:
                 problems.add(path, f"line {number}: has one column, not query, tab, relevant document")
                 return
-            if _is_header(columns):
+            if columns[0].lower() in FIELDS["query"] and columns[1].lower() in FIELDS["relevant"]:  # a header
                 continue
         if len(columns) != wanted:
             problems.add(path, f"line {number}: has {len(columns)} columns, the first line {wanted}")
@@ -212,10 +212,6 @@ def _is_number(text: str) -> bool:
         return bool(numbers([text]))
     except ValueError:
         return False
-
-
-def _is_header(columns: list[str]) -> bool:
-    return columns[0].lower() in FIELDS["query"] and columns[1].lower() in FIELDS["relevant"]
 
 
 def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], problems: Problems) -> Iterator[_Row]:

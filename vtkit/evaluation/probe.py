@@ -90,14 +90,8 @@ def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> n
 
 
 def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
-    """Whether the encoder finds its own documents as well as before.
-
-    Args:
-        before: reciprocal ranks before the training, as :func:`reciprocal_ranks` gives them.
-        after: the same after it.
-    """
-    means, p, seen = _compared(before, after, "before")
-    figures = {"before": means[0], "after": means[1], "p": p, "pairs": len(before)}
+    """Whether the encoder finds its own documents as well after a training as before: :func:`reciprocal_ranks` both."""
+    means, p, seen, figures = _compared(before, after, "before", ("before", "after"))
     if means[1] >= means[0]:
         return "pass", seen, "", figures
     advice = (
@@ -108,15 +102,9 @@ def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
 
 
 def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
-    """Whether the source as it is finds more than the encoder that was moved; never a failure, because training after
-    the transfer can change it.
-
-    Args:
-        source: reciprocal ranks of the source on its own vocabulary, as :func:`reciprocal_ranks` gives them.
-        moved: those of the moved encoder.
-    """
-    means, p, seen = _compared(source, moved, "by the source")
-    figures = {"source": means[0], "moved": means[1], "p": p, "pairs": len(source)}
+    """Whether the source on its own vocabulary finds more than the encoder that was moved (:func:`reciprocal_ranks`
+    both); never a failure, because training after the transfer can change it."""
+    means, p, seen, figures = _compared(source, moved, "by the source", ("source", "moved"))
     if means[1] >= means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     advice = (
@@ -128,14 +116,10 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
 
 
 def own_head_gate(own: np.ndarray, fitted: np.ndarray) -> Seen:
-    """Whether the masked-language-model head that a source has finds more than what was fitted to it.
-
-    Args:
-        own: reciprocal ranks by the source's own head, as :func:`reciprocal_ranks` gives them.
-        fitted: those by the fitted one.
-    """
-    means, p, seen = _compared(own, fitted, "by the source's own masked-language-model head")
-    figures = {"own": means[0], "fitted": means[1], "p": p, "pairs": len(own)}
+    """Whether the masked-language-model head that a source has finds more than what was fitted to it
+    (:func:`reciprocal_ranks` both)."""
+    by_own = "by the source's own masked-language-model head"
+    means, p, seen, figures = _compared(own, fitted, by_own, ("own", "fitted"))
     if means[1] >= means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     return "warn", seen, "Keep the source's own head: remove [source.head] and [source.units].", figures
@@ -147,15 +131,9 @@ language: multilingual embedders have .6 and more, English ones on Arabic or Hin
 
 
 def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
-    """Whether an encoder made of a dense embedder finds documents in this language at all; never a failure, because
-    training can teach it.
-
-    Args:
-        bm25: reciprocal ranks by BM25, as :func:`bm25_reciprocal_ranks` gives them.
-        encoder: those of the encoder.
-    """
-    means, p, seen = _compared(bm25, encoder, "by BM25")
-    figures = {"bm25": means[0], "encoder": means[1], "p": p, "pairs": len(bm25)}
+    """Whether an encoder made of a dense embedder finds documents in this language at all (:func:`reciprocal_ranks`,
+    :func:`bm25_reciprocal_ranks`); never a failure, because training can teach it."""
+    means, p, seen, figures = _compared(bm25, encoder, "by BM25", ("bm25", "encoder"))
     if means[1] >= KNOWS * means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     advice = (
@@ -194,15 +172,17 @@ def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
     return ranks
 
 
-def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:
-    """Both means, p of their difference, and both in words; ``when`` says what the first are."""
+def _compared(
+    first: np.ndarray, second: np.ndarray, when: str, names: tuple[str, str]
+) -> tuple[tuple[float, float], float, str, dict[str, float]]:
+    """Both means, p of their difference, and these in words and under ``names``; ``when`` says what the first are."""
     means = float(first.mean()), float(second.mean())
     p = paired_randomization(by_number(second), by_number(first))
     seen = (
         f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
         f"{means[0]:.3f} {when} (p = {p:.3f})"
     )
-    return means, p, seen
+    return means, p, seen, {names[0]: means[0], names[1]: means[1], "p": p, "pairs": len(first)}
 
 
 def by_number(values: np.ndarray) -> Mapping[str, float]:

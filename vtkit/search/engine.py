@@ -149,7 +149,9 @@ def build_index(
         exact.save(fresh)
         if index.engine != "exact":
             _build(index, _by_document(exact), fresh / index.engine, queries)
-        checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in _files(fresh)}
+        checksums = {
+            path.relative_to(fresh).as_posix(): _checksum(path) for path in sorted(fresh.rglob("*")) if path.is_file()
+        }
         (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
     return exact if index.engine == "exact" else open_index(index, folder)
 
@@ -234,10 +236,6 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     return EngineIndex(exact, ranker, index.engine)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
 def _checksum(path: Path) -> int:
     """CRC-32 of a file: it finds flipped bits at the speed at which a disk reads."""
     checksum = 0
@@ -294,15 +292,6 @@ def reach_engine(index: IndexSection) -> None:
                 reach_models(client, index.opensearch)
         finally:
             client.close()
-
-
-def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-    """As :meth:`Index.search`, over documents that are searched once.
-
-    Raises:
-        CollapseError: a weight is infinite or NaN.
-    """
-    return index_in_memory(documents).search(queries, depth)
 
 
 def index_in_memory(documents: sp.csr_matrix) -> Index:

@@ -108,12 +108,12 @@ def write_text(path: Path, text: str) -> None:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``; if that fails, the file keeps its content."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to ``path``; if that fails, the file keeps its content."""
     temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

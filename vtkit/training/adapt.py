@@ -105,28 +105,21 @@ def adapt_vectors(
         DataError: too few texts, or useless scores of the teacher.
         CollapseError: a collapse gate stopped the run.
     """
-    pools: list[Sequence[object]] = []
-    if "align" in objectives:
-        assert alignment is not None
-        pools.append(alignment.pairs)
+    pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None and "align" in objectives else []
     if "crop" in objectives or "distill" in objectives:
         texts = usable_texts(texts)
         pools.append(queries or texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
-    columns: dict[str, list[str]] = {}
-    terms: list[Term] = []
-    for name in ("align", "crop", "distill"):  # sentences are the first column
-        if name in objectives:
-            match name:
-                case "align":
-                    assert alignment is not None
-                    own = _align(alignment, section, size, seed, folder)
-                case "crop":
-                    own = _crop(texts, section, size, seed)
-                case _:
-                    own = _distill(texts, section, size, seed, folder, language, teachers, queries, generator)
-            columns |= own[0]
-            terms += own[1]
+    made: list[Made] = []
+    if "align" in objectives:  # sentences are the first column
+        assert alignment is not None
+        made.append(_align(alignment, section, size, seed, folder))
+    if "crop" in objectives:
+        made.append(_crop(texts, section, size, seed))
+    if "distill" in objectives:
+        made.append(_distill(texts, section, size, seed, folder, language, teachers, queries, generator))
+    columns = {name: column for own, _ in made for name, column in own.items()}
+    terms = [term for _, own in made for term in own]
 
     model = encoder[0].auto_model
     reads_others = isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None

@@ -41,7 +41,7 @@ from vtkit.training.losses import (
     own_candidates,
     standardized,
 )
-from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, mined_rankings, negative_pools
+from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Pools, TrainingBatches, judged_pairs
 from vtkit.training.query_table import QueryTable
@@ -93,6 +93,7 @@ def finetune(
     """
     contents = data.contents
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
+    lengths = section.query_length, section.document_length
 
     @cache
     def bm25() -> Bm25:
@@ -102,7 +103,9 @@ def finetune(
     """What the encoder of the round before ranks."""
 
     def rankings(depth: int) -> Sequence[Ranking]:
-        return [*mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read), *found]
+        place, setting = folder / RANKINGS_FOLDER, "finetune.mining"
+        mined = system_rankings(data, section.mining, lengths, encoder, bm25, place, depth, setting, read)
+        return [*mined, *found]
 
     def pools() -> Pools:
         return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
@@ -122,7 +125,6 @@ def finetune(
 
     parameters = parameters_of(encoder)
     start = {name: value.detach().clone() for name, value in parameters.items()} if section.mining.rounds > 1 else {}
-    lengths = section.query_length, section.document_length
     depth = section.mining.depth + int(judged.relevant.lengths.max(initial=0))
     for number in range(1, section.mining.rounds):
         console.say(f"  round {number} of {section.mining.rounds}")

@@ -17,7 +17,7 @@ from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.engine import search_exactly
+from vtkit.search.engine import index_in_memory
 from vtkit.settings.finetune import FinetuneSection, RankingSystems
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -88,20 +88,6 @@ def negative_pools(
 def _top(ranking: Sequence[int] | npt.NDArray[np.int32], relevant: set[int], depth: int) -> list[int]:
     kept = [document for document in listed(ranking) if document >= 0 and document not in relevant]
     return kept[:depth]
-
-
-def mined_rankings(
-    data: RetrievalSet,
-    section: FinetuneSection,
-    encoder: SparseEncoder,
-    bm25: Callable[[], Bm25],
-    folder: Path,
-    depth: int,
-    read: Sequence[str] | None = None,
-) -> list[Ranking]:
-    """:func:`system_rankings` of ``section.mining``, with the lengths of ``section``."""
-    lengths = section.query_length, section.document_length
-    return system_rankings(data, section.mining, lengths, encoder, bm25, folder, depth, "finetune.mining", read)
 
 
 def system_rankings(
@@ -223,4 +209,4 @@ def _search(
         description="encoding documents for hard negatives",
     )
     terms = encode_side(model.encoder, queries, "query", lengths[0], precision=precision)
-    return search_exactly(weights, terms, depth)[0]
+    return index_in_memory(weights).search(terms, depth)[0]

@@ -26,7 +26,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.search.engine import search_exactly
+from vtkit.search.engine import index_in_memory
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -60,7 +60,7 @@ class ValidationSet:
         precision = fastest_precision()
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
-        ids, scores = search_exactly(documents, queries, min(VALIDATION_DEPTH, len(self.documents)))
+        ids, scores = index_in_memory(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
         run: Run = {
             str(query): [(str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
             for query, row in enumerate(zip(ids, scores, strict=True))

@@ -134,15 +134,18 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
                 return cooccurrence_mixture(bitext, pair, settings.alpha, settings.min_probability)
             return translation_mixture(bitext, pair, min_probability=settings.min_probability)
         case SembridgeTransfer():
-            from vtkit.transfer.methods.sembridge import sembridge_mixture
+            from vtkit.transfer.embedders import load_embedder
+            from vtkit.transfer.methods.sembridge import similarity_mixture
 
             assert settings.embedder is not None
-            return sembridge_mixture(pair, settings.embedder, settings.alpha, settings.pooling, settings.prompt)
+            embedder = load_embedder(settings.embedder, settings.pooling, settings.prompt)
+            return similarity_mixture(pair, embedder, settings.alpha)
         case SemanticTransfer():
-            from vtkit.transfer.methods.semantic import semantic_mixture
+            from vtkit.transfer.methods.semantic import load_table, table_mixture
 
-            assert settings.target_embeddings is not None
-            return semantic_mixture(pair, settings.target_embeddings, settings.alpha)
+            name = settings.target_embeddings
+            assert name is not None
+            return table_mixture(pair, load_table(name), settings.alpha, name)
         case FocusTransfer():
             from vtkit.transfer.methods.focus import focus_mixture
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -76,9 +75,8 @@ class Embedder:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != BATCH:
                 raise DataError(
-                    f"{SETTING} = {self.name}"
-                    f" gives values of the shape {vectors.shape[1:]} for a text, not "
-                    "one vector. Name a dense embedder."
+                    f"{SETTING} = {self.name} gives values of the shape {vectors.shape[1:]} for a text, not one "
+                    "vector. Name a dense embedder."
                 )
             yield batch, _finite(vectors[: len(batch)].astype(np.float32), batch)
 
@@ -190,15 +188,9 @@ class Cache:
         texts = np.frombuffer(json.dumps(list(vectors)).encode(), dtype=np.uint8)
         content = save({"texts": texts, "vectors": np.stack(list(vectors.values()))})
         path = self.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            write_atomically(path, content)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             console.warn(f"{len(vectors)} embeddings are not kept: {path.parent} ({error.strerror or error}).")
 
 

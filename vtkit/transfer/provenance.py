@@ -78,8 +78,8 @@ def read_new_ids(path: Path) -> NDArray[np.int64]:
     Raises:
         DataError: the file is missing or is not such a table.
     """
-    table = _read(path, ["target_id", "method"])
-    return np.array([row["target_id"] for row in table if row["method"] != "overlap"], dtype=np.int64)
+    rows = _table(path, ["target_id", "method"]).to_pylist()
+    return np.array([row["target_id"] for row in rows if row["method"] != "overlap"], dtype=np.int64)
 
 
 def read_provenance(path: Path) -> list[Origin]:
@@ -90,7 +90,7 @@ def read_provenance(path: Path) -> list[Origin]:
     """
     names = [field.name for field in fields(Origin)]
     listed = ("sources", "source_ids", "weights")
-    rows: list[dict[str, Any]] = _read(path, names)
+    rows: list[dict[str, Any]] = _table(path, names).to_pylist()
     return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
 
 
@@ -119,10 +119,6 @@ def _listed(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     lists = column.combine_chunks()
     starts = lists.offsets.to_numpy().astype(np.int64)
     return starts - starts[0], lists.flatten().to_numpy()
-
-
-def _read(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    return _table(path, columns).to_pylist()  # type: ignore[no-any-return]
 
 
 def _table(path: Path, columns: list[str]) -> Any:

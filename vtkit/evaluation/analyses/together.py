@@ -20,7 +20,7 @@ from vtkit.evaluation.analyses.coverage import Coverage, coverage
 from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
-from vtkit.search.engine import search_exactly
+from vtkit.search.engine import index_in_memory
 from vtkit.settings.analysers import Analysis
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
@@ -98,7 +98,7 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     precision = fastest_precision()
     document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
     query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
-    found = search_exactly(document_vectors, query_vectors, RETRIEVED)[0].astype(np.int64)
+    found = index_in_memory(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
     gap = rsj_gap(sample.presence, sample.terms, relevant, [row[row >= 0] for row in found])
     if writes_units(encoder):
         return Analyses(len(questions), len(texts), gap)

@@ -34,11 +34,6 @@ class Table:
     vectors: NDArray[np.float32]  # (vocabulary or more, width)
 
 
-def semantic_mixture(pair: VocabularyPair, target_embeddings: str, alpha: float = 4.0) -> Mixture:
-    """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`)."""
-    return table_mixture(pair, load_table(target_embeddings), alpha, target_embeddings)
-
-
 def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: str = "the table") -> Mixture:
     """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``.
 
@@ -101,7 +96,8 @@ def load_table(name: str) -> Table:
     """
     label = f"target embeddings {name}"
     folder = _first_module(find_model(name, "target embeddings"), label)
-    static = _model_type(folder, label) in (None, "model2vec")
+    config = read_json(folder / "config.json", label)
+    static = not isinstance(config, dict) or config.get("model_type") in (None, "model2vec")
     vectors = _static(name, folder) if static else _input_embeddings(name, folder)
     vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
     size = len(vocabulary)
@@ -119,11 +115,6 @@ def _first_module(folder: Path, label: str) -> Path:
     if isinstance(modules, list) and modules and isinstance(modules[0], dict):
         return folder / str(modules[0].get("path", ""))
     return folder
-
-
-def _model_type(folder: Path, label: str) -> str | None:
-    config = read_json(folder / "config.json", label)
-    return config.get("model_type") if isinstance(config, dict) else None
 
 
 def _static(name: str, folder: Path) -> NDArray[np.float32]:

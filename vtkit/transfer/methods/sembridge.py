@@ -9,18 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from vtkit.encoder.dense import Pooling
-from vtkit.transfer.embedders import embed, load_embedder
+from vtkit.transfer.embedders import embed
 from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
-
-
-def sembridge_mixture(
-    pair: VocabularyPair, embedder: str, alpha: float = 4.0, pooling: Pooling = "model", prompt: str = ""
-) -> Mixture:
-    """:func:`similarity_mixture` by the embedder of that name, a folder or a hub id (see :func:`load_embedder`)."""
-    return similarity_mixture(pair, load_embedder(embedder, pooling, prompt), alpha)
 
 
 def similarity_mixture(pair: VocabularyPair, embedder: Any, alpha: float = 4.0) -> Mixture:
@@ -31,7 +23,7 @@ def similarity_mixture(pair: VocabularyPair, embedder: Any, alpha: float = 4.0) 
     special tokens, fillers and broken bytes take no part; new tokens of that kind become the mean of all rows.
 
     Args:
-        embedder: an embedder of :func:`load_embedder`, or anything with sentence-transformers' ``encode``.
+        embedder: of :func:`vtkit.transfer.embedders.load_embedder`, or with sentence-transformers' ``encode``.
         alpha: the paper has 4, the authors' code 2.5 as its default; 1 is softmax, all of whose weights count though
             only the heaviest are recorded.
     """

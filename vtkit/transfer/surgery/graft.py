@@ -128,7 +128,9 @@ def graft_encoder(
     if query_side is None or not isinstance(source, WholeEncoder):
         return moved[0]
     if isinstance(query_side[0], SparseStaticEmbedding):
-        table = torch.from_numpy(_mixed_table(mixture, as_array(query_side[0].weight)))
+        mixed = mixture.bias(as_array(query_side[0].weight))
+        mixed[mixture.methods == "masked"] = 0.0
+        table = torch.from_numpy(mixed)
         moved.append(
             SparseEncoder(
                 modules=[SparseStaticEmbedding(tokenizer, table, frozen=query_side[0].frozen)],
@@ -235,13 +237,6 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
         )
     if not _close(logits[real], projected[real]):
         raise DataError(f"{name} changes its logits after the output projection, which vtkit's sparse head does not.")
-
-
-def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A static query table's weights, mixed as the embeddings are; masked tokens weigh nothing."""
-    mixed = mixture.bias(table)
-    mixed[mixture.methods == "masked"] = 0.0
-    return mixed
 
 
 def _close(found: Tensor, wanted: Tensor) -> bool:
