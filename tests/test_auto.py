@@ -19,7 +19,7 @@ from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.existing import load_tokenizer
-from vtkit.vocabulary.forms import surface_and_start, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("school", "receptor", "house", "river", "ox", "##s", "##ing", *"abcdefg", *(f"##{c}" for c in "abg"))
@@ -78,12 +78,12 @@ def test_another_language_in_the_same_script_is_not_read() -> None:
     german = wordpiece("Schulen", "receptors", "##receptor", "gehen", "7a", "School", "Flüsse", "Ochsen")
     pair = pair_of(SOURCE, german)
     # one of six words is known: what looks like a stem may be a false friend
-    assert scripts_read(surface_and_start(SOURCE), surface_and_start(german)) == set()
+    assert scripts_read(Vocabulary(SOURCE).surfaces, Vocabulary(german).surfaces) == set()
     stems, unread = stems_and_unread(pair)
     assert not len(stems)
     assert [tokens(german)[n] for n in unread] == [t for t in tokens(german) if t[-1].isalpha() and t[0] != "["]
     mixed = wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")
-    assert scripts_read(surface_and_start(SOURCE), surface_and_start(mixed)) == {"Latin"}
+    assert scripts_read(Vocabulary(SOURCE).surfaces, Vocabulary(mixed).surfaces) == {"Latin"}
 
 
 def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows() -> None:

@@ -42,7 +42,7 @@ from vtkit.report.vocabulary_page import tables
 from vtkit.system.console import table_lines
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import load_tokenizer
-from vtkit.vocabulary.forms import canonical_forms, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
 
@@ -193,16 +193,16 @@ def test_unknown_languages_are_refused() -> None:
 def test_tokens_that_no_text_leads_to_are_found() -> None:
     bert = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
     tokenizer = wordpiece("the", "##ing", "school", "The", "é", "中", "##中", "...", "a", "##b", normalizer=bert)
-    forms = canonical_forms(tokenizer)
+    forms = Vocabulary(tokenizer).forms
     assert [tokens(tokenizer)[n] for n in unreachable(tokenizer, forms)] == ["The", "é", "##中", "..."]
 
 
 def test_tokens_that_are_equal_once_normalised_are_duplicates() -> None:
     tokenizer = wordpiece("the", "The", "##the", "##THE", "é", "e", "x", normalizer=normalizers.BertNormalizer())
     listed = tokens(tokenizer)
-    found = {(listed[again], listed[first]) for again, first in duplicates(tokenizer, canonical_forms(tokenizer))}
+    found = {(listed[again], listed[first]) for again, first in duplicates(tokenizer, Vocabulary(tokenizer).forms)}
     assert found == {("The", "the"), ("##THE", "##the"), ("e", "é")}
-    assert duplicates(wordpiece("the", "The"), canonical_forms(wordpiece("the", "The"))) == []
+    assert duplicates(wordpiece("the", "The"), Vocabulary(wordpiece("the", "The")).forms) == []
 
 
 def test_normalizers_are_said_in_words() -> None:
@@ -271,7 +271,7 @@ def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
         counts = compose(tokenizer, SEMBRIDGE).counts("language")
         assert low < counts[language] / len(tokenizer) < high, name
     tokenizer = load_tokenizer(str(shared / "vocab" / "bert-base-chinese"))
-    never, written = unreachable(tokenizer, canonical_forms(tokenizer)), tokens(tokenizer)
+    never, written = unreachable(tokenizer, Vocabulary(tokenizer).forms), tokens(tokenizer)
     # Chinese characters are spaced, so that none ever continues a word.
     assert sum(written[number].startswith("##") for number in never) > 7300
 

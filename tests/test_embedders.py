@@ -24,7 +24,7 @@ from vtkit.system.runtime import user_cache
 from vtkit.transfer import embedders
 from vtkit.transfer.embedders import Cache, Embedder, embed, load_embedder
 from vtkit.vocabulary.existing import load_tokenizer
-from vtkit.vocabulary.forms import surface_and_start
+from vtkit.vocabulary.forms import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
     minilm: str, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    texts = [text.strip() for text, _ in surface_and_start(vocabulary)[2000:12000:10]]
+    texts = [text.strip() for text, _ in Vocabulary(vocabulary).surfaces[2000:12000:10]]
     embedder = load_embedder(minilm)
     together = embed(texts, embedder)
     monkeypatch.setenv("VTKIT_CACHE", str(user_cache("embeddings").parent / "another"))

@@ -204,10 +204,10 @@ def compare(base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVoca
         return None
     found = expand_vocabulary(base, texts, given)
     assert list(found.added) == added
-    assert found.stopped == stopped
-    assert [step.added for step in found.curve] == [step[0] for step in curve]
-    assert [step.tokens for step in found.curve] == [step[2] for step in curve]
-    assert [step.entropy for step in found.curve] == pytest.approx([step[1] for step in curve], rel=1e-9)
+    assert found.stats.stopped == stopped
+    assert [step.added for step in found.stats.curve] == [step[0] for step in curve]
+    assert [step.tokens for step in found.stats.curve] == [step[2] for step in curve]
+    assert [step.entropy for step in found.stats.curve] == pytest.approx([step[1] for step in curve], rel=1e-9)
     return found
 
 
@@ -238,39 +238,39 @@ def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> 
     texts, base = real_texts(shared, 300), first_tokens(shared, 2200)
     found = compare(base, texts, section(increment=150, size=2200 + 5 * 150 - 50))
     assert found is not None
-    assert found.stopped == "size"
-    assert [step.added for step in found.curve] == [0, 150, 300, 450, 600, 700]
+    assert found.stats.stopped == "size"
+    assert [step.added for step in found.stats.curve] == [0, 150, 300, 450, 600, 700]
 
 
 def test_every_increment_of_bpe_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
     texts = real_texts(shared, 200)
     found = compare(first_merges(shared, 1000), texts, section(increment=250, size=1261 + 900))
     assert found is not None
-    assert [step.added for step in found.curve] == [0, 250, 500, 750, 900]
+    assert [step.added for step in found.stats.curve] == [0, 250, 500, 750, 900]
 
 
 def test_more_increments_than_the_first_training_holds_are_the_same_too() -> None:
     found = compare(wordpiece(), made_up_texts(), section(increment=6))
     assert found is not None
-    assert len(found.curve) > 20
-    assert found.stopped == "exhausted"
+    assert len(found.stats.curve) > 20
+    assert found.stats.stopped == "exhausted"
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_stops_where_the_curve_says(rule: tuple[str, float | None]) -> None:
     texts, stop, epsilon = made_up_texts(), *rule
-    whole = expand_vocabulary(wordpiece(), texts, section(increment=10)).curve
+    whole = expand_vocabulary(wordpiece(), texts, section(increment=10)).stats.curve
     found = expand_vocabulary(wordpiece(), texts, section(increment=10, stop=stop, epsilon=epsilon))
-    place = len(found.curve) - 1
-    assert found.curve == whole[: place + 1]
+    place = len(found.stats.curve) - 1
+    assert found.stats.curve == whole[: place + 1]
     if stop == "exhausted":
-        assert found.curve == whole
+        assert found.stats.curve == whole
         return
     measured = "gain" if stop == "entropy-gain" else "share_of_first_gain"
     threshold = epsilon or {"entropy-gain": 0.01, "first-gain": 0.1}[stop]
     assert getattr(whole[place], measured) < threshold
     assert all(getattr(step, measured) >= threshold for step in whole[1:place])
-    assert found.stopped == stop
+    assert found.stats.stopped == stop
 
 
 def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
@@ -281,10 +281,10 @@ def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
     cut = found.tokenizer.tokenize
     assert cut("Kinase apoptosis cat") == ["kinase", "apoptosis", "cat"]
     # 9 times "cat", 13 "apoptosis", 6 "kinase", 5 commas, 15 "!", 3 hyphens unknown, 8 unknown "1234"
-    assert found.curve[-1].tokens == 9 + 13 + 6 + 5 + 15 + 3 + 8
-    assert found.curve[-1].tokens_per_word == found.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
+    assert found.stats.curve[-1].tokens == 9 + 13 + 6 + 5 + 15 + 3 + 8
+    assert found.stats.curve[-1].tokens_per_word == found.stats.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
     shares = [count / 59 for count in (9, 13, 6, 5, 15, 11)]
-    assert found.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
+    assert found.stats.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
 
 
 @pytest.mark.parametrize("base", [wordpiece("cat"), byte_level(("c", "a"))])
@@ -301,9 +301,9 @@ def test_all_of_the_base_stays_and_the_new_tokens_follow(base: PreTrainedTokeniz
     ids = again(texts)["input_ids"]
     assert ids == found.tokenizer(texts)["input_ids"]
     made = {number for text in ids for number in text}
-    assert found.unused == sum(number not in made for number in range(len(base), len(again)))
-    assert found.curve[-1].tokens == sum(map(len, ids)) - 2 * len(ids)
-    assert found.unused < len(found.added) / 10
+    assert found.stats.unused == sum(number not in made for number in range(len(base), len(again)))
+    assert found.stats.curve[-1].tokens == sum(map(len, ids)) - 2 * len(ids)
+    assert found.stats.unused < len(found.added) / 10
     assert again.decode(again("kami")["input_ids"], skip_special_tokens=True) == "kami"
 
 
@@ -320,8 +320,8 @@ def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Pa
     again.backend_tokenizer.encode_special_tokens = True
     whole = again.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
     made = Counter(number for encoding in whole for number in encoding.ids)
-    assert found.curve[-1].tokens == made.total()
-    assert found.unused == sum(number not in made for number in range(len(base), len(again)))
+    assert found.stats.curve[-1].tokens == made.total()
+    assert found.stats.unused == sum(number not in made for number in range(len(base), len(again)))
     # Words as a whole, and what the base cuts in two.
     pieces = base.backend_tokenizer.model.tokenize
     assert {len(pieces(token)) for token in found.added} >= {2, 3}
@@ -332,7 +332,7 @@ def test_the_order_of_the_texts_does_not_matter() -> None:
     texts = made_up_texts()
     first, second = (expand_vocabulary(wordpiece(), order, section()) for order in (texts, texts[::-1]))
     assert first.added == second.added
-    assert first.curve == second.curve
+    assert first.stats.curve == second.stats.curve
 
 
 EXPAND = """
@@ -359,12 +359,12 @@ def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pyt
     kept = expand_vocabulary(base, texts, section(increment=2))
     assert "keeps upper case" in capsys.readouterr().err
     assert kept.added == ("kinase", "dna")
-    assert kept.unused == 1  # no text has dna in lower case
+    assert kept.stats.unused == 1  # no text has dna in lower case
     assert kept.tokenizer.tokenize("Kinase kinase DNA") != ["kinase", "kinase", "DNA"]
     folded = expand_vocabulary(base, texts, section(increment=2), CasingSection(input="lowercase"))
     assert capsys.readouterr().err == ""
     assert folded.tokenizer.tokenize("Kinase KINASE DNA") == ["kinase", "kinase", "dna"]
-    assert folded.unused == 0
+    assert folded.stats.unused == 0
 
 
 # What cannot be done

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
-from vtkit.vocabulary.forms import FILLER, Canonical, canonical, legible, surface_and_start, token_family, tokens
+from vtkit.vocabulary.forms import FILLER, Canonical, Vocabulary, canonical, token_family, tokens
 from vtkit.vocabulary.overlap import KINDS, is_symbol
 from vtkit.vocabulary.pair import pair_of
 
@@ -78,7 +78,7 @@ def test_bytes_that_are_no_character_match_the_same_bytes_only() -> None:
     assert matches(byte_level("¢"), wordpiece("¢")).keys() == {*ROLES.values()}
     assert matches(byte_level("Â¢"), wordpiece("¢"))["¢"] == ("Â¢", "symbol")
     assert matches(byte_level("¢"), byte_level("¢"))["¢"] == ("¢", "exact")
-    assert surface_and_start(byte_level("¢"))[-1] == ("", False)
+    assert Vocabulary(byte_level("¢")).surfaces[-1] == ("", False)
 
 
 def test_word_starts_and_continuations_are_told_apart() -> None:
@@ -136,13 +136,13 @@ def test_byte_level_tokens_are_legible_and_others_stay_as_they_are_written() -> 
     spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(" Wünsche")[0][0]
     assert spelled == "ĠWÃ¼nsche"
     tokenizer = byte_level(spelled, spelled[1:], "Ã", "Ġ")
-    assert legible(tokenizer)[len(XLM_ROLES) :] == ["ĠWünsche", "Wünsche", "<C3>", "Ġ"]
-    assert legible(wordpiece("##Ã", "Ġa")) == tokens(wordpiece("##Ã", "Ġa"))
-    assert legible(sentencepiece("▁Ã")) == tokens(sentencepiece("▁Ã"))
+    assert Vocabulary(tokenizer).legible[len(XLM_ROLES) :] == ["ĠWünsche", "Wünsche", "<C3>", "Ġ"]
+    assert Vocabulary(wordpiece("##Ã", "Ġa")).legible == tokens(wordpiece("##Ã", "Ġa"))
+    assert Vocabulary(sentencepiece("▁Ã")).legible == tokens(sentencepiece("▁Ã"))
 
 
 def test_surfaces_are_empty_where_a_token_stands_for_no_text() -> None:
-    assert surface_and_start(wordpiece("the", "##s", "[unused3]")) == [("", False)] * 5 + [
+    assert Vocabulary(wordpiece("the", "##s", "[unused3]")).surfaces == [("", False)] * 5 + [
         ("the", True),
         ("s", False),
         ("", False),

@@ -14,22 +14,11 @@ from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.provenance import origins
 from vtkit.transfer.result import sample_neighbours
-from vtkit.vocabulary.forms import Vocabulary, canonical_forms, legible, surface_and_start, tokens
+from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("school", "receptor", "##s", "the", "river")
 TARGET = byte_level("Ġschool", "Ġreceptors", "s", "Ġgehen")
-
-
-def test_a_vocabulary_says_what_its_tokenizer_does() -> None:
-    for tokenizer in (SOURCE, TARGET):
-        vocabulary = Vocabulary(tokenizer)
-        assert vocabulary.tokens == tokens(tokenizer)
-        assert vocabulary.forms == canonical_forms(tokenizer)
-        assert vocabulary.surfaces == surface_and_start(tokenizer)
-        assert vocabulary.legible == legible(tokenizer)
-        assert vocabulary.texts == [surface.strip() for surface, _ in vocabulary.surfaces]
-        assert len(vocabulary) == len(tokenizer)
 
 
 def test_pieces_are_those_of_the_new_tokens() -> None:

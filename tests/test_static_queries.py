@@ -26,7 +26,7 @@ from vtkit.encoder.query_tables import binary_weights, idf_query_weights, with_q
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import legible, special_ids
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import TokenizerFile, tokenizer_digest
 
 DOCUMENTS = [document.contents for document in collection(30, seed=3).documents]
@@ -95,8 +95,8 @@ def test_a_tokenizer_file_is_what_transformers_makes_of_it(side: str, tmp_path: 
     assert tokenizer_digest(ours) == tokenizer_digest(theirs)
     assert len(ours) == len(theirs)
     assert ours.model_max_length == theirs.model_max_length
-    assert special_ids(ours) == special_ids(theirs)
-    assert legible(ours) == legible(theirs)
+    assert Vocabulary(ours).special == Vocabulary(theirs).special
+    assert Vocabulary(ours).legible == Vocabulary(theirs).legible
     assert ours.cls_token == "[CLS]"
     assert ours.bos_token is None
     queries = ["river stone river", "", "Ünknown stone", " ".join(TOKENS[10:60])]

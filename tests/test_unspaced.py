@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from vtkit.data.unspaced import begins_unspaced, count_unspaced, cut_run, cut_runs
 from vtkit.inspect.words import words
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.vocabulary.forms import canonical_forms, token_family
+from vtkit.vocabulary.forms import Vocabulary, token_family
 from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train_vocabulary
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_cutting_loses_nothing_and_does_not_look_beyond_a_run(text: str, around:
 def test_a_token_of_a_script_without_spaces_has_one_form(algorithm: str) -> None:
     tokenizer = trained("th", algorithm)
     assert token_family(tokenizer) == ("byte-level" if algorithm == "bpe" else "sentencepiece")
-    thai = [form for form in canonical_forms(tokenizer) if form is not None and begins_unspaced(form.surface)]
+    thai = [form for form in Vocabulary(tokenizer).forms if form is not None and begins_unspaced(form.surface)]
     assert {form.starts_word for form in thai} == {False}
     assert len({form.surface for form in thai}) == len(thai)
     if algorithm != "unigram":

@@ -29,7 +29,7 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import surface_and_start, token_family, tokens
+from vtkit.vocabulary.forms import Vocabulary, token_family, tokens
 from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train_vocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +110,7 @@ def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(algorithm: str) -
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_no_token_crosses_white_space_or_punctuation(algorithm: str) -> None:
     tokenizer = train_vocabulary(made_up_texts(), section(algorithm))
-    for surface, _ in surface_and_start(tokenizer):
+    for surface, _ in Vocabulary(tokenizer).surfaces:
         assert surface.isalnum() or len(surface) <= 1, surface
 
 
@@ -134,7 +134,7 @@ def test_scripts_are_kept_apart_on_request(shared: Path, algorithm: str) -> None
     assert len(pieces) == len(parts)
     if algorithm != "bpe":  # whose pieces are spelled in bytes
         assert [piece.removeprefix("▁") for piece in pieces] == parts
-    surfaces = [surface for surface, _ in surface_and_start(apart)]
+    surfaces = [surface for surface, _ in Vocabulary(apart).surfaces]
     assert "テーブル" in surfaces
     assert not any("テ" in surface and "の" in surface for surface in surfaces)
     together = train_vocabulary(japanese, section(algorithm, size))
@@ -157,7 +157,8 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
     assert tokenizer("ÜN Kato 학교")["input_ids"] == tokenizer("ün kato 학교")["input_ids"]
     assert tokenizer("ün")["input_ids"] != tokenizer("un")["input_ids"]
     assert tokenizer(unicodedata.normalize("NFD", "학교"))["input_ids"] == tokenizer("학교")["input_ids"]
-    learned = [surface for surface, _ in surface_and_start(tokenizer) if len(surface) > 1]  # bytes keep their capitals
+    # Tokens of one byte keep their capitals.
+    learned = [surface for surface, _ in Vocabulary(tokenizer).surfaces if len(surface) > 1]
     assert learned == [surface.lower() for surface in learned]
 
 
@@ -280,7 +281,7 @@ def test_an_empty_corpus_is_refused() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_korean_vocabulary_has_its_frequent_words_whole(shared: Path, algorithm: str) -> None:
     tokenizer = train_vocabulary(real_texts(shared, "klue-sentences-ko.txt.gz", 6000), section(algorithm, 4000))
-    known = set(surface_and_start(tokenizer))
+    known = set(Vocabulary(tokenizer).surfaces)
     assert {("있다", True), ("한국", True)} <= known
     assert len(tokenizer.tokenize("한국에서")) <= 2
 

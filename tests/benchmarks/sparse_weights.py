@@ -47,9 +47,9 @@ def real(embedder: str, vocabulary: str, queries: int, anchors: int) -> tuple[ND
     """Vectors of tokens of a vocabulary: every so many of them as queries, the others as anchors."""
     from vtkit.transfer.embedders import embed, load_embedder
     from vtkit.vocabulary.existing import load_tokenizer
-    from vtkit.vocabulary.forms import surface_and_start
+    from vtkit.vocabulary.forms import Vocabulary
 
-    texts = sorted({text.strip() for text, _ in surface_and_start(load_tokenizer(vocabulary)) if text.strip()})
+    texts = sorted({text.strip() for text, _ in Vocabulary(load_tokenizer(vocabulary)).surfaces if text.strip()})
     vectors = embed(texts, load_embedder(embedder))
     asked = np.zeros(len(vectors), dtype=bool)
     asked[:: len(vectors) // queries] = True

@@ -68,7 +68,7 @@ def count(path: Path, megabytes: float, size: int) -> dict[str, Any]:
 
 def learn(path: Path, megabytes: float, size: int) -> dict[str, Any]:
     training = train(first_part(path, megabytes), section(size))
-    return {"size": len(training.tokenizer), "words": training.words, "distinct": training.distinct_words}
+    return {"size": len(training.tokenizer), "words": training.corpus.words, "distinct": training.corpus.distinct_words}
 
 
 def peer(path: Path, megabytes: float, size: int) -> dict[str, Any]:

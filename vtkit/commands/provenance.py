@@ -101,13 +101,13 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
     else the tokens that the vocabulary cuts the word into behind other text."""
-    from vtkit.vocabulary.forms import legible, surface_and_start, tokens
+    from vtkit.vocabulary.forms import Vocabulary, tokens
 
-    surfaces = surface_and_start(tokenizer)
+    surfaces = Vocabulary(tokenizer).surfaces
     called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)
     if called:
         return [number for _, number in called]
-    for written in (tokens(tokenizer), legible(tokenizer)):
+    for written in (tokens(tokenizer), Vocabulary(tokenizer).legible):
         if word in written:
             return [written.index(word)]
     encoding = tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)

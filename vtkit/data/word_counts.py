@@ -24,6 +24,7 @@ LONGEST_PIECE = 2**20  # characters of a text that are cut into words at a time
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _BORDER = re.compile(r"(?<=\S)\s")
 _ENTRY_BYTES = 130  # bytes of a dictionary's entry without its key: the entry, its share of the table, the number
+_REPEATS_AT_ONCE = 10_000
 _CHECKED_EVERY = 2**20  # characters between two checks of the counters' memory
 
 
@@ -216,3 +217,12 @@ def _read(path: Path) -> Iterator[tuple[str, int]]:
         for line in file:
             count, _, item = line.partition(" ")
             yield json.loads(item), int(count)
+
+
+def repeated(words: Iterable[tuple[str, int]], separator: str) -> Iterator[str]:
+    """Texts with every word as often as it occurs, for trainers that take no counts."""
+    for word, count in words:
+        while count > 0:
+            repeats = min(count, _REPEATS_AT_ONCE)
+            yield separator.join([word] * repeats)
+            count -= repeats

@@ -15,7 +15,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import special_ids
+from vtkit.vocabulary.forms import Vocabulary
 
 Kind = Literal["splade", "unicoil"]
 
@@ -88,7 +88,7 @@ def set_counted(encoder: SparseEncoder) -> None:
     tokenizer, pooling = output_tokenizer(encoder), encoder[1]
     counted = torch.zeros_like(pooling.counted)
     counted[list(tokenizer.get_vocab().values())] = True
-    counted[list(special_ids(tokenizer))] = False
+    counted[list(Vocabulary(tokenizer).special)] = False
     pooling.counted.copy_(counted & ~masked_dimensions(encoder[0].auto_model).to(counted.device))
 
 

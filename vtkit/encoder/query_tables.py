@@ -26,7 +26,7 @@ from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import special_ids
+from vtkit.vocabulary.forms import Vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -49,7 +49,7 @@ def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
     tokenizer, bias = output_tokenizer(encoder), mlm_head(encoder[0].auto_model).decoder.bias
     allowed = np.zeros(_size(encoder), dtype=np.bool_)
     allowed[list(tokenizer.get_vocab().values())] = True
-    allowed[list(special_ids(tokenizer))] = False
+    allowed[list(Vocabulary(tokenizer).special)] = False
     return allowed if bias is None else allowed & ~is_masked(as_array(bias))
 
 

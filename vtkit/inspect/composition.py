@@ -24,7 +24,7 @@ from vtkit.inspect.words import script_of
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import FILLER, Canonical, canonical_forms, tokens
+from vtkit.vocabulary.forms import FILLER, Canonical, Vocabulary, tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -176,7 +176,7 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
        :data:`EVIDENCE_LETTERS` are undecided.
     """
     listed = tokens(tokenizer)
-    forms = canonical_forms(tokenizer)
+    forms = Vocabulary(tokenizer).forms
     special = set(roles_by_id(tokenizer)) | {n for n, added in tokenizer.added_tokens_decoder.items() if added.special}
     candidates = {
         script: [code for code in codes if code in languages] for script, codes in LANGUAGES_OF_SCRIPT.items()

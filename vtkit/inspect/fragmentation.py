@@ -24,7 +24,7 @@ from vtkit.inspect.normalization import ScriptLoss, normalizer_losses
 from vtkit.inspect.words import Punctuation, script_of_text, word_spans
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import legible
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.forms import tokens as tokens_of
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class _Meter:
         self.token_counts: Counter[int] = Counter()
         self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
-        self._legible = legible(tokenizer)
+        self._legible = Vocabulary(tokenizer).legible
         self._is_unknown: dict[str, bool] = {}
 
     def measure(self, texts: Sequence[str], words: Sequence[list[Span]], groups: Sequence[tuple[str, bool]]) -> None:

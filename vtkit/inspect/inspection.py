@@ -21,7 +21,7 @@ from vtkit.inspect.reachability import duplicates, unreachable
 from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import Vocabulary, legible, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.overlap import find_overlap
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def inspect_vocabulary(
         languages: codes of the languages to tell apart (:func:`vtkit.inspect.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """
-    listed = legible(tokenizer)
+    listed = Vocabulary(tokenizer).legible
     composition = compose(tokenizer, languages, han)
     again, never = duplicates(tokenizer, composition.forms), unreachable(tokenizer, composition.forms)
     etc = composition.counts("etc")

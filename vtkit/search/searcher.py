@@ -33,7 +33,7 @@ from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import fastest_device
-from vtkit.vocabulary.forms import legible, special_ids
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
@@ -144,11 +144,11 @@ class Searcher:
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
-        names, lexical = legible(tokenizer), None
+        names, lexical = Vocabulary(tokenizer).legible, None
         if record.lexical is not None:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
-        special = frozenset(special_ids(tokenizer))
+        special = frozenset(Vocabulary(tokenizer).special)
         limits = settings.query_length, settings.query_top_dimensions
         return cls(encoder, opened, documents, names, special, *limits, lexical)
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, wrap
-from vtkit.vocabulary.forms import Canonical, Family, canonical_forms, token_family, tokens
+from vtkit.vocabulary.forms import Canonical, Family, Vocabulary, token_family, tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -62,12 +62,21 @@ def lowered(text: str) -> str:
 
 def cased_ids(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.int64]:
     """Ids of the tokens with an upper-case character, ascending; special tokens and fillers are never among them."""
-    return _cased(canonical_forms(tokenizer))
+    forms = enumerate(Vocabulary(tokenizer).forms)
+    return np.array([number for number, form in forms if form is not None and _is_cased(form)], np.int64)
 
 
 def cased_only(tokenizer: PreTrainedTokenizerFast) -> dict[int, Canonical]:
     """Cased tokens whose lower-cased form, same word-start mark, is no token: id -> that form, by id."""
-    return _cased_only(canonical_forms(tokenizer))
+    forms = Vocabulary(tokenizer).forms
+    there = set(forms)
+    missing = {}
+    for number, form in enumerate(forms):
+        if form is not None and _is_cased(form):
+            lower = Canonical(form.starts_word, lowered(form.surface))
+            if lower not in there:
+                missing[number] = lower
+    return missing
 
 
 def lower_case_names(tokenizer: PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:
@@ -76,7 +85,16 @@ def lower_case_names(tokenizer: PreTrainedTokenizerFast) -> dict[int, tuple[str,
     ``Paris`` can be ``paris`` where that string is free. Of several tokens with one lower-cased form the lowest id gets
     it and the others none, nor does a token that ends in the middle of a character.
     """
-    return _lower_case_names(tokenizer, cased_only(tokenizer))
+    family = token_family(tokenizer)
+    listed = tokens(tokenizer)
+    taken = set(listed)
+    names: dict[int, tuple[str, str]] = {}
+    for number, form in cased_only(tokenizer).items():
+        name = _spelled(form, family)
+        if name is not None and name not in taken:
+            taken.add(name)
+            names[number] = (listed[number], name)
+    return names
 
 
 def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
@@ -87,7 +105,18 @@ def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...
         the lower-case one inside a word, else the cased one that starts a word, else any; the lowest id where several
         qualify. Classes are in the order of their representatives.
     """
-    return _classes(canonical_forms(tokenizer))
+    forms = Vocabulary(tokenizer).forms
+    members: dict[str, list[int]] = {}
+    for number, form in enumerate(forms):
+        if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
+            members.setdefault(lowered(form.surface), []).append(number)
+
+    def preference(number: int) -> tuple[bool, bool, int]:
+        form = forms[number]
+        assert form is not None
+        return _is_cased(form), not form.starts_word, number
+
+    return sorted(tuple(sorted(ids, key=preference)) for ids in members.values() if len(ids) > 1)
 
 
 @lru_cache(maxsize=4)
@@ -151,62 +180,20 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
 
 def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
     """The numbers of cased tokens and of variants."""
-    forms = canonical_forms(tokenizer)
-    cased, only, classes = len(_cased(forms)), _cased_only(forms), _classes(forms)
+    forms = Vocabulary(tokenizer).forms
+    cased, only, classes = len(cased_ids(tokenizer)), len(cased_only(tokenizer)), canonical_classes(tokenizer)
     variants = sum(map(len, classes))
     return CasingCounts(
         tokens=len(forms),
         special=sum(form is None for form in forms),
         cased=cased,
-        with_lower_case=cased - len(only),
-        cased_only=len(only),
-        free_names=len(_lower_case_names(tokenizer, only)),
+        with_lower_case=cased - only,
+        cased_only=only,
+        free_names=len(lower_case_names(tokenizer)),
         classes=len(classes),
         variants=variants,
         folded=len(forms) - variants + len(classes),
     )
-
-
-def _cased(forms: Sequence[Canonical | None]) -> NDArray[np.int64]:
-    return np.array([number for number, form in enumerate(forms) if form is not None and _is_cased(form)], np.int64)
-
-
-def _cased_only(forms: Sequence[Canonical | None]) -> dict[int, Canonical]:
-    there = set(forms)
-    missing = {}
-    for number, form in enumerate(forms):
-        if form is not None and _is_cased(form):
-            lower = Canonical(form.starts_word, lowered(form.surface))
-            if lower not in there:
-                missing[number] = lower
-    return missing
-
-
-def _lower_case_names(tokenizer: PreTrainedTokenizerFast, only: Mapping[int, Canonical]) -> dict[int, tuple[str, str]]:
-    family = token_family(tokenizer)
-    listed = tokens(tokenizer)
-    taken = set(listed)
-    names: dict[int, tuple[str, str]] = {}
-    for number, form in only.items():
-        name = _spelled(form, family)
-        if name is not None and name not in taken:
-            taken.add(name)
-            names[number] = (listed[number], name)
-    return names
-
-
-def _classes(forms: Sequence[Canonical | None]) -> list[tuple[int, ...]]:
-    members: dict[str, list[int]] = {}
-    for number, form in enumerate(forms):
-        if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
-            members.setdefault(lowered(form.surface), []).append(number)
-
-    def preference(number: int) -> tuple[bool, bool, int]:
-        form = forms[number]
-        assert form is not None
-        return _is_cased(form), not form.starts_word, number
-
-    return sorted(tuple(sorted(ids, key=preference)) for ids in members.values() if len(ids) > 1)
 
 
 def _is_cased(form: Canonical) -> bool:

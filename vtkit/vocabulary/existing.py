@@ -318,17 +318,14 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
     """The token of each role: as the settings name it, else as it is usually spelled."""
     roles: dict[Role, str] = {}
     for role in ROLES:
-        named = [_content(settings[name]) for name in NAMES_OF_ROLE[role] if name in settings]
+        given = [settings[name] for name in NAMES_OF_ROLE[role] if name in settings]
+        named = [str(token["content"] if isinstance(token, dict) else token) for token in given]
         there = [token for token in (*named, *SPELLINGS[role]) if backend.token_to_id(token) is not None]
         if role == "cls" and there and "cls_token" not in settings and backend.token_to_id("[CLS]") is not None:
             there.insert(0, "[CLS]")
         if there or named:
             roles[role] = (there or named)[0]
     return roles
-
-
-def _content(token: Any) -> str:
-    return str(token["content"]) if isinstance(token, dict) else str(token)
 
 
 def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, int]:

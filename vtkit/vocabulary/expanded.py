@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
+from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks, repeated
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
@@ -52,7 +52,6 @@ FIRST_INCREMENTS = 8  # increments that the first training is large enough for; 
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _SEPARATOR = chr(0x10FFFF)
 _PRIVATE = range(0xF0000, 0x10FFFF)
-_REPEATS_AT_ONCE = 10_000
 _TEXTS_CHECKED = 200
 _WORDS_AT_ONCE = 50_000  # words that are held as a list
 
@@ -69,23 +68,7 @@ class Expansion:
 
     tokenizer: PreTrainedTokenizerFast  # the base with the new tokens behind its own; all else is the base's
     added: tuple[str, ...]  # the new tokens in the order of their ids, most frequent first
-    curve: tuple[Increment, ...]  # the base, then every increment tried; the last is the result
-    stopped: Reason  # what ended the growth: a rule, or `size` where the wanted size is reached
-    unused: int
-    """New tokens that the result makes nowhere in the corpus: other tokens take their place, or the base keeps upper
-    case and the corpus never has them in lower case."""
-
-    @property
-    def stats(self) -> ExpansionStats:
-        """Everything but the tokenizer and the new tokens."""
-        return ExpansionStats(
-            base_size=self.curve[0].size,
-            added=len(self.added),
-            unused=self.unused,
-            stopped=self.stopped,
-            why=WHY[self.stopped],
-            curve=self.curve,
-        )
+    stats: ExpansionStats
 
 
 def expand_vocabulary(
@@ -164,7 +147,15 @@ def expand_vocabulary(
     roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
     tokenizer: PreTrainedTokenizerFast = wrap(extended.tokenizer(model), roles, "expanded", require_roles=False)
     unused = int((counts[len(base) :] == 0).sum())
-    return Expansion(tokenizer, tuple(added), tuple(curve), stopped, unused)
+    stats = ExpansionStats(
+        base_size=curve[0].size,
+        added=len(added),
+        unused=unused,
+        stopped=stopped,
+        why=WHY[stopped],
+        curve=tuple(curve),
+    )
+    return Expansion(tokenizer, tuple(added), stats)
 
 
 @dataclass(frozen=True)
@@ -371,7 +362,8 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if family == "byte-level" else [],
         show_progress=False,
     )
-    backend.train_from_iterator(_repeated(words, continuing), trainer)
+    written = ((word[0] + word[1:].translate(continuing), count) for word, count in words)
+    backend.train_from_iterator(repeated(written, _SEPARATOR), trainer)
     vocabulary = backend.get_vocab()
     learned = sorted(vocabulary, key=vocabulary.__getitem__)
     alphabet_size = sum(len(token) == 1 for token in learned)
@@ -402,16 +394,6 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
 def _marked(token: str, plain: dict[str, str]) -> str:
     text = "".join(plain.get(character, character) for character in token)
     return f"##{text}" if token[0] in plain else text
-
-
-def _repeated(words: Tally, continuing: dict[int, str]) -> Iterator[str]:
-    """Every word as often as it occurs: the trainer takes text, not counts."""
-    for word, count in words:
-        written = word[0] + word[1:].translate(continuing)
-        while count > 0:
-            repeats = min(count, _REPEATS_AT_ONCE)
-            yield _SEPARATOR.join([written] * repeats)
-            count -= repeats
 
 
 def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:

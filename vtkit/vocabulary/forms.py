@@ -53,14 +53,41 @@ class Vocabulary:
         return tokens(self.tokenizer)
 
     @cached_property
+    def special(self) -> set[int]:
+        """The ids of special tokens and of fillers, which stand for no word."""
+        special = {number for number, added in self.tokenizer.added_tokens_decoder.items() if added.special}
+        fillers = {number for number, token in enumerate(self.tokens) if FILLER.fullmatch(token)}
+        return set(roles_by_id(self.tokenizer)) | special | fillers
+
+    @cached_property
     def forms(self) -> list[Canonical | None]:
-        """The canonical form of each id (:func:`canonical_forms`)."""
-        return _forms(self.tokenizer, self.tokens)
+        """The canonical form of each id; None for special tokens, fillers and ids without a token."""
+        family = token_family(self.tokenizer)
+        plain = {number: added.content for number, added in self.tokenizer.added_tokens_decoder.items()}
+        forms: list[Canonical | None] = []
+        for number, token in enumerate(self.tokens):
+            if not token or number in self.special:
+                forms.append(None)
+            elif number in plain and family != "wordpiece":
+                forms.append(_spaced(plain[number]))
+            else:
+                forms.append(canonical(token, family))
+        return forms
 
     @cached_property
     def surfaces(self) -> list[tuple[str, bool]]:
-        """The text of each id, and whether it starts a word (:func:`surface_and_start`)."""
-        return _surfaces(self.forms)
+        """The text each id stands for, and whether it starts a word.
+
+        The text is empty for ids that stand for none: special tokens, fillers, ids without a token, and bytes that
+        are no whole character.
+        """
+        pairs = []
+        for form in self.forms:
+            if form is None or any("\ud800" <= character <= "\udfff" for character in form.surface):
+                pairs.append(("", False))
+            else:
+                pairs.append((form.surface, form.starts_word))
+        return pairs
 
     @cached_property
     def texts(self) -> list[str]:
@@ -69,8 +96,14 @@ class Vocabulary:
 
     @cached_property
     def legible(self) -> list[str]:
-        """The token of each id as a person reads it (:func:`legible`)."""
-        return _legible(self.tokenizer, self.tokens)
+        """The token of each id as a person reads it: as the vocabulary writes it, but for byte-level tokens.
+
+        Those are read as text (``ĠWünsche``, which the vocabulary writes ``ĠWÃ¼nsche``), with bytes that are no whole
+        character as ``<E0>``.
+        """
+        parts = (self.tokenizer.backend_tokenizer.pre_tokenizer, self.tokenizer.backend_tokenizer.decoder)
+        byte_level = any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
+        return [_as_text(token) if byte_level else token for token in self.tokens]
 
 
 def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
@@ -113,71 +146,6 @@ def canonical(token: str, family: Family) -> Canonical:
             return _spaced(token)  # an added token, written as plain text
         case "sentencepiece":
             return _spaced(token.replace("▁", " "))
-
-
-def canonical_forms(tokenizer: PreTrainedTokenizerFast) -> list[Canonical | None]:
-    """The canonical form of each id; None for special tokens, fillers and ids without a token."""
-    return _forms(tokenizer, tokens(tokenizer))
-
-
-def _forms(tokenizer: PreTrainedTokenizerFast, listed: list[str]) -> list[Canonical | None]:
-    family = token_family(tokenizer)
-    wordless = _special_ids(tokenizer, listed)
-    plain = {number: added.content for number, added in tokenizer.added_tokens_decoder.items()}
-    forms: list[Canonical | None] = []
-    for number, token in enumerate(listed):
-        if not token or number in wordless:
-            forms.append(None)
-        elif number in plain and family != "wordpiece":
-            forms.append(_spaced(plain[number]))
-        else:
-            forms.append(canonical(token, family))
-    return forms
-
-
-def special_ids(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    """The ids of special tokens and of fillers, which stand for no word."""
-    return _special_ids(tokenizer, tokens(tokenizer))
-
-
-def _special_ids(tokenizer: PreTrainedTokenizerFast, listed: list[str]) -> set[int]:
-    special = {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
-    fillers = {number for number, token in enumerate(listed) if FILLER.fullmatch(token)}
-    return set(roles_by_id(tokenizer)) | special | fillers
-
-
-def surface_and_start(tokenizer: PreTrainedTokenizerFast) -> list[tuple[str, bool]]:
-    """The text each id stands for, and whether it starts a word; (target vocabulary,).
-
-    The text is empty for ids that stand for none: special tokens, fillers, ids without a token, and bytes that
-    are no whole character.
-    """
-    return _surfaces(canonical_forms(tokenizer))
-
-
-def _surfaces(forms: list[Canonical | None]) -> list[tuple[str, bool]]:
-    pairs = []
-    for form in forms:
-        if form is None or any("\ud800" <= character <= "\udfff" for character in form.surface):
-            pairs.append(("", False))
-        else:
-            pairs.append((form.surface, form.starts_word))
-    return pairs
-
-
-def legible(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """The token of each id as a person reads it: as the vocabulary writes it, but for byte-level tokens.
-
-    Those are read as text (``ĠWünsche``, which the vocabulary writes ``ĠWÃ¼nsche``), with bytes that are no whole
-    character as ``<E0>``.
-    """
-    return _legible(tokenizer, tokens(tokenizer))
-
-
-def _legible(tokenizer: PreTrainedTokenizerFast, listed: list[str]) -> list[str]:
-    parts = (tokenizer.backend_tokenizer.pre_tokenizer, tokenizer.backend_tokenizer.decoder)
-    byte_level = any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
-    return [_as_text(token) if byte_level else token for token in listed]
 
 
 def _as_text(token: str) -> str:

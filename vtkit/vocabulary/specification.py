@@ -44,8 +44,7 @@ def build(
             if texts is None:
                 texts = read_corpora(vocabulary.corpus)
             training = train(texts, vocabulary, casing)
-            counts = CorpusCounts(training.texts, training.characters, training.words, training.distinct_words)
-            return Built(training.tokenizer, describe(vocabulary, casing), counts)
+            return Built(training.tokenizer, describe(vocabulary, casing), training.corpus)
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary

@@ -28,7 +28,7 @@ class CorpusCounts(Result):
 
     texts: int
     characters: int
-    words: int
+    words: int  # as the pre-tokenizer cuts them
     distinct_words: int
 
 
@@ -56,7 +56,10 @@ class ExpansionStats(Result):
 
     base_size: int
     added: int  # new tokens
-    unused: int  # new tokens that the result makes nowhere in the corpus
+    unused: int
+    """New tokens that the result makes nowhere in the corpus: other tokens take their place, or the base keeps upper
+    case and the corpus never has them in lower case."""
+
     stopped: str  # what ended the growth: a rule, or `size` where the wanted size is reached
     why: str  # the same in words
     curve: tuple[Increment, ...]  # the base, then every increment tried; the last is the result

@@ -31,13 +31,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from vtkit.data.spelling import FOLDED
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
-from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks
+from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks, repeated
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, wrap
-from vtkit.vocabulary.statistics import say_if_smaller
+from vtkit.vocabulary.statistics import CorpusCounts, say_if_smaller
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -101,7 +101,6 @@ _PRIVATE = range(0xF0000, 0x10FFFE)
 """Continuing characters are merged as private-use code points that the corpus does not have."""
 
 _THREADS = "TOKENIZERS_PARALLELISM"
-_REPEATS_AT_ONCE = 10_000
 _CHECKED_EVERY = 200_000
 
 _JOINED = re.compile("[\x1c-\x1f]")
@@ -114,11 +113,7 @@ class Training:
     """A vocabulary, and what it was learned from."""
 
     tokenizer: PreTrainedTokenizerFast
-
-    texts: int  # texts read
-    characters: int  # characters read
-    words: int  # words read, as the pre-tokenizer cuts them
-    distinct_words: int  # different words
+    corpus: CorpusCounts
 
 
 def train_vocabulary(
@@ -168,7 +163,7 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
     tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
     say_if_smaller(len(tokenizer), section.size)
-    return Training(tokenizer, words.texts, words.characters, words.total, words.distinct)
+    return Training(tokenizer, CorpusCounts(words.texts, words.characters, words.total, words.distinct))
 
 
 def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
@@ -462,7 +457,7 @@ def _merge(
         show_progress=False,
     )
     with _one_thread():
-        backend.train_from_iterator(_repeated(words), trainer)
+        backend.train_from_iterator(repeated(words, " "), trainer)
     learned = backend.get_vocab()
     if len(learned) == len(alphabet) < size:
         raise _too_small(len(alphabet), section)
@@ -483,15 +478,6 @@ def _one_thread() -> Iterator[None]:
             del os.environ[_THREADS]
         else:
             os.environ[_THREADS] = before
-
-
-def _repeated(words: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Every word as often as it occurs: the trainer takes text, not counts."""
-    for word, count in words:
-        while count > 0:
-            repeats = min(count, _REPEATS_AT_ONCE)
-            yield " ".join([word] * repeats)
-            count -= repeats
 
 
 def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:

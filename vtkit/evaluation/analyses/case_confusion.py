@@ -15,7 +15,7 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 from vtkit.vocabulary.casing import cased_ids
-from vtkit.vocabulary.forms import special_ids
+from vtkit.vocabulary.forms import Vocabulary
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -56,8 +56,8 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
     read[cased_ids(tokenizer)] = True
     written[cased_ids(output_tokenizer(encoder))] = True
     ordinary_in, ordinary_out = np.ones_like(read), np.ones_like(written)
-    ordinary_in[list(special_ids(tokenizer))] = False
-    ordinary_out[list(special_ids(output_tokenizer(encoder)))] = False
+    ordinary_in[list(Vocabulary(tokenizer).special)] = False
+    ordinary_out[list(Vocabulary(output_tokenizer(encoder)).special)] = False
     counts = np.zeros((2, 2), dtype=np.int64)
     prompted = [prompt_of(encoder, "query") + text for text in texts]
     ids = first_tokens(tokenizer, prompted, max_length)["input_ids"] if prompted else []

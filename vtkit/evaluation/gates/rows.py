@@ -15,7 +15,7 @@ from vtkit.encoder.masked import is_masked, masked_dimensions
 from vtkit.evaluation.gates.result import Seen
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.bias import has_text
-from vtkit.vocabulary.forms import Vocabulary, legible
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import Overlap
 
 ROWS = 512  # rows sampled where all would take long
@@ -103,7 +103,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     share = without / max(wanting, 1)
     generator = np.random.default_rng(0)
     sampled = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
-    names, target = legible(moved.source.tokenizer), legible(output_tokenizer(encoder))
+    names, target = Vocabulary(moved.source.tokenizer).legible, Vocabulary(output_tokenizer(encoder)).legible
     figures: dict[str, Any] = {
         "made": len(made),
         "of_text": wanting,

@@ -14,7 +14,7 @@ from vtkit.inspect.normalization import normalizer_losses
 from vtkit.inspect.words import script_of, script_of_text
 from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.statistics import TrimStats
 
@@ -219,7 +219,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
 
 
 def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    surfaces = [surface for surface, _ in surface_and_start(tokenizer)]
+    surfaces = [surface for surface, _ in Vocabulary(tokenizer).surfaces]
     counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
     return {script: count / counts.total() for script, count in counts.items()}
 
@@ -227,5 +227,5 @@ def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
 def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
     """Ids that stand for bytes which are no whole character."""
     written = {number for number, token in enumerate(tokens(tokenizer)) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
-    decoded = (form.surface if form is not None else "" for form in canonical_forms(tokenizer))
+    decoded = (form.surface if form is not None else "" for form in Vocabulary(tokenizer).forms)
     return written | {number for number, surface in enumerate(decoded) if re.search("[\ud800-\udfff]", surface)}

@@ -26,7 +26,7 @@ from vtkit.search.analysers import stop_words
 from vtkit.settings.expand import ExpandSection
 from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
 from vtkit.training.resuming import kept_array
-from vtkit.vocabulary.forms import special_ids, surface_and_start
+from vtkit.vocabulary.forms import Vocabulary
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -76,7 +76,7 @@ def expansion_words(
 
 def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDArray[np.bool_]:
     """Which tokens are stop words of ``language``, where there is a list of these, (vocabulary,)."""
-    words, surfaces = stop_words(language), surface_and_start(tokenizer)
+    words, surfaces = stop_words(language), Vocabulary(tokenizer).surfaces
     return np.array([starts and text.strip().lower() in words for text, starts in surfaces], dtype=np.bool_)
 
 
@@ -99,13 +99,12 @@ class AddableTokens:
             masked: dimensions that are never active, (rows of the encoder,).
             unwanted: stop words and the like, (vocabulary,).
         """
-        special = special_ids(tokenizer)
-        surfaces = surface_and_start(tokenizer)
-        words = [text.strip() for text, _ in surfaces]
+        vocabulary = Vocabulary(tokenizer)
+        words = vocabulary.texts
         candidates = [
             number
-            for number, (_, starts_word) in enumerate(surfaces)
-            if (starts_word or begins_unspaced(words[number])) and number not in special
+            for number, (_, starts_word) in enumerate(vocabulary.surfaces)
+            if (starts_word or begins_unspaced(words[number])) and number not in vocabulary.special
             and any(map(str.isalnum, words[number])) and not masked[number] and not unwanted[number]
         ]  # fmt: skip
         allowed = np.zeros(len(words), dtype=np.bool_)

@@ -37,7 +37,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.gates import LossGate
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
-from vtkit.vocabulary.forms import special_ids
+from vtkit.vocabulary.forms import Vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -117,7 +117,7 @@ def counted_tokens(encoder: SparseEncoder, stop_words: NDArray[np.bool_]) -> Ten
     counted = ~masked_dimensions(encoder[0].auto_model).cpu()
     counted[len(stop_words) :] = False
     counted[: len(stop_words)] &= torch.from_numpy(~stop_words)
-    counted[list(special_ids(encoder.tokenizer))] = False
+    counted[list(Vocabulary(encoder.tokenizer).special)] = False
     return counted
 
 
