@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
 from vtkit.system import console
 from vtkit.system.errors import DataError, MachineError, VtkitError, machine_failure
@@ -141,7 +141,8 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
         try:
             files = _lacking(repo_id, patterns, repo_type, revision)
         except Exception as error:
-            if _status(error) is None and in_cache(repo_id, repo_type, revision):
+            answered = getattr(error, "response", None) is not None
+            if not answered and in_cache(repo_id, repo_type, revision):
                 return  # the hub does not answer: use earlier downloads
             raise
         total, received = sum(file.size for file in files), sum(_size(_partial(blobs / file.digest)) for file in files)
@@ -369,11 +370,6 @@ def _size(path: Path) -> int:
 
 def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:
     return f"{repo_id} ({repo_type} of the Hugging Face hub, revision {revision or 'main'})"
-
-
-def _status(error: Exception) -> Any:
-    """The status of the hub's answer; None without an answer."""
-    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _answers(timeout_s: float) -> bool:

@@ -205,8 +205,9 @@ def objective_terms(
     """
     terms = [_loss_term(loss, taught) for loss in section.losses]
     vocabulary = encoder[0].auto_model.config.vocab_size
-    sides = [side for side in SIDES if side == "document" or not _fixed_queries(section, encoder)]
-    for side in sides:
+    # A table of queries that is not trained is not changed by penalties.
+    fixed_queries = query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
+    for side in ("document",) if fixed_queries else SIDES:
         for place, settings in enumerate(section.penalties(side)):
             value = penalty(settings, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
@@ -215,11 +216,6 @@ def objective_terms(
             definition = settings.definition if isinstance(settings, FlopsPenalty) else "batch"
             terms.append(penalty_term(side, settings.name, value, weight, definition))
     return terms
-
-
-def _fixed_queries(section: FinetuneSection, encoder: SparseEncoder) -> bool:
-    """Whether queries go through a table that is not trained, so that penalties change nothing about them."""
-    return query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
 
 
 def _loss_term(settings: AnyLoss, taught: Taught | None) -> Term:

@@ -73,8 +73,8 @@ def negative_pools(
         if not needing[row]:
             return own
         relevant = set(judged.relevant[row].tolist())
-        tops = [_top(ranking[row], relevant, depth) for ranking in mined]
-        pool = list(dict.fromkeys([*own, *merged(tops)]))
+        tops = ([each for each in listed(ranking[row]) if each >= 0 and each not in relevant] for ranking in mined)
+        pool = list(dict.fromkeys([*own, *merged([top[:depth] for top in tops])]))
         if len(pool) < depth:  # a query that matches too little: fill up with any other documents
             count = len(data.documents)
             others = np.random.default_rng([3, row]).choice(count, min(4 * depth, count), replace=False).tolist()
@@ -83,11 +83,6 @@ def negative_pools(
         return pool
 
     return Ragged.of(map(filled, range(len(pools))))
-
-
-def _top(ranking: Sequence[int] | npt.NDArray[np.int32], relevant: set[int], depth: int) -> list[int]:
-    kept = [document for document in listed(ranking) if document >= 0 and document not in relevant]
-    return kept[:depth]
 
 
 def system_rankings(

@@ -102,7 +102,8 @@ def train_vectors(
         stopping = None
         if validation is not None:
             cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
-            stopping = EarlyStopping(validation, encoder, _learned(loss), cut, ramp_ends, schedule.steps, folder, bar)
+            learned = {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
+            stopping = EarlyStopping(validation, encoder, learned, cut, ramp_ends, schedule.steps, folder, bar)
             loss.state["validation"] = stopping.state
         rows = len(next(iter(columns.values())))
         trainer = _Trainer(
@@ -127,11 +128,6 @@ def train_vectors(
         console.warn(missed)
     encoder.eval()
     return curve(history, *loss.curves)
-
-
-def _learned(loss: Objective) -> dict[str, nn.Parameter]:
-    """What training changes, by its name: the encoder's parameters, and those of a query table beside it."""
-    return {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
 
 
 def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, Sequence[str]], lengths: Mapping[str, int]) -> None:

@@ -233,11 +233,9 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     def _measured(self) -> list[int]:
         return [place for place, value in enumerate(self.state.values.tolist()) if value == value]
 
-    def _counted(self) -> list[int]:
-        return [place for place in self._measured() if self.at[place] >= self.counted_from]
-
     def _best(self) -> int | None:
-        return max(self._counted(), key=lambda place: (float(self.state.values[place]), -place), default=None)
+        counted = [place for place in self._measured() if self.at[place] >= self.counted_from]
+        return max(counted, key=lambda place: (float(self.state.values[place]), -place), default=None)
 
     def _stopped_at(self) -> int | None:
         """The step at which patience ran out, where it did and there were steps left."""

@@ -97,9 +97,6 @@ def _complaint(name: str, depth: int) -> str | None:
         tried = ir_measures.evaluator([measure], {"q": {"d": 1, "e": 0}})
         list(tried.iter_calc({"q": {"d": 2.0, "e": 1.0}}))
     except Exception as error:  # of every provider its own
-        return f"cannot be computed here: needs a package that is missing or incomplete ({_kind(error)})"
+        said = f": {str(error)[:80]}" if str(error).isprintable() else ""
+        return f"cannot be computed here: needs a package that is missing or incomplete ({type(error).__name__}{said})"
     return None
-
-
-def _kind(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:80]}" if str(error).isprintable() else type(error).__name__
