@@ -194,7 +194,8 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
         if script == "Han" and len(found) > 1:
             says = han_language(form.surface)
             han_counts[says or "shared"] += 1
-            label = _han_label(says, han)
+            shared = Label("undecided", script, script, "characters that Chinese and Japanese share")
+            label = shared if (says or han) == "undecided" else Label("language", says or han, script)
         elif script == "mixed":
             label = Label("undecided", script, script, "letters of several scripts")
         elif not found:
@@ -302,13 +303,6 @@ def _encodes(character: str, codec: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _han_label(says: str, shared: Han) -> Label:
-    code = says or shared
-    if code == "undecided":
-        return Label("undecided", "Han", "Han", "characters that Chinese and Japanese share")
-    return Label("language", code, "Han")
 
 
 def _etc(token: str, form: Canonical | None, special: bool) -> str | None:

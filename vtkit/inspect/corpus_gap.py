@@ -129,10 +129,11 @@ def measure_gap(
     drawn = np.random.default_rng(seed).multinomial(int(smaller.sum()), larger / larger.sum())
     z = log_odds(a, b)
     order = np.lexsort((np.arange(len(z)), -z))
+    scripts, others = _scripts(first_counts), _scripts(second_counts)
     return Gap(
         similarity=weighted_jaccard(a, b),
         sampled=weighted_jaccard(larger, drawn),
-        shared_scripts=_shared_scripts(first_counts, second_counts),
+        shared_scripts=sum(min(share, others.get(script, 0.0)) for script, share in scripts.items()),
         first=_words_of(first_texts, a, b),
         second=_words_of(second_texts, b, a),
         typical_of_first=[
@@ -217,12 +218,6 @@ def advice(gap: Gap) -> str:
         "The corpora are as near to each other as Robust04 (0.475) and Natural Questions (0.523) are to MS MARCO. The "
         "CAI paper adapts to nothing so near, and an expanded vocabulary has little to add."
     )
-
-
-def _shared_scripts(first: Counter[str], second: Counter[str]) -> float:
-    """Σ_s min(p_s, q_s) over the scripts' shares of the most frequent words' occurrences."""
-    shares, others = _scripts(first), _scripts(second)
-    return sum(min(share, others.get(script, 0.0)) for script, share in shares.items())
 
 
 def _scripts(counts: Counter[str]) -> dict[str, float]:

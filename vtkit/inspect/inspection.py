@@ -176,16 +176,20 @@ def inspect_vocabulary(
     again, never = duplicates(tokenizer, composition.forms), unreachable(tokenizer, composition.forms)
     etc = composition.counts("etc")
     surfaces = [form.surface for form in composition.forms if form is not None]
+    roles = special_roles(tokenizer)
+    added = sorted(tokenizer.added_tokens_decoder.items())
+    starts = [starts_word for _, starts_word in _with_letters(composition)]
+    continuing = len(starts) - sum(starts)
     return InspectedVocabulary(
         name=name,
         size=len(listed),
         algorithm=algorithm(tokenizer),
         normalizer=normalizer_steps(tokenizer),
-        special={role: SpecialToken(listed[number], number) for role, number in special_roles(tokenizer).items()},
-        other_special=_other_special(tokenizer),
+        special={role: SpecialToken(listed[number], number) for role, number in roles.items()},
+        other_special=[token.content for number, token in added if token.special and number not in roles.values()],
         composition=_languages(composition),
         casing=_casing(composition),
-        continuations=_continuations(composition),
+        continuations=Continuations(continuing, len(starts), continuing / len(starts) if starts else 0.0),
         characters=_characters(surfaces),
         digits=sum(any(map(str.isdigit, surface)) for surface in surfaces),
         punctuation=etc.get("punctuation", 0),
@@ -297,12 +301,6 @@ def _shown(text: str) -> str:
     return {" ": "a space"}.get(text, f"“{text}”")
 
 
-def _other_special(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    playing = set(special_roles(tokenizer).values())
-    added = sorted(tokenizer.added_tokens_decoder.items())
-    return [token.content for number, token in added if token.special and number not in playing]
-
-
 def _languages(composition: Composition) -> Languages:
     return Languages(
         asked_for=list(composition.languages),
@@ -330,12 +328,6 @@ def _casing(composition: Composition) -> Casing:
         else:
             without += 1
     return Casing(cased, lower, without)
-
-
-def _continuations(composition: Composition) -> Continuations:
-    starts = [starts_word for _, starts_word in _with_letters(composition)]
-    count = len(starts) - sum(starts)
-    return Continuations(count, len(starts), count / len(starts) if starts else 0.0)
 
 
 def _with_letters(composition: Composition) -> list[tuple[str, bool]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.forms import Vocabulary
-from vtkit.vocabulary.overlap import KINDS, Overlap, find_overlap
+from vtkit.vocabulary.overlap import KINDS, find_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -47,10 +47,12 @@ def overlap_report(
     classes = {}
     for code, kind in enumerate(KINDS):
         members = np.flatnonzero(chosen.kinds == code).tolist()
+        sampled = sorted(random.Random(SEED).sample(members, min(examples, len(members))))
+        matches = ((number, int(chosen.target_to_source[number])) for number in sampled)
         classes[kind] = {
             "count": len(members),
             "share": len(members) / chosen.target_size,
-            "examples": _examples(members, chosen, known, wanted, examples),
+            "examples": [[wanted[number], known[match] if match >= 0 else None] for number, match in matches],
         }
     return {
         "mode": mode,
@@ -78,14 +80,6 @@ def pair_rows(
         match = int(found.target_to_source[number])
         kind = KINDS[found.kinds[number]]
         yield str(number), _written(wanted[number]), kind, str(match), _written(known[match])
-
-
-def _examples(
-    numbers: list[int], found: Overlap, known: list[str], wanted: list[str], examples: int
-) -> list[list[str | None]]:
-    sampled = sorted(random.Random(SEED).sample(numbers, min(examples, len(numbers))))
-    matches = ((number, int(found.target_to_source[number])) for number in sampled)
-    return [[wanted[number], known[match] if match >= 0 else None] for number, match in matches]
 
 
 def _written(token: str) -> str:

@@ -127,7 +127,8 @@ def expand_vocabulary(
             if section.size is not None:
                 wanted = min(wanted, section.size)
             if learned is None or not learned.suffices(wanted):
-                ahead = len(base) + _doubled(len(curve)) * section.increment
+                # For 8, 16, 32, … increments.
+                ahead = len(base) + max(FIRST_INCREMENTS, 1 << (len(curve) - 1).bit_length()) * section.increment
                 learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead))
             candidates = _candidates(corpus, learned, wanted)
             added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), family)
@@ -482,11 +483,3 @@ def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVo
         if risen < section.epsilon * full:
             return section.stop
     return "size" if curve[-1].size == section.size else None
-
-
-def _doubled(increments: int) -> int:
-    """The least of 8, 16, 32, … that holds ``increments``."""
-    most = FIRST_INCREMENTS
-    while most < increments:
-        most *= 2
-    return most

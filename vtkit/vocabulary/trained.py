@@ -400,8 +400,11 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     that can stand inside words are in the alphabet in both forms, so that no new word is unknown for its order.
     """
     kept = sorted(_alphabet(words))
-    usual = section.split in ("words", "scripts")
-    inside = [c for c in kept if (c.isalnum() or _is_mark(c) if usual else _stays_whole(c + c, backend))]
+    if section.split in ("words", "scripts"):
+        inside = [c for c in kept if c.isalnum() or unicodedata.category(c).startswith("M")]
+    else:
+        cut, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
+        inside = [c for c in kept if len(cut(normalize(c + c))) == 1]
     known = set(kept)
     unused = (private for private in map(chr, _PRIVATE) if private not in known)
     continuing = dict(zip(inside, unused, strict=False))
@@ -416,10 +419,6 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     return models.WordPiece(
         vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix="##"
     )
-
-
-def _stays_whole(text: str, backend: Tokenizer) -> bool:
-    return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))) == 1
 
 
 def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
@@ -541,7 +540,3 @@ def _too_small(characters: int, section: TrainedVocabulary) -> DataError:
         f"The corpus is too small to learn a vocabulary from: beyond its {characters} characters "
         f"nothing occurs in it{often}. Give more text."
     )
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character).startswith("M")

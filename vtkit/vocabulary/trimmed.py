@@ -127,7 +127,7 @@ class _Rules:
                 "size",
             )
         for number in candidates:
-            needed = {int(number)} | {self._ids[part] for part in self._parts(self._tokens[number])}
+            needed = {int(number)} | {self._ids[part] for pair in self._path(self._tokens[number]) for part in pair}
             if size is None or len(kept | needed) <= size:
                 kept |= needed
         return np.array(sorted(kept))
@@ -165,11 +165,6 @@ class _Rules:
         elif model.get("unk_token") in self._ids:
             kept.add(self._ids[model["unk_token"]])
         return kept
-
-    def _parts(self, token: str) -> Iterator[str]:
-        """What a token is made of by merges, and by those before them."""
-        for left, right in self._path(token):
-            yield from (left, right)
 
     def _path(self, token: str) -> frozenset[tuple[str, str]]:
         """The merges by which ``token`` is made of its characters; none where it is not made by merges."""
