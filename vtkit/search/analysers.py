@@ -15,7 +15,7 @@ from functools import cache
 
 from vtkit.data.spelling import ARABIC
 from vtkit.data.unspaced import IDEOGRAPHS, KANA
-from vtkit.settings.analysers import Analysis, known_as, refused
+from vtkit.settings.analysers import LUCENE, Analysis, known_as, refused
 from vtkit.system.errors import RecipeError
 
 STEMMERS = {
@@ -121,7 +121,7 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     forms of the content morphemes (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
     ``수도``. They are not marked, so a morpheme of two syllables counts twice.
 
-    ``lucene``: the terms of Lucene's own analyser of the language (:mod:`vtkit.search.lucene_analysers`).
+    ``lucene``: the terms of Lucene's own analyser of the language, from pyserini's jar.
 
     ``words``: unchanged words, and pairs of characters in scripts without spaces, like Lucene's standard and CJK
     analysers.
@@ -129,14 +129,13 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     Raises:
         RecipeError: the language has no such analyser.
         MissingExtra: the package that ``analysis`` needs is not installed.
+        MachineError: Java cannot be started.
     """
     known = known_as(analysis, language)
     if known is None:
         raise RecipeError(f"BM25's analyser {refused(analysis, language)}")
     if analysis == "lucene":
-        from vtkit.search.lucene_analysers import lucene_analyser
-
-        cut, description = lucene_analyser(known)
+        cut, description = _lucene_analyser(known)
         return Analyser(cut, lambda term: [term], description, B_PLAIN)
     prepare = _preparation(language)
     pattern, south_east_asia, ideographs = _patterns()
@@ -188,6 +187,28 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 def stop_words(language: str) -> frozenset[str]:
     """Words of ``language`` that are no terms; empty for languages without a list."""
     return STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
+
+
+def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
+    """A function that cuts a text as Lucene's analyser of ``language`` does, with its default stop words, and its name.
+
+    Tokens at the same position, such as a compound and its parts, all count in the length of a document; Lucene counts
+    the position once.
+    """
+    from vtkit.search.java import cast_to, java_class
+
+    string = java_class("java.lang.String")
+    line_break = cast_to("java.lang.CharSequence", string("\n"))
+    analyse = java_class("io.anserini.analysis.AnalyzerUtils").analyze
+    analyser = java_class(f"org.apache.lucene.analysis.{LUCENE[language]}")()
+    release = java_class("org.apache.lucene.util.Version").LATEST.toString()
+
+    def cut(text: str) -> list[str]:
+        whole = text.encode("utf-8", "replace").decode("utf-8")  # Java has no half surrogates
+        joined: str = string.join(line_break, cast_to("java.lang.Iterable", analyse(analyser, whole)))
+        return joined.split("\n") if joined else []
+
+    return cut, f"tokens of Lucene {release}'s {LUCENE[language].rpartition('.')[2]}"
 
 
 def _description(language: str) -> str:

@@ -148,7 +148,8 @@ def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "low
 
 def wrapped_like(backend: Tokenizer, tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """A fast tokenizer around ``backend`` whose special tokens have the roles that they have in ``tokenizer``."""
-    return _wrapped(backend, _named_tokens(tokenizer))
+    names = [name for role in ROLES for name in NAMES_OF_ROLE[role] if getattr(tokenizer, name, None) is not None]
+    return _wrapped(backend, {name: str(getattr(tokenizer, name)) for name in names})
 
 
 def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_roles: bool = True) -> Any:
@@ -198,11 +199,6 @@ def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenize
         model_input_names=["input_ids", "attention_mask"],
         **named,
     )
-
-
-def _named_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
-    names = [name for role in ROLES for name in NAMES_OF_ROLE[role]]
-    return {name: str(getattr(tokenizer, name)) for name in names if getattr(tokenizer, name, None) is not None}
 
 
 def _from_hub(name: str) -> Path:
