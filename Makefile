@@ -7,23 +7,32 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 OLDER := .venv-4.57
+AXE := 4.14.1
 
-.PHONY: demo test docs wheel benchmarks picture soak rehearsal clean
+.PHONY: demo test axe docs wheel benchmarks picture soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
 
-test: $(VENV)/.installed-test $(OLDER)/.installed
+test: $(VENV)/.installed-test $(OLDER)/.installed axe
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# axe-core checks the accessibility of pages in Chromium. Without npm or network these tests are skipped.
+axe:
+	@grep -qs '"version": "$(AXE)"' node_modules/axe-core/package.json || \
+	if ! command -v npm > /dev/null; then echo "npm is not installed: pages are not checked with axe-core"; \
+	else npm install --prefix . --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=silent --fetch-retries=0 \
+	  --fetch-timeout=20000 axe-core@$(AXE) || echo "axe-core cannot be installed: pages are not checked with it"; fi
 
 docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 # From a folder beside the sources, so that nothing but the wheel can be imported.
 wheel: $(VENV)/bin/python
+	$(BIN)/python .ci/release.py
 	rm -rf build/lib build/bdist* build/wheel build/clean
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(PYTHON) -m venv build/clean

@@ -18,7 +18,7 @@ from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.runtime import kept_for_good
 
 if TYPE_CHECKING:
-    from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
+    from vtkit.search.results import Explanation, Found, SharedToken, Weighted, WordShare
     from vtkit.search.searcher import Searcher
 
 ModelOption = Annotated[
@@ -58,7 +58,9 @@ def search(
             "CODE",
         ),
     ] = None,
-    why: Annotated[bool, typer.Option("--why", help="Show the tokens that contributed to each score.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Show what each word of the query adds to each score, and by which tokens.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Search the index of a run or of a folder.
@@ -78,7 +80,7 @@ def search(
         found = searcher.search([each.text for each in queries], top)
         _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
     elif query is not None:
-        _print_found(next(searcher.search([query], top)), why, as_json)
+        _print_found(next(searcher.search([query], top, why=why)), why, as_json)
     else:
         _prompt(searcher, top, why, as_json)
 
@@ -121,7 +123,7 @@ def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
         elif command in (":top", ":explain"):
             console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
-            found = next(searcher.search([line], top))
+            found = next(searcher.search([line], top, why=why))
             _print_found(found, why, as_json)
 
 
@@ -157,21 +159,22 @@ def _print_found(found: Found, why: bool, as_json: bool) -> None:
         console.write_json(asdict(found))
         return
     if why:
-        console.write(f"query tokens: {_with_special(found)}\n")
+        console.write(f"query tokens: {shown_tokens(found.tokens)}\n")
     for result in found.results:
         identity, title = console.one_line(result.id), console.one_line(result.title, 60)
         console.write(f"{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
         console.write(f"     {console.one_line(result.text, 160)}")
-        if why:
-            console.write(f"     {_with_special(result)}")
+        for word in result.words:
+            console.write(f"     {_word(word)}")
     if not found.results:
         console.write("nothing found: no document shares a term with the query")
 
 
-def _with_special(entry: Found | SearchResult) -> str:
-    """The tokens of a query or a result, and what special tokens add in one number."""
-    special = sum(weight for _, weight in entry.special_tokens)
-    return shown_tokens(entry.tokens) + (f"  (special tokens {special:.2f})" if special else "")
+def _word(part: WordShare) -> str:
+    """What a word adds to a score, and by which of the encoder's tokens and BM25's terms."""
+    sides = (("encoder", part.encoder, part.tokens), ("BM25", part.bm25, part.terms))
+    said = "; ".join(f"{name} {score:.2f}: {shown_tokens(tokens)}" for name, score, tokens in sides if tokens)
+    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(punctuation)'}  [{said}]"
 
 
 def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
@@ -195,6 +198,9 @@ def _print_explanation(found: Explanation, as_json: bool) -> None:
     console.write(console.one_line(found.text, 240))
     rank = f"rank {found.rank}" if found.rank is not None else "not found: no shared term"
     console.write(f"score {found.score:.4f}, {rank}\n")
+    for word in found.words:
+        console.write(_word(word))
+    console.write()
     console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
     _print_products(found.tokens)
     if found.special_tokens:

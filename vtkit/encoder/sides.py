@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
@@ -14,7 +15,8 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.mass_pruning import pruned
-from vtkit.encoder.static_queries import looked_up
+from vtkit.encoder.static_queries import looked_up, looked_up_by_token
+from vtkit.encoder.truncation import first_encoding
 from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:
@@ -99,6 +101,31 @@ class EncoderQueries:
         """As :func:`encode_side`."""
         described = "encoding the query" if len(queries) == 1 else "queries"
         return encode_side(self.encoder, queries, "query", max_length, description=described)
+
+    def by_token(self, query: str, max_length: int) -> tuple[sparse.csr_matrix, list[int]]:
+        """The weights that each token of a query has alone, before they are pooled, (tokens, dimensions), and the
+        character of prompt and query behind each token; 0 for special tokens."""
+        encoder, text, fold = self.encoder, self.prompt + query, folding(self.encoder)
+        table = query_table(encoder)
+        if table is not None:
+            alone, ends = looked_up_by_token(table.tokenizer, as_array(table.weight), text, max_length)
+            return alone if fold is None else fold_vectors(alone, fold_map_of(encoder), fold), ends
+        side = (encoder.query_side if isinstance(encoder, WholeEncoder) else None) or encoder
+        ids, ends = first_encoding(side.tokenizer, text, min(max_length, side.max_seq_length or max_length))
+        listed = torch.tensor([ids], device=side[0].auto_model.device)
+        side.eval()
+        with torch.inference_mode():
+            first, *pooling = side
+            features = first({"input_ids": listed, "attention_mask": torch.ones_like(listed)})
+            features = {  # each token becomes a text of its own
+                name: value.transpose(0, 1)
+                for name, value in features.items()
+                if isinstance(value, torch.Tensor) and value.shape[:2] == listed.shape
+            }
+            for module in pooling:
+                features = module(features)
+        alone = sparse.csr_matrix(features["sentence_embedding"].float().cpu().numpy())
+        return alone if fold is None else fold_vectors(alone, fold_map_of(encoder), fold), ends
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:

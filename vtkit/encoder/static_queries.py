@@ -24,7 +24,7 @@ from vtkit.encoder.model_folder import (
     library_errors,
     read_json,
 )
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
 from vtkit.vocabulary.saved import SETTINGS, SPECIAL_TOKENS
@@ -110,6 +110,10 @@ class StaticQueries:
         """As :func:`vtkit.encoder.sides.encode_side` for queries."""
         return looked_up(self.tokenizer, self.weights, [self.prompt + query for query in queries], max_length)
 
+    def by_token(self, query: str, max_length: int) -> tuple[sparse.csr_matrix, list[int]]:
+        """As :meth:`vtkit.encoder.sides.EncoderQueries.by_token`."""
+        return looked_up_by_token(self.tokenizer, self.weights, self.prompt + query, max_length)
+
 
 def looked_up(
     tokenizer: QueryTokenizer, weights: NDArray[np.float32], texts: Sequence[str], max_length: int
@@ -134,6 +138,16 @@ def looked_up(
     matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
     matrix.eliminate_zeros()
     return matrix
+
+
+def looked_up_by_token(
+    tokenizer: QueryTokenizer, weights: NDArray[np.float32], text: str, max_length: int
+) -> tuple[sparse.csr_matrix, list[int]]:
+    """:func:`looked_up` for each token of one text, (tokens, vocabulary), and the character behind each token."""
+    limit = min(max_length, tokenizer.model_max_length)
+    ids, ends = first_encoding(tokenizer, text, limit, add_special_tokens=False)
+    shape = (len(ids), len(weights))
+    return sparse.csr_matrix((weights[ids], (range(len(ids)), ids)), shape=shape, dtype=np.float32), ends
 
 
 def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:

@@ -15,10 +15,12 @@ from scipy import sparse
 
 from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder, read_json
 from vtkit.encoder.static_queries import query_tokenizer
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import fastest_device, quiet_libraries
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from vtkit.encoder.static_queries import QueryTokenizer
 
 FAMILIES = ("bert", "distilbert", "modernbert", "roberta", "xlm-roberta")
@@ -139,11 +141,24 @@ class TransformerQueries:
             longest = max(1, *map(len, batch)) if batch else 1
             ids = torch.tensor([each + [padding] * (longest - len(each)) for each in batch], device=self.model.device)
             mask = torch.tensor([[1] * len(each) + [0] * (longest - len(each)) for each in batch], device=ids.device)
-            with torch.inference_mode():
-                logits = self.model(input_ids=ids, attention_mask=mask).logits
-                weights = torch.log1p(torch.relu(logits)) * mask.unsqueeze(-1)
-                if self.activation == "log1p_relu":
-                    weights = torch.log1p(weights)
-                pooled = weights.sum(dim=1) if self.pooling == "sum" else weights.amax(dim=1)
-            rows.append(sparse.csr_matrix(pooled.float().cpu().numpy()))
+            weights = self._weights(ids, mask)
+            pooled = weights.sum(dim=1) if self.pooling == "sum" else weights.amax(dim=1)
+            rows.append(sparse.csr_matrix(pooled.cpu().numpy()))
         return sparse.vstack(rows, "csr") if rows else sparse.csr_matrix((0, size), dtype=np.float32)
+
+    def by_token(self, query: str, max_length: int) -> tuple[sparse.csr_matrix, list[int]]:
+        """As :meth:`vtkit.encoder.sides.EncoderQueries.by_token`."""
+        import torch
+
+        listed, ends = first_encoding(self.tokenizer, self.prompt + query, min(max_length, self.longest))
+        ids = torch.tensor([listed], device=self.model.device)
+        return sparse.csr_matrix(self._weights(ids, torch.ones_like(ids))[0].cpu().numpy()), ends
+
+    def _weights(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Before pooling, (queries, tokens, vocabulary) float32."""
+        import torch
+
+        with torch.inference_mode():
+            logits = self.model(input_ids=ids, attention_mask=mask).logits
+            weights = torch.log1p(torch.relu(logits.float())) * mask.unsqueeze(-1)
+            return torch.log1p(weights) if self.activation == "log1p_relu" else weights

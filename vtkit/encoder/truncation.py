@@ -49,6 +49,15 @@ def first_tokens(
     return lists
 
 
+def first_encoding(
+    tokenizer: PreTrainedTokenizerBase, text: str, max_length: int, *, add_special_tokens: bool = True
+) -> tuple[list[int], list[int]]:
+    """The tokens of :func:`first_tokens` for one text, and the character behind each; 0 for special tokens."""
+    (ids,) = first_tokens(tokenizer, [text], max_length, add_special_tokens=add_special_tokens)["input_ids"]
+    encoding = tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    return ids, [stop for _, stop in encoding.offsets[: len(ids)]]
+
+
 def whole_encodings(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False
 ) -> list[Encoding]:

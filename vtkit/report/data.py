@@ -93,7 +93,7 @@ class ExampleResult(Result):
     id: str
     title: str = ""
     text: str = ""
-    tokens: tuple[WeightedToken, ...] = ()  # tokens that made the score, and what each added
+    tokens: tuple[WeightedToken, ...] = ()  # words of the query, and what each added to the score
     relevant: bool = False  # whether it is judged to be relevant to the query
 
 

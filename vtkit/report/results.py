@@ -135,7 +135,7 @@ def queries_section(report: ReportData) -> Section | None:
     for example in report.examples:
         blocks += _example(example)
     if any(example.results for example in report.examples):
-        words = "Under each result: the tokens that made its score, and what each added to it."
+        words = "Under each result: what each word of the query added to its score."
         blocks.append(Paragraph((words,), quiet=True))
     return (
         Section("queries", "Queries won and lost" if outcomes else "Example searches", tuple(blocks))

@@ -75,7 +75,7 @@ def examples(
                 said = f"{outcomes.measure} {entry.value:.3f}, {outcomes.baseline} {entry.baseline:.3f}"
                 chosen[entry.query] = f"{why} ({said})"
     ids = {each.text: each.id for each in collection.queries}
-    found = list(searcher.search(list(chosen), EXAMPLE_RESULTS))
+    found = list(searcher.search(list(chosen), EXAMPLE_RESULTS, why=True))
     for warning in found[0].warnings:
         console.warn(warning)
     return tuple(
@@ -86,7 +86,15 @@ def examples(
 
 def _example(found: Found, why: str, judged: Mapping[str, int]) -> Example:
     results = tuple(
-        ExampleResult(each.rank, each.score, each.id, each.title, each.text, each.tokens, judged.get(each.id, 0) > 0)
+        ExampleResult(
+            each.rank,
+            each.score,
+            each.id,
+            each.title,
+            each.text,
+            tuple((part.word or "(punctuation)", part.score) for part in each.words),
+            judged.get(each.id, 0) > 0,
+        )
         for each in found.results
     )
     return Example(found.query, found.tokens, results, why)

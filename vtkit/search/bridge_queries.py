@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.encoder.static_queries import query_tokenizer
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -89,6 +89,12 @@ class BridgeQueries:
         vectors = sparse.csr_matrix(counts @ self.weights, dtype=np.float32)
         vectors.sort_indices()
         return vectors
+
+    def by_token(self, query: str, max_length: int) -> tuple[sparse.csr_matrix, list[int]]:
+        """As :meth:`vtkit.encoder.sides.EncoderQueries.by_token`."""
+        limit = min(max_length, self.tokenizer.model_max_length)
+        ids, ends = first_encoding(self.tokenizer, query, limit, add_special_tokens=False)
+        return self.weights[ids], ends
 
 
 def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documents: int) -> sparse.csr_matrix:

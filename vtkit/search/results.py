@@ -17,6 +17,17 @@ class SharedToken(NamedTuple):
     product: float
 
 
+class WordShare(NamedTuple):
+    """What a word of a query adds to a document's score."""
+
+    word: str  # as the query has it; empty for punctuation and special tokens
+    score: float  # the sum of the next two
+    encoder: float
+    bm25: float
+    tokens: Weighted  # the encoder's dimensions that add most, and their parts of the score
+    terms: Weighted  # the same of BM25
+
+
 @dataclass(frozen=True)
 class SearchResult:
     """A document that was found, and the tokens that found it."""
@@ -30,6 +41,8 @@ class SearchResult:
     tokens: Weighted  # tokens and their parts of the score, without special tokens
     special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
 
+    words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
+
 
 @dataclass(frozen=True)
 class Found:
@@ -37,7 +50,7 @@ class Found:
 
     query: str
 
-    tokens: Weighted  # the query's vector, without special tokens
+    tokens: Weighted  # the encoder's part of the query's vector, without special tokens
     special_tokens: Weighted
     results: tuple[SearchResult, ...]  # best first; empty if the query shares no term with any document
     warnings: tuple[str, ...] = ()  # parts of the query that are ignored: cut off, or not in the vocabulary
@@ -57,4 +70,5 @@ class Explanation:
     tokens: tuple[SharedToken, ...]  # largest product first, without special tokens
     special_tokens: tuple[SharedToken, ...]
 
-    query_tokens: Weighted  # the query's vector, without special tokens
+    words: tuple[WordShare, ...]  # the score by the words of the query
+    query_tokens: Weighted  # the encoder's part of the query's vector, without special tokens

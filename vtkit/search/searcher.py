@@ -29,6 +29,7 @@ from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
+from vtkit.search.words import QueryWords
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError
@@ -152,10 +153,13 @@ class Searcher:
         limits = settings.query_length, settings.query_top_dimensions
         return cls(encoder, opened, documents, names, special, *limits, lexical)
 
-    def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
+    def search(self, queries: Sequence[str], depth: int, *, why: bool = False) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
 
         At most :data:`TOKENS_SHOWN` tokens are listed. A blank query finds nothing.
+
+        Args:
+            why: also say what each word of the query adds to a score, which encodes the query again.
         """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
@@ -165,11 +169,12 @@ class Searcher:
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 numbers = [int(number) for number in ids[row] if number >= 0]
+                words = QueryWords.of(self, query) if why else None
                 results = tuple(
-                    self._result(rank, number, float(scores[row, rank - 1]), vector)
+                    self._result(rank, number, float(scores[row, rank - 1]), vector, words)
                     for rank, number in enumerate(numbers, start=1)
                 )
-                yield Found(query, *self._named(vector.indices, vector.data), results, warnings[row])
+                yield Found(query, *self._own(vector), results, warnings[row])
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``.
@@ -198,7 +203,8 @@ class Searcher:
             rank=int(ranks[0]) + 1 if len(ranks) else None,
             tokens=tuple(tokens[False]),
             special_tokens=tuple(tokens[True]),
-            query_tokens=self._named(vector.indices, vector.data)[0],
+            words=QueryWords.of(self, query).parts(shared, self.names),
+            query_tokens=self._own(vector)[0],
         )
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
@@ -244,11 +250,19 @@ class Searcher:
             warnings.append(tuple(said))
         return warnings
 
-    def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> SearchResult:
+    def _result(
+        self, rank: int, number: int, score: float, vector: sparse.csr_matrix, words: QueryWords | None
+    ) -> SearchResult:
         document = self.documents[number]
         shared = self.index.explain(vector, number)
         named = self._named(shared.dimensions, shared.products)
-        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named)
+        parts = () if words is None else words.parts(shared, self.names)
+        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named, parts)
+
+    def _own(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
+        """The encoder's dimensions of a query's vector, named."""
+        own = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
+        return self._named(vector.indices[own], vector.data[own])
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
         named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}

@@ -1,0 +1,136 @@
+"""The words of a query, and what each adds to a score.
+
+A dimension of the encoder belongs to the word whose token gives it the largest weight: with max pooling, the only one
+that counts. The words that contain a term of BM25 share it by their counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from vtkit.search.results import Weighted, WordShare
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from vtkit.search.index_info import Contributions
+    from vtkit.search.searcher import Searcher
+
+TOKENS_A_WORD = 3
+"""Tokens of the encoder, and terms of BM25, that are listed for a word."""
+
+_BEFORE = 3
+"""Pieces of the text into which the terms of the next piece may reach back: pairs and threes of characters."""
+
+
+class Piece(NamedTuple):
+    """A word of a text, or what stands between two words."""
+
+    start: int
+    stop: int
+    word: str
+    """Empty between words."""
+
+
+def cut_words(text: str) -> list[Piece]:
+    """``text`` cut by ICU: at spaces and punctuation, and by dictionary in scripts without spaces."""
+    from icu4py.breakers import WordBreaker
+
+    pieces, start = [], 0
+    for part in WordBreaker(text, "en"):
+        is_word = any(character.isalnum() for character in part)
+        pieces.append(Piece(start, start + len(part), part if is_word else ""))
+        start += len(part)
+    return pieces
+
+
+def terms_of_pieces(analyser: Callable[[str], list[str]], text: str, pieces: Sequence[Piece]) -> list[Counter[str]]:
+    """The terms that each piece adds to the text before it."""
+    counted = []
+    for number, (start, stop, _) in enumerate(pieces):
+        first = pieces[max(0, number - _BEFORE)].start
+        counted.append(Counter(analyser(text[first:stop])) - Counter(analyser(text[first:start])))
+    return counted
+
+
+@dataclass(frozen=True)
+class QueryWords:
+    """The words of a query, and their shares in each dimension of its vector."""
+
+    words: list[str]
+    """Upper and lower case together. The first, empty, stands for what belongs to no word: punctuation and special
+    tokens."""
+
+    shares: dict[int, dict[int, float]]
+    """Dimension -> number of a word -> its share. The shares of a dimension sum to 1."""
+
+    width: int
+    """Dimensions of the encoder; BM25's terms come after them."""
+
+    @classmethod
+    def of(cls, searcher: Searcher, query: str) -> QueryWords:
+        """Those of ``query``, as ``searcher`` encodes it."""
+        pieces, lexical = cut_words(query), searcher.lexical
+        words = {"": ""} | {piece.word.casefold(): piece.word for piece in pieces}
+        numbers = {word: number for number, word in enumerate(words)}
+        owners = [numbers[piece.word.casefold()] for piece in pieces]
+        width = searcher.index.info.vocabulary if lexical is None else lexical.vocabulary
+
+        of_character = [owner for piece, owner in zip(pieces, owners, strict=True) for _ in range(*piece[:2])]
+        alone, ends = searcher.encoder.by_token(query, searcher.query_length)
+        prompt = len(searcher.encoder.prompt)
+        of_token = [of_character[end - prompt - 1] if end > prompt else 0 for end in ends]
+        shares = {
+            dimension: {0 if dimension in searcher.special else of_token[token]: 1.0}
+            for dimension, token in _largest(alone)
+        }
+        held: dict[int, Counter[int]] = {}
+        if lexical is not None:
+            for owner, counts in zip(owners, terms_of_pieces(lexical.terms.analyser, query, pieces), strict=True):
+                for term, count in counts.items():
+                    if (number := lexical.terms.numbers.get(term)) is not None:
+                        held.setdefault(width + number, Counter())[owner] += count
+        shares |= {term: {word: n / counts.total() for word, n in counts.items()} for term, counts in held.items()}
+        return cls(list(words.values()), shares, width)
+
+    def parts(self, shared: Contributions, names: Sequence[str]) -> tuple[WordShare, ...]:
+        """What each word adds to a score, the largest first; words that add nothing are left out.
+
+        Args:
+            shared: the dimensions that the query shares with a document.
+            names: of all dimensions.
+        """
+        own: list[list[tuple[str, float]]] = [[] for _ in self.words]
+        terms: list[list[tuple[str, float]]] = [[] for _ in self.words]
+        for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):
+            side, name = (own if dimension < self.width else terms), names[dimension].removeprefix("bm25:")
+            for number, share in self.shares.get(dimension, {0: 1.0}).items():
+                side[number].append((name, product * share))
+        parts = []
+        for word, encoder, bm25 in zip(self.words, own, terms, strict=True):
+            if encoder or bm25:
+                one, other = (round(sum(value for _, value in side), 4) for side in (encoder, bm25))
+                parts.append(WordShare(word, round(one + other, 4), one, other, _top(encoder), _top(bm25)))
+        return tuple(sorted(parts, key=lambda part: -part.score))
+
+
+def _largest(alone: sparse.csr_matrix) -> Iterator[tuple[int, int]]:
+    """Each dimension, with the token that gives it the largest weight; the first of several.
+
+    Args:
+        alone: the weights of each token, (tokens, dimensions).
+    """
+    entries = alone.tocoo()
+    order = np.lexsort((entries.row, -entries.data, entries.col))
+    dimensions, first = np.unique(entries.col[order], return_index=True)
+    return zip(dimensions.tolist(), entries.row[order][first].tolist(), strict=True)
+
+
+def _top(values: list[tuple[str, float]]) -> Weighted:
+    largest = sorted(values, key=lambda pair: -pair[1])[:TOKENS_A_WORD]
+    return tuple((name, round(value, 4)) for name, value in largest)
