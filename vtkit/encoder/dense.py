@@ -140,6 +140,7 @@ def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
 
 
 def _load(folder: Path, label: str, pooling: Pooling) -> Any:
+    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
     from sentence_transformers.sentence_transformer.modules import Transformer
@@ -154,7 +155,8 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
         )
         pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
         return SentenceTransformer(modules=[transformer, pooled], device="cpu")
-    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"weights_only": True})
+    model_settings = {"weights_only": True, "dtype": torch.float32}
+    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=model_settings)
     if pooling != "model":
         places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
         if len(places) != 1:

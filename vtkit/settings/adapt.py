@@ -102,7 +102,7 @@ class AdaptSection(Section):
     """Optimiser steps."""
 
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
-    """Texts, pairs or queries a step, for each objective."""
+    """Texts, pairs or queries in each step, for each objective."""
 
     max_length: PositiveInt = 128
     """Texts are cut at this many tokens."""

@@ -46,7 +46,7 @@ class EvaluateSection(Section):
     """Evaluate the final model with these ``index.document_weighting`` too; nothing is encoded again."""
 
     lexical: tuple[Lexical, ...] = ()
-    """Evaluate the final model with these ``index.lexical`` too, each with each weighting."""
+    """Also evaluate the final model with these values of ``index.lexical``, each with every weighting."""
 
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) to compare with. Each encodes with its own

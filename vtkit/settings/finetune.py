@@ -193,7 +193,7 @@ class CasedPenalty(PenaltySettings):
 
 
 class QueryEncoderSettings(_Named):
-    """What encodes queries."""
+    """How queries are encoded."""
 
     fixed: ClassVar[bool] = False
     """Whether it is a table that training leaves as it is, so that nothing makes queries sparser."""
@@ -366,7 +366,9 @@ class FinetuneSection(_Tables):
 
     query_encoder: QueryEncoderName = Field(
         default="source",
-        description="What encodes queries. " + _summaries(QUERY_ENCODERS) + " With a table a query has one weight for"
+        description="How queries are encoded. "
+        + _summaries(QUERY_ENCODERS)
+        + " With a table a query has one weight for"
         " each distinct token and needs no model.",
     )
 
@@ -401,7 +403,7 @@ class FinetuneSection(_Tables):
     teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query."""
 
     scores: tuple[RankingsName, ...] = ()
-    """Files with a teacher's scores of documents of ``data``, by ids (docs/data.md): .parquet with a query id, document
+    """Files with a teacher's scores for documents of ``data``, named by ids (docs/data.md): .parquet with a query id, document
     ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are then trained on."""
 
     bm25: bool | None = None

@@ -64,7 +64,7 @@ class IndexSection(Section):
     ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
 
     bm25_analyser: Analysis = "full"
-    """How the BM25 to compare and combine with splits text into terms (docs/data.md). ``full``: words, their stems and
+    """How BM25, alone and in the index, splits text into terms (docs/data.md). ``full``: words, their stems and
     pieces of words; needs no package and supports every language. ``morphemes``: also the morphemes of Korean or
     Japanese words (``pip install "vtkit[morphology]"``). ``lucene``: Lucene's own analyser of the language (``pip
     install "vtkit[lucene]"``). ``words``: unchanged words. Fine-tuning and adaptation always find their negatives with

@@ -122,8 +122,8 @@ class SembridgeTransfer(MethodSettings):
     """Text put before each token."""
 
     alpha: Alpha = 4.0
-    """α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is sparser. SemBridge's
-    paper has 4, its authors' code 2.5. Embedders with similarities close to each other, such as E5, need 16 to 32."""
+    """α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is sparser. The
+    SemBridge paper uses 4, its authors' code 2.5. Embedders with similarities close to each other, such as E5, need 16 to 32."""
 
 
 class AutoTransfer(MethodSettings):
@@ -153,8 +153,8 @@ class SemanticTransfer(MethodSettings):
     """The masked-language model (or a folder with a static table) that owns the target vocabulary."""
 
     alpha: Alpha = 2.0
-    """α of the entmax that turns similarities into weights: 1 is softmax, larger is sparser. 2, sparsemax, is that of
-    the vocabulary-transfer paper."""
+    """α of the entmax that turns similarities into weights: 1 is softmax, larger is sparser. The vocabulary-transfer
+    paper uses 2, sparsemax."""
 
 
 class SubtokenTransfer(MethodSettings):
