@@ -403,8 +403,9 @@ class FinetuneSection(_Tables):
     teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query."""
 
     scores: tuple[RankingsName, ...] = ()
-    """Files with a teacher's scores for documents of ``data``, named by ids (docs/data.md): .parquet with a query id, document
-    ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are then trained on."""
+    """Files with a teacher's scores for documents of ``data``, named by ids (docs/data.md): .parquet with a query id,
+    document ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are then
+    trained on."""
 
     bm25: bool | None = None
     """Use BM25 over the documents as a teacher. Default: only if there is no other teacher, neither ``teachers`` nor

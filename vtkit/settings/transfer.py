@@ -123,7 +123,8 @@ class SembridgeTransfer(MethodSettings):
 
     alpha: Alpha = 4.0
     """α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is sparser. The
-    SemBridge paper uses 4, its authors' code 2.5. Embedders with similarities close to each other, such as E5, need 16 to 32."""
+    SemBridge paper uses 4, its authors' code 2.5. Embedders with similarities close to each other, such as E5,
+    need 16 to 32."""
 
 
 class AutoTransfer(MethodSettings):
