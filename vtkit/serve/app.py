@@ -167,7 +167,7 @@ class _Service:
     async def search(self, request: Request) -> Response:
         """The results of one query in one run."""
         asked = request.query_params
-        query, run, top = asked.get("q", ""), asked.get("run"), asked.get("top", "10")
+        query, run, top, why = asked.get("q", ""), asked.get("run"), asked.get("top", "10"), asked.get("why", "0")
         searchers = self.served.searchers
         if not searchers:
             raise invalid("this server has a model but no run, so there is nothing to search", 404)
@@ -179,10 +179,12 @@ class _Service:
             raise invalid(f"`run` must be {' or '.join(searchers)}", 404)
         if not (top.isascii() and top.isdigit() and len(top) < 10 and 1 <= int(top) <= MOST_RESULTS):
             raise invalid(f"`top` must be a number from 1 to {MOST_RESULTS}")
+        if why not in ("0", "1"):
+            raise invalid("`why` must be 0 or 1")
         name = run or next(iter(searchers))
         work = Work([query])
         cost = work.tokens(searchers[name].query_length)
-        return _json(_found_json(name, await self._answer(request, Searching(name, int(top)), work, cost)))
+        return _json(_found_json(name, await self._answer(request, Searching(name, int(top), why == "1"), work, cost)))
 
     async def info(self, _: Request) -> Response:
         """The model, the runs and the limits."""
@@ -344,6 +346,10 @@ def _found_json(run: str, found: Found) -> dict[str, Any]:
                 "score": result.score,
                 "tokens": named(result.tokens),
                 "special_tokens": named(result.special_tokens),
+                "words": [
+                    {**part._asdict(), "tokens": named(part.tokens), "terms": named(part.terms)}
+                    for part in result.words
+                ],
             }
             for result in found.results
         ],

@@ -37,6 +37,7 @@ class Searching:
 
     run: str
     top: int
+    why: bool = False  # with what each word of the query adds
 
 
 Kind: TypeAlias = Encoding | Searching  # requests of the same kind are computed together
@@ -79,8 +80,8 @@ class Served:
         match kind:
             case Encoding(side):
                 return self._encode(side, requests)
-            case Searching(run, top):
-                return list(self.searchers[run].search([str(request.texts[0]) for request in requests], top))
+            case Searching(run, top, why):
+                return list(self.searchers[run].search([str(request.texts[0]) for request in requests], top, why=why))
 
     def _encode(self, side: Side, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
         rows: list[slice | Exception] = []

@@ -35,14 +35,29 @@ function marked(text, tokens) {
   return paragraph;
 }
 
-// Tokens with what they add to a score; the longer the bar, the more.
+// A token or word with what it adds to a score; the longer the bar, the more.
+function chip(name, weight, score) {
+  const made = element("span");
+  made.append(element("bdi", name), ` ${weight.toFixed(2)}`);
+  made.style.setProperty("--share", `${Math.round((100 * weight) / (score || 1))}%`);
+  return made;
+}
+
+function wordList(words, score) {
+  const list = element("div", undefined, "tokens");
+  for (const { word, score: part, encoder, bm25, tokens, terms } of words) {
+    const made = chip(word || "(punctuation)", part, score);
+    const sides = [["encoder", encoder, tokens], ["BM25", bm25, terms]].filter(([, , by]) => by.length);
+    const said = sides.map(([name, sum, by]) => `${name} ${sum.toFixed(2)}: ${by.map(({ token }) => token).join(", ")}`);
+    made.title = said.join("\n");
+    list.append(made);
+  }
+  return list;
+}
+
 function tokenList({ tokens, special_tokens: special }, score) {
   const list = element("div", undefined, "tokens");
-  for (const { token, weight } of tokens) {
-    const chip = element("span", `${token} ${weight.toFixed(2)}`);
-    chip.style.setProperty("--share", `${Math.round((100 * weight) / (score || 1))}%`);
-    list.append(chip);
-  }
+  list.append(...tokens.map(({ token, weight }) => chip(token, weight, score)));
   const sum = special.reduce((total, { weight }) => total + weight, 0);
   if (sum) list.append(element("span", `special tokens ${sum.toFixed(2)}`, "special"));
   return list;
@@ -59,7 +74,7 @@ function resultItem(result, elsewhere) {
     shown.push(rank ? `beside: ${rank}.` : "beside: not among them");
   }
   about.append(...shown.map((text) => element("span", text)));
-  item.append(title, about, marked(result.snippet, result.tokens), tokenList(result, result.score));
+  item.append(title, about, marked(result.snippet, result.tokens), wordList(result.words, result.score));
   return item;
 }
 
@@ -82,7 +97,7 @@ function column(found, other) {
 }
 
 async function ask(run) {
-  const asked = new URLSearchParams({ q: field("q").value, run, top: field("top").value });
+  const asked = new URLSearchParams({ q: field("q").value, run, top: field("top").value, why: "1" });
   try {
     const answer = await fetch(`/search?${asked}`);
     return { run, ...(await answer.json()) };
