@@ -204,9 +204,9 @@ def test_a_search_finds_what_the_searcher_finds(server: Running, folder: Path) -
         assert sum(parts) == pytest.approx(result["score"], abs=0.01) or len(result["tokens"]) == 12
         assert result["snippet"] == same.text
         assert result["words"] == []
-    for result in server.search(q=query, why="1")[1]["results"]:
+    for result in server.search(q="river stone", why="1")[1]["results"]:
         assert sum(part["score"] for part in result["words"]) == pytest.approx(result["score"], abs=0.01)
-        assert all(part["word"] in query for part in result["words"])
+        assert {part["word"] for part in result["words"]} <= {"river", "stone", ""}
     assert server.search(q="river")[1]["run"] == "tiny"  # the first of them
     assert "is cut at 48 tokens" in server.search(q="river " * 100)[1]["warnings"][0]
 
