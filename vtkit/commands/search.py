@@ -174,7 +174,7 @@ def _word(part: WordShare) -> str:
     """What a word adds to a score, and by which of the encoder's tokens and BM25's terms."""
     sides = (("encoder", part.encoder, part.tokens), ("BM25", part.bm25, part.terms))
     said = "; ".join(f"{name} {score:.2f}: {shown_tokens(tokens)}" for name, score, tokens in sides if tokens)
-    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(punctuation)'}  [{said}]"
+    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
 
 
 def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:

@@ -92,7 +92,7 @@ def _example(found: Found, why: str, judged: Mapping[str, int]) -> Example:
             each.id,
             each.title,
             each.text,
-            tuple((part.word or "(punctuation)", part.score) for part in each.words),
+            tuple((part.word or "(no word)", part.score) for part in each.words),
             judged.get(each.id, 0) > 0,
         )
         for each in found.results
