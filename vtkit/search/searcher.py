@@ -169,7 +169,7 @@ class Searcher:
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 numbers = [int(number) for number in ids[row] if number >= 0]
-                words = QueryWords.of(self, query) if why else None
+                words = self._words(query) if why else None
                 results = tuple(
                     self._result(rank, number, float(scores[row, rank - 1]), vector, words)
                     for rank, number in enumerate(numbers, start=1)
@@ -203,7 +203,7 @@ class Searcher:
             rank=int(ranks[0]) + 1 if len(ranks) else None,
             tokens=tuple(tokens[False]),
             special_tokens=tuple(tokens[True]),
-            words=QueryWords.of(self, query).parts(shared, self.names),
+            words=self._words(query).parts(shared, self.names),
             query_tokens=self._own(vector)[0],
         )
 
@@ -258,6 +258,11 @@ class Searcher:
         named = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.names)
         return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named, parts)
+
+    def _words(self, query: str) -> QueryWords:
+        alone, ends = self.encoder.by_token(query, self.query_length)
+        ends = [end - len(self.encoder.prompt) for end in ends]
+        return QueryWords.of(query, alone, ends, self.special, None if self.lexical is None else self.lexical.terms)
 
     def _own(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
         """The encoder's dimensions of a query's vector, named."""

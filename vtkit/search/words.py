@@ -7,7 +7,7 @@ that counts. The words that contain a term of BM25 share it by their counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +18,8 @@ from vtkit.search.results import Weighted, WordShare
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from vtkit.search.bm25 import TermDimensions
     from vtkit.search.index_info import Contributions
-    from vtkit.search.searcher import Searcher
 
 TOKENS_A_WORD = 3
 """Tokens of the encoder, and terms of BM25, that are listed for a word."""
@@ -73,27 +73,36 @@ class QueryWords:
     """Dimensions of the encoder; BM25's terms come after them."""
 
     @classmethod
-    def of(cls, searcher: Searcher, query: str) -> QueryWords:
-        """Those of ``query``, as ``searcher`` encodes it."""
-        pieces, lexical = cut_words(query), searcher.lexical
+    def of(
+        cls,
+        query: str,
+        alone: sparse.csr_matrix,
+        ends: Sequence[int],
+        special: Container[int],
+        terms: TermDimensions | None,
+    ) -> QueryWords:
+        """Those of ``query``.
+
+        Args:
+            alone: the encoder's weights of each of its tokens, before pooling, (tokens, dimensions).
+            ends: the character of ``query`` behind each token; 0 or less for special tokens and a prompt.
+            special: dimensions of special tokens.
+            terms: BM25's, if the index has them.
+        """
+        pieces, width = cut_words(query), alone.shape[1]
         words = {"": ""} | {piece.word.casefold(): piece.word for piece in pieces}
         numbers = {word: number for number, word in enumerate(words)}
         owners = [numbers[piece.word.casefold()] for piece in pieces]
-        width = searcher.index.info.vocabulary if lexical is None else lexical.vocabulary
-
         of_character = [owner for piece, owner in zip(pieces, owners, strict=True) for _ in range(*piece[:2])]
-        alone, ends = searcher.encoder.by_token(query, searcher.query_length)
-        prompt = len(searcher.encoder.prompt)
-        of_token = [of_character[end - prompt - 1] if end > prompt else 0 for end in ends]
+        of_token = [of_character[end - 1] if end > 0 else 0 for end in ends]
         shares = {
-            dimension: {0 if dimension in searcher.special else of_token[token]: 1.0}
-            for dimension, token in _largest(alone)
+            dimension: {0 if dimension in special else of_token[token]: 1.0} for dimension, token in _largest(alone)
         }
         held: dict[int, Counter[int]] = {}
-        if lexical is not None:
-            for owner, counts in zip(owners, terms_of_pieces(lexical.terms.analyser, query, pieces), strict=True):
+        if terms is not None:
+            for owner, counts in zip(owners, terms_of_pieces(terms.analyser, query, pieces), strict=True):
                 for term, count in counts.items():
-                    if (number := lexical.terms.numbers.get(term)) is not None:
+                    if (number := terms.numbers.get(term)) is not None:
                         held.setdefault(width + number, Counter())[owner] += count
         shares |= {term: {word: n / counts.total() for word, n in counts.items()} for term, counts in held.items()}
         return cls(list(words.values()), shares, width)
