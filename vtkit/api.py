@@ -436,13 +436,7 @@ def transfer_encoder(
     return moved
 
 
-def calibrate_encoder(
-    encoder: SparseEncoder,
-    corpus: Texts,
-    *,
-    seed: int = 42,
-    **settings: Any,
-) -> Calibration:
+def calibrate_encoder(encoder: SparseEncoder, corpus: Texts, *, seed: int = 42, **settings: Any) -> Calibration:
     """Rescale, shift and fold the logits of ``encoder``, in place (docs/training.md#calibration).
 
     Args:
@@ -556,11 +550,7 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
 
 
 def expand_tokenizer(
-    tokenizer: Name | PreTrainedTokenizerFast,
-    corpus: Texts,
-    *,
-    lowercase: bool = False,
-    **settings: Any,
+    tokenizer: Name | PreTrainedTokenizerFast, corpus: Texts, *, lowercase: bool = False, **settings: Any
 ) -> Expansion:
     """A tokenizer extended by the tokens that a corpus needs most (AdaLM, docs/vocabulary.md).
 
@@ -744,9 +734,7 @@ def evaluate(
 
 
 def overlap(
-    source: Name | PreTrainedTokenizerFast,
-    target: Name | PreTrainedTokenizerFast,
-    mode: OverlapMode = "exact+symbols",
+    source: Name | PreTrainedTokenizerFast, target: Name | PreTrainedTokenizerFast, mode: OverlapMode = "exact+symbols"
 ) -> VocabularyPair:
     """Two vocabularies, and the tokens of the second that the first also has
     (docs/vocabulary.md#overlap-of-two-vocabularies).
@@ -759,11 +747,7 @@ def overlap(
 
 
 def inspect_vocabulary(
-    tokenizer: Name | PreTrainedTokenizerFast,
-    *,
-    name: str | None = None,
-    languages: str = "all",
-    han: Han = "zh",
+    tokenizer: Name | PreTrainedTokenizerFast, *, name: str | None = None, languages: str = "all", han: Han = "zh"
 ) -> InspectedVocabulary:
     """The composition of a vocabulary (docs/vocabulary.md#inspect-a-vocabulary).
 

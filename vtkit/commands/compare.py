@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def compare(
     runs: Annotated[list[Path], argument("Folders of two runs or more; the first is the baseline.", "RUN...")],
     model: Annotated[
-        str | None,
-        option("Compare another stage's model. Default: the deployed index, else the final model.", "STAGE"),
+        str | None, option("Compare another stage's model. Default: the deployed index, else the final model.", "STAGE")
     ] = None,
     queries: Annotated[
         int, typer.Option("--queries", min=0, help="Queries won and queries lost to show with their tokens.")

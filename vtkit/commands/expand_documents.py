@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import (
-    DownloadOption,
-    JsonOption,
-    NewFolderOption,
-    argument,
-    section_settings,
-    set_option,
-)
+from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, section_settings, set_option
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.system import console

@@ -87,9 +87,7 @@ def inspect_vocab(
     ]
     texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])
     report = Inspection(
-        vocabularies,
-        overlap_matrix(loaded) if len(loaded) > 1 else None,
-        corpus_use(loaded, texts) if corpus else None,
+        vocabularies, overlap_matrix(loaded) if len(loaded) > 1 else None, corpus_use(loaded, texts) if corpus else None
     )
     if html is not None:
         from vtkit.report.vocabulary_page import html_page

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import (
-    DownloadOption,
-    JsonOption,
-    NewFolderOption,
-    argument,
-    set_option,
-    settings_of,
-)
+from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, set_option, settings_of
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console

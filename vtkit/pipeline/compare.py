@@ -18,15 +18,7 @@ from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.recorded import known_settings
-from vtkit.report.compared import (
-    Beside,
-    ComparedRuns,
-    ComparedSet,
-    Line,
-    QueryDifference,
-    QueryGroup,
-    TokenDifference,
-)
+from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, QueryGroup, TokenDifference
 from vtkit.report.data import ReportData
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError, RecipeError, VtkitError

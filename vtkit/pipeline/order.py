@@ -15,16 +15,7 @@ from vtkit.pipeline.steps.models import MAKING
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.system.errors import RecipeError
 
-STAGES: tuple[Stage[Any], ...] = (
-    *MAKING,
-    ENCODE,
-    ENCODE_QUERIES,
-    INDEX,
-    DEPLOY,
-    *EVALUATING,
-    ANALYSE,
-    REPORT,
-)
+STAGES: tuple[Stage[Any], ...] = (*MAKING, ENCODE, ENCODE_QUERIES, INDEX, DEPLOY, *EVALUATING, ANALYSE, REPORT)
 
 NAMES = tuple(dict.fromkeys(name for stage in STAGES for name in (stage.name.split(":")[0], stage.name)))
 """What --until, --from and --force take: a stage, or all whose names begin alike (``check``, ``evaluate``)."""

@@ -140,10 +140,7 @@ def fragmentation_section(report: ReportData) -> Section | None:
         return None
     found = profiles(analysis)
     blocks: list[Block] = []
-    sides = {
-        "document": [one.documents for one in found.values()],
-        "query": [one.queries for one in found.values()],
-    }
+    sides = {"document": [one.documents for one in found.values()], "query": [one.queries for one in found.values()]}
     plural = {"document": "documents", "query": "queries"}
     for side, metrics in sides.items():
         known = [one for one in metrics if one is not None]
@@ -151,10 +148,7 @@ def fragmentation_section(report: ReportData) -> Section | None:
             continue
         sample = analysis.documents if side == "document" else analysis.queries
         rows = tuple(
-            (
-                (label.replace("texts", plural[side]).replace("text", side),),
-                *((form(value(one)),) for one in known),
-            )
+            ((label.replace("texts", plural[side]).replace("text", side),), *((form(value(one)),) for one in known))
             for label, value, form in FRAGMENTATION
             if any(is_number(value(one)) for one in known)
         )

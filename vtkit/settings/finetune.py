@@ -303,10 +303,7 @@ else:
     PenaltyName = Literal[tuple(PENALTIES)]
     QueryEncoderName = Literal[tuple(QUERY_ENCODERS)]
     _Tables = create_model(
-        "_Tables",
-        __base__=Section,
-        __module__=__name__,
-        **{name: (kind, kind()) for name, kind in _TABLES.items()},
+        "_Tables", __base__=Section, __module__=__name__, **{name: (kind, kind()) for name, kind in _TABLES.items()}
     )
 
 Kind = TypeVar("Kind", bound=_Named)

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_arg
 from pydantic import Field, create_model
 
 from vtkit.settings.named import find_mark
-from vtkit.settings.types import (
-    CorpusName,
-    ModelName,
-    PairsName,
-    Section,
-    VectorsName,
-    first_sentence,
-)
+from vtkit.settings.types import CorpusName, ModelName, PairsName, Section, VectorsName, first_sentence
 
 Alpha = Annotated[float, Field(ge=1, le=1000)]
 
@@ -202,9 +195,7 @@ class WechselTransfer(MethodSettings):
         "source_vectors": "those of the source language",
         "dictionary": "a list of tab-separated files",
     }
-    origins = {
-        "wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary"),
-    }
+    origins = {"wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary")}
 
     vectors: VectorsName | None = None
     """Static word vectors of the target language, word2vec text or binary format."""

@@ -8,14 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.gates.result import (
-    PROBE_LENGTH,
-    PROBE_TEXTS,
-    Checked,
-    CheckResult,
-    checked,
-    results,
-)
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, Checked, CheckResult, checked, results
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.source import source_encoder

@@ -161,14 +161,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=13,
-    reads=(
-        *BUILT_FROM,
-        *WEIGHTING,
-        "index.lexical",
-        *SUMMED,
-        "evaluate.depth",
-        "evaluate.measures",
-    ),
+    reads=(*BUILT_FROM, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.depth", "evaluate.measures"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
     costs=_costs,

@@ -101,9 +101,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             for name, training in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
             if training is not None
         },
-        validated={
-            "finetune": () if tuned is None else tuned.validated,
-        },
+        validated={"finetune": () if tuned is None else tuned.validated},
         trainings=1 if tuned is None else tuned.trainings,
         mean_value=None if tuned is None else tuned.mean_value,
         held_out=None if adapted is None else adapted.held_out,
