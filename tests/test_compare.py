@@ -20,7 +20,7 @@ from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.recipe.recorded import known_settings
+from vtkit.recipe.problems import known_settings
 from vtkit.report.compared import ComparedRuns
 from vtkit.settings.index import IndexSection
 

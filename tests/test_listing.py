@@ -12,8 +12,7 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.pipeline.cleaning import remove, unused
-from vtkit.pipeline.listing import list_runs
+from vtkit.pipeline.listing import list_runs, remove, unused
 from vtkit.pipeline.run import run
 
 

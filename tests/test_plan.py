@@ -11,7 +11,7 @@ from results import smallest
 
 from vtkit.pipeline.order import NAMES, STAGES
 from vtkit.pipeline.plan import Decision, Plan, Step
-from vtkit.pipeline.steps.evaluations import EVALUATING
+from vtkit.pipeline.steps.models import EVALUATING
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.system.results import Result

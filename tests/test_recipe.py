@@ -18,18 +18,15 @@ from pydantic.fields import FieldInfo
 
 from vtkit.data.collections import FORMS
 from vtkit.pipeline.steps.texts import used_where_left_open
-from vtkit.recipe.lines import key_lines, one_value
-from vtkit.recipe.load import load_recipe, required_things, resolve_name
+from vtkit.recipe.load import key_lines, load_recipe, one_value, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
-from vtkit.recipe.reference import settings_reference
-from vtkit.recipe.schema import json_schema
+from vtkit.recipe.reference import json_schema, settings_reference
 from vtkit.recipe.tables import tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
 from vtkit.settings.named import find_mark, named_things
-from vtkit.settings.recipe import Recipe
-from vtkit.settings.sweep import SweepSection
+from vtkit.settings.recipe import Recipe, SweepSection
 from vtkit.settings.transfer import ParallelTransfer, SemanticTransfer, SembridgeTransfer
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.system.errors import RecipeError

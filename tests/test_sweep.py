@@ -27,8 +27,7 @@ from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.listing import running_by
 from vtkit.pipeline.run import run
-from vtkit.pipeline.sweep import plan_sweep
-from vtkit.pipeline.sweep_results import gather
+from vtkit.pipeline.sweep import gather, plan_sweep
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
 from vtkit.report.sweep_page import pareto_front

@@ -371,8 +371,8 @@ def transfer_encoder(
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.pipeline.steps.probed_transfer import transfer
+    from vtkit.pipeline.steps.source import is_bare_model
     from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
-    from vtkit.pipeline.steps.untrained import is_bare_model
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.load import load_recipe as load
     from vtkit.recipe.preflight import preflight

@@ -187,7 +187,7 @@ def section_settings(section: str, given: Sequence[str], example: str) -> dict[s
     Raises:
         RecipeError: a setting has no key or no ``=``, or is a value and a table at once.
     """
-    from vtkit.recipe.lines import one_value
+    from vtkit.recipe.load import one_value
 
     settings: dict[str, Any] = {}
     for setting in given:

@@ -48,8 +48,7 @@ def check_recipe(
         check_cells(grid_of(recipe, settings or []))
     check_settings(loaded)
     if data:
-        from vtkit.pipeline.first_stage import check_first_stage
-        from vtkit.pipeline.source_models import check_models
+        from vtkit.pipeline.run import check_first_stage, check_models
         from vtkit.recipe.data_check import check_data
 
         check_models(loaded.recipe, path=recipe, places=loaded.places)
@@ -79,7 +78,7 @@ def show_schema() -> None:
 
     Editors use it to complete and explain settings if the recipe begins with: #:schema recipe.json
     """
-    from vtkit.recipe.schema import json_schema
+    from vtkit.recipe.reference import json_schema
 
     console.write_json(json_schema())
 

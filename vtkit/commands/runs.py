@@ -67,7 +67,7 @@ def clean(
     Outputs of earlier settings are made again if those settings return. To free a run's own outputs, remove its folder
     first.
     """
-    from vtkit.pipeline.cleaning import remove, unused
+    from vtkit.pipeline.listing import remove, unused
 
     outputs = remove(folder, unfinished=unfinished) if yes else unused(folder)
     if as_json:

@@ -74,7 +74,7 @@ def serve(
     except ImportError as error:
         raise MissingExtra("vtkit serve", str(error.name), "serve") from error
     from vtkit.data.hub import located
-    from vtkit.pipeline.served import open_served
+    from vtkit.pipeline.search import open_served
 
     bound = server.bind(host, port)
     names = [located(name) for name in served]

@@ -40,8 +40,7 @@ def sweep(
     and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with their deviation, and paired tests
     against the first row (sweep.baseline), corrected for all rows (Holm).
     """
-    from vtkit.pipeline.sweep import run_sweep
-    from vtkit.pipeline.sweep_results import write_sweep
+    from vtkit.pipeline.sweep import run_sweep, write_sweep
     from vtkit.recipe.sweep import grid_of
 
     console.show_details(verbose)

@@ -17,7 +17,7 @@ from vtkit.pipeline.folder import RESOLVED, RunFolder, open_run, report_of
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import result_of
-from vtkit.recipe.recorded import known_settings
+from vtkit.recipe.problems import known_settings
 from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, QueryGroup, TokenDifference
 from vtkit.report.data import ReportData
 from vtkit.settings.recipe import Recipe

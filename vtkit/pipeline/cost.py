@@ -26,7 +26,7 @@ from vtkit.pipeline.sizes import (
     texts_of,
     tokens_a_document,
 )
-from vtkit.pipeline.steps.untrained import starts_untrained
+from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.report.wording import duration
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.recipe import Recipe

@@ -13,7 +13,7 @@ from vtkit.evaluation.judging import RUN_FILE, EvaluateResult
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import Store, result_of
-from vtkit.recipe.recorded import known_settings
+from vtkit.recipe.problems import known_settings
 from vtkit.report.data import ReportData
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe

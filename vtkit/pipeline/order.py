@@ -9,9 +9,8 @@ from vtkit.pipeline.steps.analyse_vocabularies import ANALYSE
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
-from vtkit.pipeline.steps.evaluations import EVALUATING
 from vtkit.pipeline.steps.index_corpus import INDEX
-from vtkit.pipeline.steps.models import MAKING
+from vtkit.pipeline.steps.models import EVALUATING, MAKING
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.system.errors import RecipeError
 

@@ -12,25 +12,30 @@ import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from vtkit.data.documents import keep_large_collections
+from vtkit.encoder.model_folder import check_model
 from vtkit.evaluation.measures.effectiveness import validate_measures
 from vtkit.pipeline import cost
 from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.order import refuse_unknown
 from vtkit.pipeline.plan import Decision, Plan, Step
-from vtkit.pipeline.source_models import check_models
 from vtkit.pipeline.stage import StageFunction
+from vtkit.pipeline.steps.build_vocabulary import build_vocabulary, vocabulary_stage
+from vtkit.pipeline.steps.checks import CHECK_VOCABULARY, look_at_vocabulary
 from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.pipeline.store import Store, versions
 from vtkit.recipe.data_check import check_data
-from vtkit.recipe.load import LoadedRecipe, load_recipe
+from vtkit.recipe.load import LoadedRecipe, load_recipe, required_things
 from vtkit.recipe.preflight import NotFetched, preflight
+from vtkit.recipe.problems import plain
 from vtkit.recipe.write import resolved_toml
-from vtkit.settings.recipe import STORE
+from vtkit.settings.named import is_local, local_path
+from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console
-from vtkit.system.errors import RecipeError, VtkitError, arguments_called, machine_errors
+from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, reuse_memory, want_threads
@@ -303,3 +308,48 @@ def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
     if needed.bytes or needed.unknown:
         (console.say if needed.bytes <= free else console.warn)(needed.words(free))
     return needed, free
+
+
+CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")
+"""The source is the first that a run opens; target embeddings may be a table without a model around it."""
+
+
+def check_models(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
+    """Refuse folders of models that are damaged, hold pickles, or would run code.
+
+    Args:
+        path: the recipe's file, for the message.
+        places: where each setting was written, for the message.
+
+    Raises:
+        DataError: everything that is wrong with any of them.
+    """
+    lines = []
+    for thing in required_things(recipe):
+        folder = local_path(thing.value)
+        if thing.what != "model" or thing.setting in CHECKED_ELSEWHERE or folder is None:
+            continue
+        try:
+            check_model(Path(folder), f"{thing.setting}: {folder}")
+        except DataError as error:
+            place = (places or {}).get(thing.setting, "")
+            lines.append(f"  {f'{place}  ' if place else ''}{error}")
+    if lines:
+        raise DataError("\n".join([f"{plain(str(path))} names models that cannot be used:", *dict.fromkeys(lines)]))
+
+
+def check_first_stage(recipe: Recipe) -> None:
+    """Make the vocabulary of ``recipe`` in a temporary folder, and show what the gates overlap and unicode find.
+
+    Passed over where the source is another recipe's model, or where texts would have to come from the hub.
+
+    Raises:
+        DataError: the vocabulary cannot be made.
+        CollapseError: a gate that would stop the run.
+    """
+    corpora = [thing for thing in required_things(recipe) if thing.what in ("corpus", "retrieval")]
+    if recipe.source.model is None or not all(is_local(thing.value) for thing in corpora):
+        return
+    with TemporaryDirectory(prefix="vtkit-check-") as folder:
+        made = build_vocabulary(vocabulary_stage(recipe).view(recipe), {}, Path(folder))
+        look_at_vocabulary(CHECK_VOCABULARY.view(recipe), {"vocabulary": Path(folder)}, made)

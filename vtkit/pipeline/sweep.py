@@ -1,5 +1,5 @@
 """Running the cells of a sweep: each is a run of its own, over the store that all runs share, so that what several need
-is made once; whatever is finished is not repeated."""
+is made once, and whatever is finished is not repeated; then their figures, gathered into tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from vtkit.evaluation.comparison import Tested, compared
+from vtkit.evaluation.judging import Evaluated, EvaluateResult, Judged
 from vtkit.pipeline import cost
+from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import refuse_full_disk
-from vtkit.pipeline.folder import finished_steps
+from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
 from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk
-from vtkit.pipeline.store import Dependencies, Store
+from vtkit.pipeline.store import Dependencies, Store, result_of
 from vtkit.recipe.preflight import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
+from vtkit.report.data import ReportData
+from vtkit.report.sweep_tables import Place, SweepResults, SweepTable, Swept, csv_table, latex_tables, markdown_tables
 from vtkit.settings.recipe import STORE
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors
@@ -213,3 +218,166 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
 def _error_in(said: str) -> str:
     """The last error of what a command printed."""
     return said.rpartition("error: ")[2].strip() if "error: " in said else ""
+
+
+TITLES = {  # system -> title of its table
+    "encoder": "The encoder alone",
+    "deployed": "The deployed index",
+    "hybrid": "The encoder and BM25 together",
+}
+
+REFERENCES = ("BM25", "source")
+
+Queries = Mapping[str, Mapping[str, float]]  # measure -> query -> value
+
+
+def write_sweep(grid: Grid, runs: Path) -> Path:
+    """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished; returns the
+    page.
+
+    Raises:
+        VtkitError: none is.
+    """
+    from vtkit.report.sweep_page import sweep_page
+
+    results, reports = gather(grid, runs)
+    folder = runs / grid.name
+    files = {
+        "sweep.html": sweep_page(results, reports),
+        "sweep.md": markdown_tables(results),
+        "sweep.csv": csv_table(results),
+        "sweep.tex": latex_tables(results),
+    }
+    with machine_errors(runs.absolute()):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_atomically(folder / name, text)
+    return folder / "sweep.html"
+
+
+def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]:
+    """The figures of all finished cells, and their reports by the names of the cells.
+
+    Raises:
+        VtkitError: no cell is finished, or none was judged.
+    """
+    planned = plan_sweep(grid, runs)
+    finished = [each.cell for each in planned if each.finished]
+    if not finished:
+        raise VtkitError(f"no cell of {grid.name} is finished in {runs}. Run them: vtkit sweep RECIPE.")
+    swept: list[Swept] = []
+    queries: dict[tuple[str, str, str], Queries] = {}
+    for cell in finished:
+        run = open_run(runs / cell.name)
+        for system, step in _systems(run).items():
+            for name, judged in result_of(run.steps[step], EvaluateResult).sets.items():
+                swept.append(Swept(cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged))
+                queries[cell.name, name, system] = per_query(run, step.removeprefix("evaluate:"), name) or {}
+    if not swept:
+        raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
+    places = dict.fromkeys(
+        Place(cell.column, each.set, tuple(each.evaluated.measures))
+        for column in dict.fromkeys(cell.column for cell in finished)
+        for each in swept
+        if each.column == column
+    )
+    rows = {grid.label(row): row or ("the recipe",) for row in grid.rows}
+    baseline = grid.baseline or next(iter(rows))
+    tables = {
+        system: _table(title, system, swept, places, queries, rows, baseline)
+        for system, title in TITLES.items()
+        if any(each.system == system for each in swept)
+    }
+    if _figures(tables.get("hybrid")) == _figures(tables.get("deployed")):  # the index to be used is that sum
+        tables.pop("hybrid", None)
+    values = next(iter(tables.values())).values if tables else {}
+    results = SweepResults(
+        grid.name,
+        grid.heads or ("row",),
+        rows,
+        tuple(places),
+        tuple(tables.values()),
+        _references(swept, places),
+        baseline,
+        max(map(len, values.values()), default=0),
+        tuple(each.cell.name for each in planned if not each.finished),
+    )
+    reports = {cell.name: report_of(runs / cell.name) for cell in finished}
+    return results, {name: report for name, report in reports.items() if report is not None}
+
+
+def _figures(table: SweepTable | None) -> dict[tuple[str, Place], list[Mapping[str, float]]]:
+    return (
+        {} if table is None else {at: [each.evaluated.measures for each in seeds] for at, seeds in table.values.items()}
+    )
+
+
+def _systems(run: RunFolder) -> dict[str, str]:
+    """System -> the step that judged it."""
+    wanted = {"encoder": f"evaluate:{run.final_model}", "deployed": "evaluate:deployed", "hybrid": "evaluate:hybrid"}
+    wanted |= {"BM25": "evaluate:bm25", "source": "evaluate:source"}
+    return {system: step for system, step in wanted.items() if step in run.steps}
+
+
+def _at(found: Sequence[Swept], system: str, row: str | None, place: Place) -> list[Swept]:
+    """What one system has in a row (None: in all) and place."""
+    return [
+        each
+        for each in found
+        if (each.system, each.column, each.set) == (system, place.column, place.set)
+        and row in (None, each.row)
+        and set(place.measures) <= each.evaluated.measures.keys()
+    ]
+
+
+def _table(
+    title: str,
+    system: str,
+    found: Sequence[Swept],
+    places: Mapping[Place, None],
+    queries: Mapping[tuple[str, str, str], Queries],
+    rows: Mapping[str, Sequence[str]],
+    baseline: str,
+) -> SweepTable:
+    values = {(row, place): of for row in rows for place in places if (of := _at(found, system, row, place))}
+    tested: dict[tuple[str, Place, str], Tested] = {}
+    for place in places:
+        judged = {row: _mean(values[row, place], queries) for row in rows if (row, place) in values}
+        if baseline == "BM25" and (bm25 := _at(found, "BM25", None, place)):
+            judged["BM25"] = _mean(bm25[:1], queries)
+        against = judged.get(baseline)
+        if against is None:
+            continue
+        asked = {measure: of.keys() for measure, of in against.per_query.items()}
+        same = {
+            row: of for row, of in judged.items() if {name: each.keys() for name, each in of.per_query.items()} == asked
+        }
+        for cell in compared(same, place.set, [m for m in place.measures if m in asked], baseline, "holm"):
+            tested |= {(cell.system, place, measure): of for measure, of in cell.tested.items()}
+    return SweepTable(title, system, values, tested)
+
+
+def _mean(found: Sequence[Swept], queries: Mapping[tuple[str, str, str], Queries]) -> Judged:
+    """The means over seeds, of each query too, where all seeds have it."""
+    of_seeds = [queries[each.run, each.set, each.system] for each in found]
+    per_measure = {}
+    for measure in of_seeds[0]:
+        kept = set.intersection(*(set(of.get(measure, {})) for of in of_seeds))
+        per_measure[measure] = {
+            query: sum(of[measure][query] for of in of_seeds) / len(of_seeds) for query in sorted(kept)
+        }
+    measures = [each.evaluated.measures for each in found]
+    means = {name: sum(of[name] for of in measures) / len(measures) for name in measures[0]}
+    count = max(map(len, per_measure.values()), default=0)
+    return Judged(Evaluated(role="encoder", queries=count, documents=0, measures=means), {}, per_measure)
+
+
+def _references(found: Sequence[Swept], places: Mapping[Place, None]) -> SweepTable:
+    """BM25 and the source in the places where they are the same in all cells."""
+    values = {}
+    for system in REFERENCES:
+        for place in places:
+            of = _at(found, system, None, place)
+            if of and all(each.evaluated.measures == of[0].evaluated.measures for each in of):
+                values[system, place] = of[:1]
+    return SweepTable("", "", values)

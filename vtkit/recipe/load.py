@@ -21,14 +21,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.data.collections import public_collection
-from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.problems import Fault, Place, Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
 from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
 from vtkit.settings.named import Named, find_mark, named_things
-from vtkit.settings.recipe import Recipe, Specification
+from vtkit.settings.recipe import AXES, Recipe, Specification
 from vtkit.settings.source import SourceSection
-from vtkit.settings.sweep import AXES
 
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json", ".parquet")
 """A name with one of these endings is a path, whether it exists or not."""
@@ -723,3 +721,43 @@ def _setting_at(path: tuple[str, ...]) -> tuple[FieldInfo | None, str | None]:
 def _absolute(path: Path) -> Path:
     """Absolute, without ``..``, symbolic links as they are."""
     return Path(os.path.abspath(path))
+
+
+_KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
+_LINE = re.compile(rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_DOTTED})[ \t]*\]|(?P<key>{_DOTTED})[ \t]*=)", re.ASCII)
+_LONG_STRING = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}', re.DOTALL)
+
+
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line, counted from 1, on which each key and each table of ``text``, valid TOML, first stands.
+
+    Keys are full paths: ``alpha = 2`` below ``[transfer]`` is ``("transfer", "alpha")``, and so is
+    ``transfer.alpha = 2``. A table that is only implied, as ``transfer`` in the last one, stands where it is first
+    mentioned. Keys of inline tables are not entered.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    without_long_strings = _LONG_STRING.sub(lambda found: '""' + "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(without_long_strings.split("\n"), 1):
+        if not (match := _LINE.match(line)):
+            continue
+        path = tuple(
+            next(iter(tomllib.loads(f"{part} = 0"))) for part in re.findall(_KEY, match["table"] or match["key"])
+        )
+        if match["table"]:
+            table = path
+        else:
+            path = table + path
+        for length in range(1, len(path) + 1):
+            lines.setdefault(path[:length], number)
+    return lines
+
+
+def one_value(text: str) -> tuple[Any, bool]:
+    """``text`` read as one TOML value, and whether it is one (nothing before, after or beside it)."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except ValueError:
+        return None, False
+    return (read["value"], True) if set(read) == {"value"} else (None, False)

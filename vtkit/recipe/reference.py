@@ -1,4 +1,5 @@
-"""docs/settings.md: every setting of a recipe with its default and meaning, read off the sections themselves.
+"""Every setting of a recipe with its default and meaning, read off the sections themselves: docs/settings.md, and a
+JSON Schema, by which editors complete and check a recipe while it is written.
 
 ``python -m vtkit.recipe.reference > docs/settings.md`` writes the page anew; a test compares the two.
 """
@@ -8,11 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from vtkit.recipe.tables import choices, tables_in, tags_of
+from vtkit.recipe.tables import choices, meaning, tables_in, tags_of
 from vtkit.recipe.write import toml_value
 from vtkit.settings.recipe import Recipe, Specification
 
@@ -121,6 +123,44 @@ def _plain(table: type[BaseModel]) -> str:
 
 def _linked(text: str) -> str:
     return re.sub(r"\bdocs/(\w+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
+
+
+_EXTENDS = {
+    "description": "Recipes whose settings this one takes over, relative to its folder; later ones over earlier ones.",
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a recipe's file.
+
+    Nothing but the name of each setting and its form is demanded: a file that extends another may leave out
+    what that one has, so what is missing is only found by ``vtkit recipe check``.
+    """
+    schema = _for_toml(Recipe.model_json_schema())
+    schema["properties"] = {"extends": _EXTENDS, **schema["properties"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "description": meaning(Recipe)}
+
+
+def _for_toml(schema: Any) -> Any:
+    """Pydantic's schema without what TOML does not have (null) and without what a partial file may lack."""
+    if isinstance(schema, list):
+        return [_for_toml(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in ("properties", "$defs"):  # below these, the keys are names of settings and tables
+            kept[name] = {key: _for_toml(entry) for key, entry in value.items()}
+        elif name not in ("title", "required", "discriminator", "anyOf", "oneOf", "default"):
+            kept[name] = _for_toml(value)
+    default = schema.get("default")
+    if default is not None and not isinstance(default, dict):
+        kept["default"] = default
+    either = [entry for entry in [*schema.get("anyOf", []), *schema.get("oneOf", [])] if entry != {"type": "null"}]
+    if len(either) == 1:
+        return {**_for_toml(either[0]), **kept}
+    return {**kept, "anyOf": _for_toml(either)} if either else kept
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value
-from vtkit.settings.sweep import SEEDS
+from vtkit.settings.recipe import SEEDS
 from vtkit.system.errors import RecipeError, VtkitError
 
 T = TypeVar("T")

@@ -29,9 +29,8 @@ from starlette.routing import Route
 from vtkit import __version__
 from vtkit.data.queries import is_blank
 from vtkit.serve.batching import Batcher
-from vtkit.serve.limits import MOST_RESULTS, Limits
+from vtkit.serve.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded
 from vtkit.serve.metrics import MEDIA_TYPE, Metrics
-from vtkit.serve.refusals import Refusal, empty, invalid, overloaded
 from vtkit.serve.served import Answer, Encoding, Kind, Searching, Served, Text, Work
 from vtkit.serve.snippets import snippet
 from vtkit.system import console

@@ -12,7 +12,7 @@ from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.results import Found
-from vtkit.serve.refusals import invalid
+from vtkit.serve.limits import invalid
 from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A whole recipe: its sections in pipeline order, and what must hold between them; [recipe] itself.
+"""A whole recipe: its sections in pipeline order, and what must hold between them; [recipe], [sweep] and [report].
 
 Unknown keys are errors and values never change once loaded. A setting that names something outside the recipe carries
 a :class:`~vtkit.settings.types.Names` mark, by which the loader resolves relative paths, the runner digests contents,
@@ -7,8 +7,8 @@ and the pre-flight check finds what is not available. Nothing here imports torch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -20,9 +20,7 @@ from vtkit.settings.expand import ExpandSection
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.index import IndexSection
-from vtkit.settings.report import ReportSection
 from vtkit.settings.source import SourceSection
-from vtkit.settings.sweep import SweepSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.settings.types import Section
 from vtkit.settings.vocabulary import (
@@ -35,6 +33,8 @@ from vtkit.settings.vocabulary import (
 
 STORE = "artifacts"  # folder, beside those of the runs, of their stage outputs
 SEED = 42  # of recipes that name none, and of every sample of queries and texts for checks and evaluation
+SEEDS = "recipe.seed"  # of the settings with values the one over which means are taken
+AXES = ("rows", "columns")
 
 
 class RecipeSection(Section):
@@ -59,6 +59,53 @@ class RecipeSection(Section):
         if name.lower().rstrip(".") == STORE:
             raise ValueError(f"{name} is the folder that all runs share for stage outputs: choose another name")
         return name
+
+
+class SweepSection(Section):
+    """[sweep]: a grid of runs for `vtkit sweep`: every combination of row, column, value and seed (docs/recipes.md)."""
+
+    values: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
+    """Setting -> its values: `"transfer.sembridge.alpha" = [1.0, 2.0, 4.0]`. Figures are averaged over the values of
+    `"recipe.seed"`. The value "none" removes a setting or a section."""
+
+    rows: Mapping[str, Mapping[str, Any]] = {}
+    """[sweep.rows.NAME]: settings that change together, one row of the table for each name; an empty table is the
+    recipe as it is."""
+
+    columns: Mapping[str, Mapping[str, Any]] = {}
+    """[sweep.columns.NAME]: the same for columns of the table, such as languages. Rows are compared within a column."""
+
+    baseline: str = ""
+    """Row to test the others against, by its name in the table, or "BM25". Default: the first row."""
+
+    @property
+    def seeds(self) -> tuple[Any, ...]:
+        """The values of ``recipe.seed``; none where only the recipe's own is used."""
+        return self.values.get(SEEDS, ())
+
+    @field_validator("values")
+    @classmethod
+    def _no_value_twice(cls, values: Mapping[str, tuple[Any, ...]]) -> Mapping[str, tuple[Any, ...]]:
+        for setting, given in values.items():
+            if setting == "recipe.name":
+                raise ValueError("recipe.name: cells are named by their values")
+            if any(value in given[:number] for number, value in enumerate(given)):
+                raise ValueError(f"{setting}: a value is given twice")
+        return values
+
+    def _faults(self) -> Iterator[str]:
+        if not (self.values or self.rows or self.columns):
+            yield "nothing varies: give values, rows or columns"
+
+
+class ReportSection(Section):
+    """[report]: the pages written at the end."""
+
+    formats: Annotated[tuple[Literal["md", "json", "html"], ...], Field(min_length=1)] = ("md", "json", "html")
+    """``report.md``, ``report.json``, and a self-contained ``report.html``."""
+
+    example_query: str | None = None
+    """Query whose results are shown at the end of the run and in the report. Default: the first evaluated one."""
 
 
 class Recipe(Section):

@@ -12,8 +12,8 @@ from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired, always
+from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, opened, read_texts
-from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer

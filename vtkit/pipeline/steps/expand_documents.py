@@ -1,18 +1,26 @@
-"""Stage ``expand:documents``: the words that every document of the recipe is expanded by."""
+"""Stages ``expand``, in which a masked language model learns which tokens the queries of a document have (TILDE), and
+``expand:documents``: the words that every document of the recipe is expanded by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired, always
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.data.retrieval import RetrievalSet
 
 
 @dataclass(frozen=True)
@@ -60,4 +68,105 @@ EXPAND_DOCUMENTS = Stage(
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,
     wire=_wired,
+)
+
+
+@dataclass(frozen=True)
+class ExpanderResult(Result):
+    """What the model that expands documents was trained on, and how it went."""
+
+    judged: int  # pairs of a query and a document that is relevant to it
+    aggregated: int  # further pairs, of documents that several rankings together put first
+    curve: Mapping[str, Sequence[float]]  # `steps` and `loss`
+
+
+def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpanderResult:
+    """Fill ``out/model`` with the masked language model of ``inputs["model"]``, trained on the queries of
+    ``finetune.data`` (but for those that fine-tuning holds out to validate on)."""
+    from vtkit.data.collections import load_retrieval
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.kinds import as_splade
+    from vtkit.training import distributed
+    from vtkit.training.document_expansion.expansions import listed_stop_words
+    from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
+    from vtkit.training.pairs import judged_pairs
+    from vtkit.training.validation import held_out_queries
+
+    section, tuning, seed = recipe.expand, recipe.finetune, recipe.recipe.seed
+    assert section is not None
+    assert tuning is not None
+    data = load_retrieval(tuning.data, tuning.split)
+    if tuning.validation is not None and tuning.validation.share is not None:
+        data, _ = held_out_queries(data, tuning.validation.share, seed)
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    judged = [(query, document) for query, document in judged_pairs(data).pairs.tolist()]
+    further = _aggregated(recipe, data, encoder, out) if section.method == "tilde-aug" else []
+    pairs = list(dict.fromkeys([*judged, *further]))
+    if further:
+        console.say(f"  {len(pairs) - len(judged)} pairs from the top of the rankings, in addition to the judged ones")
+    encoder = as_splade(encoder)
+    curve = train_tilde(
+        encoder,
+        [(data.queries[query].text, data.documents[document].contents) for query, document in pairs],
+        section,
+        counted_tokens(encoder, listed_stop_words(encoder.tokenizer, recipe.recipe.language)),
+        seed,
+        out / CHECKPOINTS,
+    )
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
+    return ExpanderResult(len(judged), len(pairs) - len(judged), curve)
+
+
+def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: Path) -> list[tuple[int, int]]:
+    """Query and document for the documents that the rankings of the recipe together put first."""
+    from vtkit.data.queries import is_blank
+    from vtkit.search.bm25 import Bm25
+    from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, QUERY_LENGTH, RANKING_DEPTH, aggregated_pairs
+    from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
+
+    section = recipe.expand
+    assert section is not None
+    contents = data.contents
+    rankings = system_rankings(
+        data,
+        section.rankings,
+        (QUERY_LENGTH, DOCUMENT_LENGTH),
+        encoder,
+        lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
+        out / CHECKPOINTS / RANKINGS_FOLDER,
+        RANKING_DEPTH,
+        "expand.rankings",
+    )
+    pairs = aggregated_pairs(rankings, len(data.queries))
+    blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
+    return [(query, document) for query, document in pairs if query not in blank and contents[document].strip()]
+
+
+def _wired_training(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    """Of the model before calibration: a calibrated bias would predict something else."""
+    if recipe.expands:
+        yield Wired(EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])})
+
+
+def _training(recipe: Recipe) -> Training:
+    assert recipe.expand is not None
+    return Training(recipe.expand.steps, CHECKPOINT_EVERY)
+
+
+EXPAND = Stage(
+    "expand",
+    version=2,
+    reads=(
+        *(f"expand.{name}" for name in ("method", "rankings", "steps", "batch_size")),
+        "recipe.language",
+        "finetune.data",
+        "finetune.split",
+        "finetune.validation.share",
+    ),
+    function=train_expander,
+    wire=_wired_training,
+    publishes={"model": "expander"},
+    trains=_training,
+    draws=always,
 )

@@ -1,4 +1,4 @@
-"""The stages that make a model, in the order they run, and what reports call their models."""
+"""The stages that make a model, what reports call their models, and the stages that evaluate, in the order they run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from vtkit.pipeline.stage import Stage
 from vtkit.pipeline.steps.adapt_encoder import ADAPT
 from vtkit.pipeline.steps.build_vocabulary import VOCABULARY
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
-from vtkit.pipeline.steps.check_adaptation import CHECK_ADAPTATION
-from vtkit.pipeline.steps.check_calibration import CHECK_CALIBRATION
-from vtkit.pipeline.steps.check_transfer import CHECK_TRANSFER
-from vtkit.pipeline.steps.check_vocabulary import CHECK_VOCABULARY
-from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS
+from vtkit.pipeline.steps.checks import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
+from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
+from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
-from vtkit.pipeline.steps.train_expander import EXPAND
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 
 MAKING: tuple[Stage[Any], ...] = (
@@ -35,3 +34,15 @@ MAKING: tuple[Stage[Any], ...] = (
 
 MODEL_LABELS = {"source": "source model"} | {stage.name: stage.label for stage in MAKING if stage.label}
 """Model -> what reports call it, in the order the models are made."""
+
+
+EVALUATING: tuple[Stage[Any], ...] = (
+    EVALUATE_BM25,
+    EVALUATE_BM25_WORDS,
+    EVALUATE,
+    EVALUATE_HYBRID,
+    EVALUATE_DEPLOYED,
+    EVALUATE_VARIANT,
+    EVALUATE_PEER,
+    EVALUATE_HYBRID_PEER,
+)

@@ -1,4 +1,5 @@
-"""The encoder that a recipe starts from: another recipe's, or the one that ``source.model`` names."""
+"""The encoder that a recipe starts from: another recipe's, or the one that ``source.model`` names; and whether it ever
+learned to retrieve, without which nothing can be told by what it finds."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.pipeline.stage import View
+from vtkit.pipeline.steps.texts import with_sources
+from vtkit.settings.recipe import Recipe
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -29,3 +32,20 @@ def source_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedToke
 
 def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
     return str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model)
+
+
+def starts_untrained(recipe: Recipe) -> bool:
+    """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
+    no recipe between has fine-tuned it."""
+    earlier = list(with_sources(recipe))
+    if any(each.finetune is not None for each in earlier[1:]):
+        return False
+    model = earlier[-1].source.model
+    return model is None or is_bare_model(model)
+
+
+def is_bare_model(model: str) -> bool:
+    """Whether a folder or hub id holds a plain masked language model, which was never trained to retrieve."""
+    from vtkit.encoder.model_folder import find_model
+
+    return not (find_model(model) / "modules.json").is_file()

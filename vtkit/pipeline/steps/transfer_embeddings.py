@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from vtkit.data.sampling import drawn
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.probed_transfer import transfer
-from vtkit.pipeline.steps.source import source_encoder
+from vtkit.pipeline.steps.source import source_encoder, starts_untrained
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
-from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console

@@ -21,14 +21,12 @@ from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
-from vtkit.pipeline.steps.evaluations import EVALUATING
-from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments
+from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments, ExpanderResult
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.steps.index_corpus import IndexResult
-from vtkit.pipeline.steps.models import MODEL_LABELS
+from vtkit.pipeline.steps.models import EVALUATING, MODEL_LABELS
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
 from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
-from vtkit.pipeline.steps.train_expander import ExpanderResult
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults

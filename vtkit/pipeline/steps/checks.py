@@ -1,0 +1,239 @@
+"""The checks, each right after the stage that it examines: whether what was made can work, before hours go into the
+next stage. Each raises CollapseError on a failure under a gate that may stop the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, Checked, CheckResult, checked, results
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
+from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
+from vtkit.pipeline.steps.texts import adaptation_corpus, bias_corpus, calibration_corpus, head_corpus, probe_texts
+from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
+from vtkit.pipeline.store import result_of
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_device
+from vtkit.transfer.result import TransferResult
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.evaluation.probe import Probe
+
+
+def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+    """:func:`look_at_vocabulary` on the output of the vocabulary stage."""
+    return look_at_vocabulary(recipe, inputs, result_of(inputs["vocabulary"], VocabularyResult))
+
+
+def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> Checked:
+    """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone, and
+    trimmed where that was trimmed."""
+    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
+    from vtkit.vocabulary.pair import pair_of
+
+    target, section = target_tokenizer(recipe, inputs), recipe.transfer
+    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed)
+    aligned = None
+    if section is not None:
+        source = source_tokenizer(recipe, inputs)
+        aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
+    return checked(vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed))
+
+
+def _wired_vocabulary(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.source.scratch is None:
+        yield Wired(CHECK_VOCABULARY, chain.vocabulary)
+
+
+CHECK_VOCABULARY = Stage(
+    "check:vocabulary",
+    version=4,
+    reads=(
+        *("source.model", "casing.output", "transfer.overlap"),
+        *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
+        *("gates.overlap", "gates.trimmed", "gates.unicode"),
+    ),
+    corpora={"transfer.bias.corpus": bias_corpus},
+    function=check_vocabulary,
+    wire=_wired_vocabulary,
+)
+
+
+def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+    """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
+    transfer; read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.families import mlm_head
+    from vtkit.evaluation.gates.encoder import encoder_gates
+    from vtkit.evaluation.gates.rows import Moved
+    from vtkit.transfer.provenance import PROVENANCE, read_mixture
+    from vtkit.vocabulary.pair import pair_of
+
+    section = recipe.transfer
+    transfer = result_of(inputs["transfer"], TransferResult)
+    if section is None:
+        return _check_head(recipe, inputs, transfer)
+    assert transfer.moved is not None
+    source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
+    rows = mlm_head(source[0].auto_model).decoder.out_features
+    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows)
+    pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
+    gates = encoder_gates(
+        recipe.gates,
+        "transfer",
+        moved,
+        probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed),
+        Moved(source, pair.overlap, mixture, section.bias.method),
+        more_follows=recipe.adapt is not None or recipe.calibrate is not None,
+    )
+    return checked(gates + _against_source(recipe, source, moved))
+
+
+def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
+    """The gates read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.gates.encoder import encoder_gates
+
+    encoder = load_encoder(str(inputs["transfer"] / "model"))
+    gates = encoder_gates(
+        recipe.gates,
+        "transfer",
+        encoder,
+        probe_texts(recipe.corpora("source.head.corpus"), PROBE_TEXTS, recipe.recipe.seed),
+        fitted=transfer.head,
+        more_follows=True,
+    )
+    return checked(gates + _in_this_language(recipe, encoder))
+
+
+def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:
+    """The gate retrieval, where there is something to look at."""
+    from vtkit.evaluation.probe import reciprocal_ranks, source_gate
+
+    probe = retrieval_probe(recipe, "transfer.bias.corpus", "transfer")
+    if probe is None:
+        return []
+    device = fastest_device()
+    ranks = [reciprocal_ranks(encoder.to(device), probe, PROBE_LENGTH) for encoder in (source, moved)]
+    return results(recipe.gates, "transfer", [("retrieval", source_gate(*ranks))])
+
+
+def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]:
+    """The gate retrieval of a dense source, beside BM25, and beside the masked-language-model head of a source that has
+    one; nothing where there are too few texts."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, own_head_gate, reciprocal_ranks
+
+    probe = retrieval_probe(recipe, "source.head.corpus", "transfer")
+    if probe is None:
+        return []
+    by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, PROBE_LENGTH)
+    by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
+    found = [language_gate(by_bm25, by_encoder)]
+    with suppress(DataError):  # it has none
+        own = load_encoder(str(recipe.source.model), fastest_device())
+        found.append(own_head_gate(reciprocal_ranks(own, probe, PROBE_LENGTH), by_encoder))
+    return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
+
+
+def _wired_transfer(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.transfer is not None or recipe.source.fitted is not None:
+        yield Wired(CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]})
+
+
+CHECK_TRANSFER = Stage(
+    "check:transfer",
+    version=7,
+    reads=(
+        *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
+        *("transfer.bias.method", "adapt?", "calibrate?", "gates.identity", "gates.neighbours", "gates.unicode"),
+        *("gates.activation", "gates.dimensions", "gates.ties", "gates.read_back", "gates.retrieval"),
+    ),
+    corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
+    function=check_transfer,
+    wire=_wired_transfer,
+)
+
+
+def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+    """The gate retrieval on ``inputs["adapt"]/model`` and on ``inputs["model"]/model``, which it was trained from."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
+
+    probe = retrieval_probe(recipe, "adapt.corpus", "adapt")
+    if probe is None:
+        return Checked(())
+    before, after = (
+        reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
+        for role in ("model", "adapt")
+    )
+    return checked(results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))]))
+
+
+def _wired_adaptation(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.adapt is not None:
+        yield Wired(CHECK_ADAPTATION, {"model": chain.models[-2], "adapt": chain.steps["adapt"], **chain.source})
+
+
+CHECK_ADAPTATION = Stage(
+    "check:adapt",
+    version=1,
+    reads=("source", "gates.retrieval"),
+    corpora={"adapt.corpus": adaptation_corpus},
+    function=check_adaptation,
+    wire=_wired_adaptation,
+)
+
+
+def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+    """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.gates.encoder import encoder_gates
+
+    encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
+    texts = probe_texts(recipe.corpora("calibrate.corpus"), PROBE_TEXTS, recipe.recipe.seed)
+    return checked(encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None))
+
+
+def _wired_calibration(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.calibrate is not None:
+        yield Wired(CHECK_CALIBRATION, {"calibrate": chain.models[-1]})
+
+
+CHECK_CALIBRATION = Stage(
+    "check:calibrate",
+    version=1,
+    reads=("finetune?", "gates.activation", "gates.dimensions", "gates.ties"),
+    corpora={"calibrate.corpus": calibration_corpus},
+    function=check_calibration,
+    wire=_wired_calibration,
+)
+
+
+def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
+    """Probe pairs of the texts of ``corpus``; None where the gate is off, where the source never learned to retrieve,
+    or where there are too few to say anything.
+
+    Args:
+        corpus: setting that names it, such as ``adapt.corpus``.
+        stage: after which the gate looks, for the message.
+    """
+    from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
+
+    if recipe.gates.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):
+        return None
+    texts = probe_texts(recipe.corpora(corpus), PROBE_PAIRS, recipe.recipe.seed)
+    probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)
+    if len(probe.queries) < FEWEST_PAIRS:
+        console.say(
+            f"gate retrieval after {stage}: skipped, because the corpus gives only {len(probe.queries)} probe pairs"
+        )
+        return None
+    return probe
