@@ -72,11 +72,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def of_run(folder: Path) -> list[Candidate]:
-    """The source's vocabulary and the new one of a run.
-
-    Raises:
-        VtkitError: ``folder`` is no run.
-    """
+    """The source's vocabulary and the new one of a run."""
     from vtkit.pipeline.folder import open_run
 
     run = open_run(folder)
@@ -89,11 +85,7 @@ def of_run(folder: Path) -> list[Candidate]:
 
 
 def of_recipe(path: Path) -> list[Candidate]:
-    """The source's vocabulary and the new one of a recipe, as far as they are there without running it.
-
-    Raises:
-        RecipeError: it cannot be read.
-    """
+    """The source's vocabulary and the new one of a recipe, as far as they are there without running it."""
     from vtkit.recipe.load import load_recipe
     from vtkit.settings.vocabulary import ExistingVocabulary, ExpandedVocabulary
 

@@ -33,11 +33,7 @@ CORPUS_HELP = f"A corpus: {CORPUS_FORMS}; or - for standard input, a document a 
 
 
 def texts_of(corpus: str, invalid: Invalid) -> Iterator[str]:
-    """The texts of ``corpus``; ``-`` is standard input, which waits in a temporary file.
-
-    Raises:
-        DataError: as :func:`vtkit.data.corpora.read_corpus`.
-    """
+    """The texts of ``corpus``; ``-`` is standard input, which waits in a temporary file."""
     if corpus != "-":
         yield from read_corpus(corpus, invalid)
         return

@@ -91,15 +91,11 @@ LAST = ("as_json", "download")  # options of every command, which stand behind t
 def settings_of(
     section: type[Section], *names: str, fixed: Mapping[str, Any] | None = None, called: Mapping[str, str] | None = None
 ) -> Decorator:
-    """Options for the settings of ``section``; the command gets them as the section, its argument ``settings``.
+    """Options for the settings of ``section`` that are named, by default all that are no tables and not ``fixed`` by
+    the command itself; it gets them as the section, its argument ``settings``. ``called`` has other names of options,
+    by setting: ``{"target_activation": "--target"}``.
 
     Names, types, defaults and help are those of the section, and what cannot be is refused before the command starts.
-
-    Args:
-        section: class of the section.
-        names: of the settings; by default all that are no tables and not ``fixed``.
-        fixed: settings that the command gives itself.
-        called: other names of options, by setting: ``{"target_activation": "--target"}``.
     """
     from vtkit.recipe.problems import section_of
     from vtkit.recipe.tables import tables_in
@@ -180,9 +176,8 @@ def _typed(annotation: Any) -> Any:
 
 
 def section_settings(section: str, given: Sequence[str], example: str) -> dict[str, Any]:
-    """What ``--set KEY=VALUE`` gave for one section of a recipe, values read as TOML where they are TOML.
-
-    ``milvus.uri=a`` is ``{"milvus": {"uri": "a"}}``; ``index.milvus.uri=a`` is the same for the section ``index``.
+    """What ``--set KEY=VALUE`` gave for one section of a recipe, values read as TOML where they are TOML:
+    ``milvus.uri=a`` is ``{"milvus": {"uri": "a"}}``, and ``index.milvus.uri=a`` the same for the section ``index``.
 
     Raises:
         RecipeError: a setting has no key or no ``=``, or is a value and a table at once.

@@ -48,13 +48,9 @@ class QueryFilter:
 def compare_runs(
     folders: Sequence[Path], *, model: str | None = None, queries: int = 5, only: QueryFilter | None = None
 ) -> ComparedRuns:
-    """Compare runs with the first of them.
-
-    Args:
-        folders: of two runs or more, with the store beside them.
-        model: stage whose results are compared; by default the index to be used, else the final model.
-        queries: of those won and lost so many are explained, for which the runs' models are loaded; 0 for none.
-        only: which queries count; all by default.
+    """Compare runs, with the store beside them, with the first of them: the results of the stage ``model``, by default
+    of the index to be used, else of the final model. Of the queries won and lost so many are explained, for which the
+    runs' models are loaded.
 
     Raises:
         RecipeError: fewer than two runs.

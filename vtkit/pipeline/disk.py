@@ -150,11 +150,8 @@ def free_bytes(folder: Path) -> int:
 
 
 def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
-    """Nothing, if the models, and one checkpoint of a training stage, have room.
-
-    Raises:
-        VtkitError: they have not: the run would end without a result.
-    """
+    """Nothing, if the models, and one checkpoint of a training stage, have room; else VtkitError: the run would end
+    without a result."""
     least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT + needed.prepared
     if least > free:
         alone = "models and training data" if needed.prepared else "models"

@@ -55,12 +55,7 @@ class Finding:
 
 
 def examine(runs: Path, *, ask_hub: bool = False) -> list[Finding]:
-    """Look at this machine.
-
-    Args:
-        runs: where runs are, or will be, kept.
-        ask_hub: whether the network may be touched, to see whether the hub answers.
-    """
+    """Look at this machine, and only if ``ask_hub`` at whether the hub answers."""
     findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
     for look in (_packages, _processors, _accelerator, _precision, _memory, _java):
         findings += look()

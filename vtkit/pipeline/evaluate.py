@@ -121,11 +121,7 @@ class Collection:
 
     @cached_property
     def language(self) -> str:
-        """For BM25.
-
-        Raises:
-            RecipeError: the documents do not say.
-        """
+        """For BM25; RecipeError where the documents do not say."""
         if self._setting.language is not None:
             return self._setting.language
         from vtkit.data.parallel import languages_of
@@ -163,17 +159,14 @@ def evaluate_named(
     correction: Correction = "holm",
     out: Path | None = None,
 ) -> Comparison:
-    """Judge each system on each collection; a system that fails on one does not stop the others.
+    """Judge each system (:data:`SYSTEM_FORMS`) on each collection; a system that fails on one does not stop the others.
 
     Args:
-        systems: :data:`SYSTEM_FORMS`.
-        collections: names or folders.
-        split: judgements of all collections; default: as of recipes.
         index: how models encode and are searched; a run's model goes by the run's own settings.
         baseline: the system that others are compared with; default: the first.
         out: folder for ``results.json``, ``report.html`` and ``report.md``, ``mteb/`` (results as mteb has them) and,
-            for every system and collection, its run file and its values by query. Encoded documents are kept beside
-            it until it is whole, so that the same command goes on after a kill.
+            for every system and collection, its run file and its values by query. Encoded documents are kept beside it
+            until it is whole, so that the same command goes on after a kill.
 
     Raises:
         RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
@@ -388,11 +381,7 @@ def _load(name: str, settings: IndexSection) -> Teacher:
 
 
 def _named(name: str, index: IndexSection | None) -> list[Named]:
-    """What ``name`` stands for; a run for its final model and, where that is another, the index that is to be used.
-
-    Raises:
-        VtkitError: nothing that is there.
-    """
+    """What ``name`` stands for; a run for its final model and, where that is another, the index that is to be used."""
     from vtkit.search.folders import is_index_folder
 
     settings = index or IndexSection()
@@ -416,11 +405,7 @@ def _named(name: str, index: IndexSection | None) -> list[Named]:
 
 
 def _check_model(name: str, *, reranks: bool = False) -> None:
-    """Nothing, if ``name`` is a model that can rank, or rerank.
-
-    Raises:
-        DataError: there is none, or it is of the other kind.
-    """
+    """Nothing, if ``name`` is a model that can rank, or rerank; else DataError."""
     from vtkit.encoder.model_folder import find_model, model_kind
 
     label = f"{{rerank}} {name}" if reranks else name
@@ -443,12 +428,8 @@ def _told_apart(named: Sequence[Named]) -> list[Named]:
 
 
 def _baseline(labels: Mapping[str, str], asked: Names[str], wanted: str | None) -> str | None:
-    """The label of the system that others are compared with; None where no system is called ``wanted``.
-
-    Args:
-        labels: name of a system -> its label.
-        asked: what was named, some of which may be no system.
-    """
+    """The label of the system that others are compared with; None where no system is called ``wanted``. ``labels`` has
+    those of the systems by name, ``asked`` all that was named."""
     if wanted is None:
         return next(iter(labels.values()), "")
     label = labels.get(wanted, wanted)

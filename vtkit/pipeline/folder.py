@@ -38,11 +38,7 @@ class RunFolder:
     """Settings of the index that an earlier version of vtkit wrote and this one does not know."""
 
     def model(self, stage: str) -> str:
-        """Folder (or hub id, for a source) of a stage's model.
-
-        Raises:
-            DataError: it is missing.
-        """
+        """Folder (or hub id, for a source) of a stage's model; DataError where it is missing."""
         if stage not in self.models:
             raise DataError(
                 f"{self.folder}: the model of {stage!r} is missing from its stage output. Run the recipe again: "
@@ -57,12 +53,8 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """The run in ``folder``; of one that was copied or moved away from its store, what lies in the folder itself: the
-    final model and its index.
-
-    Raises:
-        VtkitError: there is none.
-    """
+    """The run in ``folder``, else VtkitError; of one that was copied or moved away from its store, what lies in the
+    folder itself: the final model and its index."""
     path = folder / RUN_RECORD
     try:
         recorded = json.loads(path.read_text("utf-8"))

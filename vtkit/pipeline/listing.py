@@ -62,11 +62,7 @@ def run_folders(runs: Path) -> list[Path]:
 
 
 def list_runs(runs: Path) -> list[ListedRun]:
-    """Every run in ``runs``, by name.
-
-    Raises:
-        VtkitError: there is no such folder.
-    """
+    """Every run in ``runs``, by name."""
     folders = run_folders(runs)
     outputs = {folder: [runs / STORE / output for output in finished_steps(folder).values()] for folder in folders}
     inodes = {folder: dict(_inodes([folder, *outputs[folder]])) for folder in folders}
@@ -198,10 +194,8 @@ def unused(runs: Path) -> list[Unused]:
 
 
 def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
-    """Remove what :func:`unused` finds, while no run of ``runs`` goes on or begins again; returns what was removed.
-
-    Args:
-        unfinished: remove interrupted work too, checkpoints of training among it.
+    """Remove what :func:`unused` finds, interrupted work and its checkpoints too if ``unfinished``, while no run of
+    ``runs`` goes on or begins again; returns what was removed.
 
     Raises:
         VtkitError: as :func:`unused`, or a run is going on.

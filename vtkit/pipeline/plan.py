@@ -96,14 +96,8 @@ class Plan:
         start: str | None = None,
         force: tuple[str, ...] = (),
     ) -> list[Decision]:
-        """What runs and why.
-
-        Args:
-            previous: step -> output folder of the last run under this name, for the reasons.
-            until: last stage to run.
-            start: stage from which on everything is made again.
-            force: stages that are made again.
-        """
+        """What runs and why; ``previous`` are the outputs of the last run under this name, step by step, for the
+        reasons. From ``start`` on, and those in ``force``, stages are made again."""
         decisions = []
         for step in self._until(until):
             forced = any(step.place in called(name) for name in force)

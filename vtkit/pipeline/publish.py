@@ -42,11 +42,8 @@ class Publication:
 
 
 def prepare(folder: Path, repository: str, *, license: str | None = None, private: bool = False) -> Publication:
-    """What ``vtkit publish`` would upload of the run in ``folder``.
-
-    Args:
-        repository: OWNER/NAME.
-        license: identifier of the hub, such as ``apache-2.0``; None: the source's.
+    """What ``vtkit publish`` would upload of the run in ``folder``; ``license`` is an identifier of the hub, None for
+    the source's.
 
     Raises:
         RecipeError: the name is none of a repository, or the licence is not the one that the source asks for.
@@ -78,9 +75,8 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
 
 
 def upload(publication: Publication) -> str:
-    """Upload it, in one commit; returns the address of the repository.
-
-    The hub's client takes the token that `hf auth login` or HF_TOKEN gave it.
+    """Upload it in one commit, with the token that `hf auth login` or HF_TOKEN gave the hub's client; returns the
+    address.
 
     Raises:
         DataError: the hub does not answer, or does not let this user write there.
@@ -131,11 +127,7 @@ def source_license(run: RunFolder, recipe_toml: str) -> str | None:
 
 
 def _licensed(source: str | None, wanted: str | None) -> str | None:
-    """The licence of the card.
-
-    Raises:
-        RecipeError: the source's does not allow it.
-    """
+    """The licence of the card; RecipeError where the source's does not allow it."""
     parts = set((source or "").lower().replace("_", "-").split("-"))
     if NO_DERIVATIVES in parts:
         raise RecipeError(f"the source's licence, {source}, does not allow derived models to be published.")

@@ -60,17 +60,8 @@ def run(
     force: tuple[str, ...] = (),
     threads: int | None = None,
 ) -> Path:
-    """Run a recipe to its report; returns the run's folder.
-
-    Args:
-        recipe_path: the TOML file.
-        overrides: ``section.key=value`` as given with --set.
-        runs: folder of all runs; the store is ``runs/artifacts``.
-        dry_run: print the plan and stop.
-        until: last stage to run.
-        start: stage from which on everything is made again.
-        force: stages that are made again.
-        threads: processor threads; all cores by default.
+    """Run a recipe to its report, or show the plan; returns the run's folder in ``runs``, with the store
+    ``runs/artifacts``. From ``start`` on, and those in ``force``, stages are made again.
 
     Raises:
         RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
@@ -237,11 +228,7 @@ def _check_names(loaded: LoadedRecipe) -> None:
 
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:
-    """Nothing, if the engine answers, and models and data can be read: found before anything is computed.
-
-    Raises:
-        VtkitError: what is wrong.
-    """
+    """Nothing, if the engine answers, and models and data can be read; else VtkitError, before anything is computed."""
     if loaded.recipe.evaluate is not None:
         from vtkit.search.engine import reach_engine
 
@@ -315,15 +302,8 @@ CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")
 
 
 def check_models(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
-    """Refuse folders of models that are damaged, hold pickles, or would run code.
-
-    Args:
-        path: the recipe's file, for the message.
-        places: where each setting was written, for the message.
-
-    Raises:
-        DataError: everything that is wrong with any of them.
-    """
+    """Refuse (DataError) folders of models that are damaged, hold pickles, or would run code: a teacher, or the model
+    of the bias, would otherwise be found damaged by the stage that opens it."""
     lines = []
     for thing in required_things(recipe):
         folder = local_path(thing.value)
@@ -339,14 +319,9 @@ def check_models(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None
 
 
 def check_first_stage(recipe: Recipe) -> None:
-    """Make the vocabulary of ``recipe`` in a temporary folder, and show what the gates overlap and unicode find.
-
-    Passed over where the source is another recipe's model, or where texts would have to come from the hub.
-
-    Raises:
-        DataError: the vocabulary cannot be made.
-        CollapseError: a gate that would stop the run.
-    """
+    """Make the vocabulary of ``recipe`` in a temporary folder, and show what the gates overlap and unicode find, with
+    their errors. Passed over where the source is another recipe's model, or where texts would have to come from the
+    hub."""
     corpora = [thing for thing in required_things(recipe) if thing.what in ("corpus", "retrieval")]
     if recipe.source.model is None or not all(is_local(thing.value) for thing in corpora):
         return

@@ -28,11 +28,8 @@ class Searched(NamedTuple):
 def open_searcher(
     folder: Path, *, model: str | None, collection: str | None, query_language: str | None = None
 ) -> Searcher:
-    """The searcher of :func:`searched`; the same arguments and errors.
-
-    Args:
-        query_language: ISO 639-1 code of queries that go through the run's own translations.
-    """
+    """The searcher of :func:`searched`; the same arguments and errors. ``query_language`` is the ISO 639-1 code of
+    queries that go through the run's own translations."""
     loaded_from = searched(folder, model=model, collection=collection)
     from vtkit.search.searcher import Searcher
 
@@ -49,10 +46,9 @@ def open_searcher(
 
 
 def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:
-    """Model and index of a run on disk, or of a folder that ``vtkit index`` made.
+    """Model and index of a run on disk, or of a folder that ``vtkit index`` made, which has one of each.
 
     Args:
-        folder: of either; the latter has one model and one collection, which are not to be named.
         model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
         collection: evaluation set; None for the first.
 
@@ -100,15 +96,9 @@ def open_served(
     text_tokens: int | None = None,
     precision: Precision = "float32",
 ) -> Served:
-    """Load what is to be served.
-
-    Args:
-        names: folders of runs, or of indexes that ``vtkit index`` made; one of them may be a model's folder or hub id
-            instead. Texts are encoded by that model, else by the model of the first run.
-        stages: whose models and indexes of each run, as :func:`searched` takes them; the final
-            ones by default.
-        collection: evaluation set of each run; the first by default.
-        text_tokens, precision: as of :class:`vtkit.serve.served.Served`.
+    """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
+    model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run. ``stages``
+    and ``collection`` go for each run, as in :func:`searched`.
 
     Raises:
         RecipeError: several models, or stages of an index that is in no run.

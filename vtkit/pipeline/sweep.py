@@ -77,24 +77,16 @@ def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
 
 
 def check_cells(grid: Grid) -> None:
-    """Nothing, if everything that the cells name is there.
-
-    Raises:
-        RecipeError: what is not, of all cells.
-    """
+    """Nothing, if everything that the cells name is there; else RecipeError, of all cells."""
     for_every_cell(grid.cells, lambda cell: check_settings(cell.loaded), lambda cell: cell.name)
 
 
 def run_sweep(
     grid: Grid, *, runs: Path, jobs: int = 1, threads: int | None = None, dry_run: bool = False
 ) -> dict[str, str]:
-    """Run every cell that is not finished; returns the cells that failed, by their names, with the reason.
-
-    Args:
-        runs: folder of all runs, those of the cells among them.
-        jobs: cells that run at the same time, each in a process of its own; 1: one after the other in this one.
-        threads: processor threads, of all jobs together; all cores by default.
-        dry_run: say what would run, and stop.
+    """Run every cell that is not finished, ``jobs`` at the same time, each in a process of its own (1: one after the
+    other in this one), with so many processor ``threads`` together; returns the cells that failed, by their names, with
+    the reason.
 
     Raises:
         VtkitError: what is wrong with any cell; nothing was touched.
@@ -232,12 +224,8 @@ Queries = Mapping[str, Mapping[str, float]]  # measure -> query -> value
 
 
 def write_sweep(grid: Grid, runs: Path) -> Path:
-    """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished; returns the
-    page.
-
-    Raises:
-        VtkitError: none is.
-    """
+    """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished (VtkitError
+    where none is); returns the page."""
     from vtkit.report.sweep_page import sweep_page
 
     results, reports = gather(grid, runs)
@@ -256,11 +244,8 @@ def write_sweep(grid: Grid, runs: Path) -> Path:
 
 
 def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]:
-    """The figures of all finished cells, and their reports by the names of the cells.
-
-    Raises:
-        VtkitError: no cell is finished, or none was judged.
-    """
+    """The figures of all finished cells, and their reports by the names of the cells; VtkitError where none is
+    finished, or none was judged."""
     planned = plan_sweep(grid, runs)
     finished = [each.cell for each in planned if each.finished]
     if not finished:

@@ -51,14 +51,9 @@ def check_data(
     digest: Callable[[str], str] | None = None,
     memory: Path | None = None,
 ) -> Checked:
-    """Nothing but counts, if all files of ``recipe`` (and of a recipe it names as its source) are sound.
-
-    Args:
-        recipe: its names have passed :func:`vtkit.recipe.preflight.preflight`.
-        path: its file, for the message.
-        places: where each setting was written, for the message.
-        digest: of a file or folder.
-        memory: file that keeps what was found sound, by digest, so that it is not read again. Only with ``digest``.
+    """Nothing but counts, if all files of ``recipe`` (and of a recipe it names as its source) are sound, whose names
+    have passed :func:`vtkit.recipe.preflight.preflight`. ``memory`` keeps what was found sound, by ``digest``, so that
+    it is not read again.
 
     Raises:
         DataError: everything that is wrong with any of them.

@@ -69,27 +69,25 @@ def load_recipe(
     cell: Mapping[str, int | str] | None = None,
     sweep_paths: bool = False,
 ) -> LoadedRecipe:
-    """The recipe in the TOML file ``path``, with ``overrides`` laid over it.
+    """The recipe in the TOML file ``path``, with ``overrides`` laid over it, the last one of a setting on top.
 
-    ``extends = "base.toml"`` (or a list, later ones over earlier ones) takes over the settings of other
-    recipes: tables are merged, everything else is replaced. An override is ``section.key=value``, its value
-    TOML or else plain text; ``none`` drops what was inherited, a whole section included. Where a file or an
-    override changes ``vocabulary.kind``, inherited settings that the new kind does not have are dropped, and
-    where it gives one of ``source.model``, ``source.recipe`` and ``source.scratch``, an inherited other one.
+    ``extends = "base.toml"`` (or a list, later ones over earlier ones) takes over the settings of other recipes: tables
+    are merged, everything else is replaced. An override is ``section.key=value``, its value TOML or else plain text;
+    ``none`` drops what was inherited, a whole section included. Where a file or an override changes
+    ``vocabulary.kind``, inherited settings that the new kind does not have are dropped, and where it gives one of
+    ``source.model``, ``source.recipe`` and ``source.scratch``, an inherited other one.
 
     A tokenizer that is a ``.toml`` file is a specification: its [vocabulary] and [casing] take the place of the
     recipe's ``kind = "existing"``, and settings of [vocabulary] beside ``tokenizer`` are laid over it.
 
-    Names of files and folders become absolute paths. They are relative to the folder of the file that wrote
-    them, those in overrides to the current folder (:func:`resolve_name` says what counts as a path).
+    Names of files and folders become absolute paths. They are relative to the folder of the file that wrote them, those
+    in overrides to the current folder (:func:`resolve_name` says what counts as a path).
 
     Args:
-        path: the recipe's file.
-        overrides: settings from the command line, the last one of a setting wins.
         text: what the file would hold, where it is not written: problems are then told without lines.
         given: the settings of each section, where there is no file at all; paths are relative to the current folder.
-        cell: of the recipe's [sweep], which it then is without: setting -> place of the value in its list, and
-            ``rows`` and ``columns`` -> name.
+        cell: of the recipe's [sweep], which it then is without: setting -> place of the value in its list, and ``rows``
+            and ``columns`` -> name.
         sweep_paths: whether paths in [sweep] become absolute too. Cells are named by paths as they are written.
 
     Raises:
@@ -119,14 +117,8 @@ class LoadedSpecification:
 
 
 def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpecification:
-    """The specification of a tokenizer in the TOML file ``path``, with ``overrides`` laid over it.
-
-    It has the sections [vocabulary] (trained or expanded) and [casing], and is read as recipes are
-    (:func:`load_recipe`).
-
-    Raises:
-        RecipeError: everything that is wrong with it, with file, line and setting.
-    """
+    """The specification of a tokenizer in ``path``: the sections [vocabulary] (trained or expanded) and [casing], read
+    as recipes are (:func:`load_recipe`), with the same errors."""
     reader = _Reader(str(path))
     tree, reported = _settled(reader, reader.read(Path(path)), overrides, _NOT_BUILT)
     tree = _specification_only(tree, reader.problems)
@@ -154,18 +146,14 @@ def _settled(
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:
-    """``value`` as an absolute path if it is the name of something local, otherwise as it is.
+    """``value`` as an absolute path if it is the name of something local (``what``: as in
+    :class:`~vtkit.settings.types.Names`), otherwise as it is.
 
     A corpus, parallel text and another recipe are always local, but for public collections and the dataset of a corpus
     such as ``datasets:NAME:CONFIG:SPLIT:COLUMN``. Anything else is where its name starts with ``./``, ``../``, ``/`` or
     ``~``, has one of :data:`PATH_ENDINGS`, or is there in ``folder`` (a collection also without the configuration
     behind its colon); and where it cannot be the id of a hub repository or the name of a collection, which have at most
     one slash and none.
-
-    Args:
-        value: the name as the recipe has it.
-        what: its kind, as in :class:`vtkit.settings.types.Names`.
-        folder: where relative paths start.
     """
     if what in ("corpus", "retrieval") and value.startswith("datasets:"):
         name, colon, rest = value.removeprefix("datasets:").partition(":")
@@ -231,14 +219,8 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Table:
-        """The settings of ``path`` over those of the files it extends.
-
-        Args:
-            path: the file.
-            text: what it would hold, where it is not written and has no lines to name.
-            shown: its name in messages; empty for the recipe itself, whose name heads the message.
-            chain: the files that led here, the recipe itself first.
-        """
+        """The settings of ``path``, or of the ``text`` that it would hold, over those of the files it extends;
+        ``shown`` is its name in messages, empty for the recipe itself, and ``chain`` the files that led here."""
         path = _absolute(path)
         rank = self.files.index(path) if path in self.files else len(self.files)
         if rank == len(self.files):

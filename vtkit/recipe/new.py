@@ -31,22 +31,9 @@ def new_recipe(
     """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
 
     Within one language the encoder keeps its own vocabulary, which training serves better than new tokens do
-    (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus.
-
-    Args:
-        name: of the run's folder.
-        language: ISO 639 code of the language searched in.
-        source: hub id or folder of the encoder to start from. None starts from ``embedder``: a head is fitted to it.
-        source_language: ISO 639 code of its language.
-        lowercase: whether the source reads lower case only, so that a new vocabulary does too.
-        tokenizer: whose vocabulary to move onto; None keeps the source's, or trains one on ``corpus``.
-        corpus: text of the language or domain, for training vocabulary and encoder. Without it the encoder is adapted
-            to the documents of ``train`` or ``evaluate``, if at all.
-        parallel: files of two tab-separated columns, source language first, for the bridge between vocabularies.
-        embedder: a sentence-transformers model that knows the language, to start from; beside a source one that knows
-            both languages, as another bridge, and as a teacher.
-        train: collection with judged queries for fine-tuning; None leaves that out.
-        evaluate: collections to judge the run on.
+    (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus. Without a source it starts
+    from ``embedder``, to which a head is fitted; beside a source, an embedder is another bridge, and a teacher. Without
+    a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all.
 
     Raises:
         RecipeError: another language, and neither a tokenizer nor a corpus; or nothing to start from.
@@ -163,13 +150,8 @@ corpus = {_list(texts)}""")
 
 
 def as_written_in(folder: Path, name: str, what: str) -> str:
-    """``name``, given relative to the current folder, as a recipe in ``folder`` has to write it.
-
-    Args:
-        folder: where the recipe will lie.
-        name: a path, hub id or collection.
-        what: its kind, as in :class:`vtkit.settings.types.Names`.
-    """
+    """``name``, given relative to the current folder, as a recipe in ``folder`` has to write it; ``what`` as in
+    :class:`~vtkit.settings.types.Names`."""
     resolved = resolve_name(name, what, Path.cwd())
     if not is_local(resolved) or name.startswith(("/", "~")):
         return name

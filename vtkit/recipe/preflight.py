@@ -48,15 +48,8 @@ class NotFetched(RecipeError):
 def preflight(
     recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None, loaded: Collection[str] = ()
 ) -> None:
-    """Nothing, if everything that ``recipe`` names can be had; settings its methods do not use are passed over.
-
-    A recipe named as the source is looked through as well.
-
-    Args:
-        recipe: what is to be run.
-        path: its file, for the message.
-        places: where each setting was written (``LoadedRecipe.places``), for the message.
-        loaded: settings whose things are in memory already.
+    """Nothing, if everything that ``recipe``, and a recipe that is its source, name can be had, but for settings that
+    methods do not use and those that are ``loaded`` already.
 
     Raises:
         RecipeError: everything that is not available, each with the ``--set`` that names a local one instead;
@@ -66,11 +59,7 @@ def preflight(
 
 
 def preflight_specification(specification: Specification, *, path: Path, places: Mapping[str, str]) -> None:
-    """Nothing, if everything that ``specification`` names can be had; as :func:`preflight` of a recipe.
-
-    Raises:
-        RecipeError: everything that is not available.
-    """
+    """As :func:`preflight`, for what ``specification`` names."""
     required, hub_reason = list(named_things(specification)), _hub_reason()
     missing = [found for thing in required for found in _missing(thing, None, hub_reason)]
     _refuse(path, _lines(missing, required, places), [found.on_hub for found in missing])

@@ -89,16 +89,11 @@ def cut(text: str, longest: int = _LONGEST_VALUE) -> str:
 
 
 def section_of(kind: type[S], settings: Mapping[str, Any], called: Callable[[str], str] = str, refused: str = "") -> S:
-    """The section ``kind`` with these settings.
-
-    Args:
-        kind: its class.
-        settings: by their names; None: not given.
-        called: how a setting is called where they come from, ``--target`` for ``target_activation``.
-        refused: first line of the error.
+    """The section ``kind`` with these settings, None where one is not given; ``called`` says how a setting is called
+    where they come from, ``--target`` for ``target_activation``.
 
     Raises:
-        RecipeError: everything that is wrong with them.
+        RecipeError: everything that is wrong with them, below the line ``refused``.
     """
     try:
         return kind(**{name: value for name, value in settings.items() if value is not None})
@@ -288,11 +283,8 @@ def _number(value: float) -> str:
 def known_settings(
     kind: type[S], recorded: Mapping[str, Any], above: str = "", *, values: bool = False
 ) -> tuple[S, list[str]]:
-    """The section, or the whole recipe, with every setting that this version knows, and the names of the others.
-
-    Args:
-        above: what stands before the names, such as ``index.``.
-        values: whether settings whose values are refused are passed over too, and have their defaults.
+    """The section, or the whole recipe, with every setting that this version knows, and the names of the others, behind
+    ``above``. With ``values``, settings whose values are refused have their defaults too.
 
     Raises:
         ValidationError: something that has no default is missing or refused.

@@ -91,11 +91,7 @@ class ComparedRuns(Result):
 
 
 def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
-    """The page as HTML.
-
-    Args:
-        reports: of the runs that have one, by their names.
-    """
+    """The page as HTML; ``reports`` of the runs that have one, by their names."""
     from vtkit.report.pages import html_page
     from vtkit.report.sweep_page import curve_charts, language_of
 

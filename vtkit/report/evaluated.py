@@ -31,12 +31,7 @@ COSTS = {  # column of the table of costs -> what it is
 
 
 def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
-    """The page of a comparison.
-
-    Args:
-        outcomes: queries won and lost beside the baseline.
-        created: date and time, in words.
-    """
+    """The page of a comparison, with the queries won and lost beside the baseline."""
     systems = dict.fromkeys(cell.system for cell in found.cells)
     collections = dict.fromkeys(cell.collection for cell in found.cells)
     sections = [_results(found, collections), _won_and_lost(outcomes), _costs(found, collections), _failures(found)]

@@ -58,14 +58,8 @@ def write_expansion_png(stats: ExpansionStats, path: Path) -> None:
 
 
 def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
-    """A self-contained HTML page.
-
-    Args:
-        stats: :attr:`vtkit.vocabulary.expanded.Expansion.stats`.
-        name: the tokenizer that was expanded.
-        corpora: what it was expanded by.
-        added: the new tokens, most frequent first.
-    """
+    """A self-contained HTML page about the tokenizer ``name``, expanded by ``corpora``; ``added`` are the new tokens,
+    the most frequent first."""
     said = (
         f"{whole(stats.added)} tokens were added to the {whole(stats.base_size)} of {visible(name)}; it stopped "
         f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "

@@ -47,16 +47,8 @@ class Published:
 
 
 def model_card(report: ReportData, published: Published | None = None) -> str:
-    """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder.
-
-    Args:
-        report: what the run found.
-        published: where the folder becomes a repository of the hub.
-
-    Returns:
-        The card. Results enter the header only where the run is no demonstration, since the hub shows
-        what stands there without the words around it.
-    """
+    """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder. Results enter the
+    header only where the run is no demonstration, since the hub shows what stands there without the words around it."""
     name = visible(report.name) or "model"
     repeated = (Section(each.key, CARD_SECTIONS.get(each.key, ""), _travelling(each)) for each in sections(report))
     return from_template(

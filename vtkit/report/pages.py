@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 
 def html_page(page: Page, charts: Mapping[str, Sequence[Chart]] | None = None) -> str:
-    """One self-contained page: inline styles and drawings, no JavaScript, no file beside it.
-
-    Args:
-        charts: by the key of the section that they close.
-    """
+    """One self-contained page: inline styles and drawings, no JavaScript, no file beside it. ``charts`` go by the key
+    of the section that they close."""
     return _html().get_template("page.html").render(page=page, charts=charts or {})
 
 

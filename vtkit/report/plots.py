@@ -130,11 +130,8 @@ LABEL_WIDTH = 40  # characters a line of the name of a bar; a longer one would l
 
 
 def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]:
-    """For each set, a bar for each stage: the first measure, BM25 as the mark to reach.
-
-    Args:
-        bars: what a bar is.
-    """
+    """For each set, a bar for each stage (what a bar is, ``bars`` says): the first measure, BM25 as the mark to
+    reach."""
     drawn = []
     for number, results in enumerate(report.results, start=1):
         measures = results.measures
@@ -268,11 +265,7 @@ def stacked_bars(name: str, bars: StackedBars) -> Chart:
 
 
 def write_stacked_bars(drawn: Sequence[StackedBars], path: Path) -> None:
-    """The drawings, one under the other on white, as a PNG file.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
+    """The drawings, one under the other on white, as a PNG file."""
     with_titles = partial(_stack, drawn=drawn, titles=True)
     write_picture(path, sum(map(_bars_height, drawn)) + 0.3 * len(drawn), with_titles)
 
@@ -384,11 +377,8 @@ def _settings(colours: Mapping[str, str]) -> Iterator[None]:
 
 
 def chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
-    """A figure of the pages' width that ``draw`` fills, as an element of an HTML page.
-
-    Args:
-        words: what the figure shows, for those who do not see it.
-    """
+    """A figure of the pages' width that ``draw`` fills, as an element of an HTML page; ``words`` are for those who do
+    not see it."""
     caption, words = visible(caption), visible(words)
     file = io.BytesIO()
     with _settings({}):

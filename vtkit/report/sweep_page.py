@@ -23,11 +23,7 @@ Line = tuple[str, list[float], list[float], list[float]]  # name, x, y, deviatio
 
 
 def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> str:
-    """The page as HTML.
-
-    Args:
-        reports: of the finished cells, by their names.
-    """
+    """The page as HTML; ``reports`` of the finished cells, by their names."""
     sections, charts = [], {}
     for table in results.tables:
         key = f"results-{table.system}"
@@ -208,11 +204,8 @@ def _pareto_chart(name: str, found: Sequence[tuple[float, float, str]], place: P
 
 
 def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> list[Chart]:
-    """The loss of each training stage, all runs over one another, the seeds of a row in one colour.
-
-    Args:
-        rows: run -> label of its row, or its own name.
-    """
+    """The loss of each training stage, all runs over one another, the seeds of a row (run -> its label, or its own
+    name) in one colour."""
     drawn = []
     for stage in dict.fromkeys(stage for report in reports.values() for stage in report.curves):
         lines = []

@@ -61,12 +61,9 @@ HEADERS = {  # headers of every answer: a page shows the content of documents an
 
 
 def make_app(served: Served, limits: Limits, *, host: str = "127.0.0.1") -> ASGIApp:
-    """The service as an ASGI application.
-
-    Args:
-        host: address it listens on. If it is local, requests to other names are refused; otherwise any page in a local
-            browser could read the documents through its own name for this address (DNS rebinding).
-    """
+    """The service as an ASGI application. If the ``host`` that it listens on is local, requests to other names are
+    refused; otherwise any page in a local browser could read the documents through its own name for this address (DNS
+    rebinding)."""
     return _Service(served, limits, LOCAL if host in LOCAL else None)
 
 
@@ -220,11 +217,7 @@ class _Service:
         return Response(self.metrics.text(), media_type=MEDIA_TYPE)
 
     async def _body(self, request: Request) -> Any:
-        """The JSON of a request.
-
-        Raises:
-            Refusal: it is not JSON, too large, or too slow.
-        """
+        """The JSON of a request; Refusal where it is not JSON, too large, or too slow."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
             raise invalid("the body must be JSON: Content-Type: application/json", 415)
@@ -247,12 +240,7 @@ class _Service:
             raise invalid(f"the body is not valid JSON: {error}", 400) from None
 
     async def _answer(self, request: Request, kind: Kind, work: Work, cost: int) -> Any:
-        """The computed answer to a request.
-
-        Raises:
-            Refusal: it takes too long.
-            ClientDisconnect: the client has gone.
-        """
+        """The computed answer to a request; Refusal if it takes too long, ClientDisconnect if the client has gone."""
         computed = asyncio.ensure_future(self.batcher.submit(kind, work, cost))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -279,11 +267,8 @@ class _Service:
 
 
 def _wanted(body: Any, limits: Limits) -> tuple[list[Text], Any, bool | None]:
-    """The texts, their side, and whether to cut them (None if the request does not say).
-
-    Raises:
-        Refusal: the request is invalid.
-    """
+    """The texts, their side, and whether to cut them (None if the request does not say); Refusal of an invalid
+    request."""
     if not isinstance(body, dict) or "inputs" not in body:
         raise invalid('the body must be an object with `inputs`, such as {"inputs": "a text"}')
     inputs, truncate, prompt = body["inputs"], body.get("truncate"), body.get("prompt_name")

@@ -28,13 +28,9 @@ KEEP_ALIVE_SECONDS = 30  # lifetime of an idle connection
 
 
 def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready: Callable[[str], None]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; then accept no more, and end when those in progress are answered. A
-    second Ctrl-C ends at once.
-
-    Args:
-        host: the host of ``bound`` (:func:`bind`).
-        ready: gets the address when the server accepts requests.
-    """
+    """Answer requests on ``bound``, a socket of ``host``, until SIGTERM or Ctrl-C; then accept no more, and end when
+    those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server accepts
+    requests."""
     from vtkit.serve.app import make_app
 
     bound.listen(BACKLOG)
@@ -108,10 +104,7 @@ class _Connection(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket with this address, which refuses connections until :func:`serve` listens on it.
-
-    Args:
-        port: 0 for any free port.
+    """A socket with this address, port 0 for any free one, which refuses connections until :func:`serve` listens on it.
 
     Raises:
         MachineError: this machine does not have the address, or another program uses it.

@@ -218,13 +218,8 @@ CHECK_CALIBRATION = Stage(
 
 
 def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
-    """Probe pairs of the texts of ``corpus``; None where the gate is off, where the source never learned to retrieve,
-    or where there are too few to say anything.
-
-    Args:
-        corpus: setting that names it, such as ``adapt.corpus``.
-        stage: after which the gate looks, for the message.
-    """
+    """Probe pairs of the texts of ``corpus``, such as ``adapt.corpus``, for the gate after ``stage``; None where the
+    gate is off, where the source never learned to retrieve, or where there are too few to say anything."""
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
     if recipe.gates.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):

@@ -110,11 +110,8 @@ def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
 
 
 def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING) -> Balancing:
-    """The queries of ``collection`` that bring two rankings together.
-
-    Args:
-        corpora: under which the record names the collections that training queries are of.
-    """
+    """The queries of ``collection`` that bring two rankings together; the record names the collections that training
+    queries are of under ``corpora``."""
     from vtkit.evaluation.balancing import balancing_queries
 
     log = read_corpora(recipe.index.query_log)

@@ -163,13 +163,8 @@ def balanced(
     probed: ProbedWeight | None,
     corpora: str = TRAINING,
 ) -> Balance:
-    """The balance of a system and BM25 in a sum.
-
-    Args:
-        system: ranks the queries that balance.
-        probed: the weight that spans suggest.
-        corpora: as of :func:`balancing_of`.
-    """
+    """The balance of a system, which ranks the queries that balance, and BM25 in a sum; ``probed`` is the weight that
+    spans suggest, ``corpora`` as of :func:`balancing_of`."""
     from vtkit.evaluation.balancing import balance_of
     from vtkit.evaluation.systems import Bm25System
 

@@ -71,11 +71,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
 def weighted_vectors(
     recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
 ) -> sp.csr_matrix:
-    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says.
-
-    Args:
-        out: folder in which is kept what further documents need, if anything.
-    """
+    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
+    need, if anything, is kept in ``out``."""
     from vtkit.encoder.idf import as_indexed
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 

@@ -38,14 +38,9 @@ def transfer(
     work: Path,
     untrained: bool,
 ) -> Transfer:
-    """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something.
-
-    Args:
-        counted: target texts, whose tokens are counted once, and which word vectors are trained on and the probe pairs
-            made of; may be none.
-        untrained: whether the source never learned to retrieve.
-        source, target, section, casing, seed, work: as of ``move_encoder``.
-    """
+    """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something: not for
+    an ``untrained`` source, which never learned to retrieve. The tokens of the target texts ``counted``, if any, are
+    counted once; word vectors are trained on them, and the probe pairs made of them."""
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.surgery.bias import count_tokens
 
@@ -71,16 +66,11 @@ def probed_transfer(
     seed: int,
     work: Path,
 ) -> Transfer:
-    """What ``move`` makes of ``section``, or of that alternative by which most is found.
+    """What ``move`` makes of ``section`` in a folder below ``work``, or of that alternative by which most is found.
 
-    Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`). An alternative is taken where its mean
-    reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired randomization).
-
-    Args:
-        move: makes the transfer of a section, in a folder.
-        texts: so many target texts.
-        seed: of the probe pairs.
-        work: folder that the models are written to on their way.
+    Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`), of which ``texts`` gives so many. An
+    alternative is taken where its mean reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired
+    randomization).
     """
     from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
     from vtkit.evaluation.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
