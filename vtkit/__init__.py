@@ -8,60 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from vtkit.api import (
-        build_tokenizer,
-        calibrate_encoder,
-        change_casing,
-        change_tokenizer_casing,
-        corpus_gap,
-        encode,
-        encode_texts,
-        evaluate,
-        expand_documents,
-        expand_tokenizer,
-        export_for,
-        fragmentation,
-        index_vectors,
-        inspect_vocabulary,
-        load_encoder,
-        load_recipe,
-        load_tokenizer,
-        open_run,
-        overlap,
-        report_of,
-        run_recipe,
-        save_encoder,
-        save_tokenizer,
-        search_run,
-        train_tokenizer,
-        transfer_encoder,
-        with_static_queries,
-    )
-    from vtkit.data.corpora import read_corpus
-    from vtkit.encoder.asymmetric import dimension_names
-    from vtkit.encoder.calibrated import Calibration
-    from vtkit.encoder.casing import CasingChange
-    from vtkit.evaluation.comparison import Comparison
-    from vtkit.export.result import Export
-    from vtkit.inspect.corpus_gap import Gap
-    from vtkit.inspect.fragmentation import Fragmentation
-    from vtkit.inspect.inspection import InspectedVocabulary
-    from vtkit.pipeline.folder import RunFolder
-    from vtkit.report.data import ReportData
-    from vtkit.search.bm25 import Bm25
-    from vtkit.search.exact import ExactIndex
-    from vtkit.search.folders import Encoding, IndexFolder
-    from vtkit.search.results import SearchResult
-    from vtkit.settings.recipe import Recipe
-    from vtkit.system.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
-    from vtkit.transfer.encoder import Transfer
-    from vtkit.vocabulary.casing import CasingCounts, count_casing
-    from vtkit.vocabulary.expanded import Expansion
-    from vtkit.vocabulary.overlap import Overlap
-    from vtkit.vocabulary.pair import VocabularyPair
-    from vtkit.vocabulary.specification import Built
-
 __version__ = "0.1.0"
 
 _NAMES_OF_MODULE = {
@@ -99,66 +45,66 @@ _NAMES_OF_MODULE = {
 }
 _MODULES = {name: f"vtkit.{module}" for module, names in _NAMES_OF_MODULE.items() for name in names}
 
-__all__ = [
-    "Bm25",
-    "Built",
-    "Calibration",
-    "CasingChange",
-    "CasingCounts",
-    "CollapseError",
-    "Comparison",
-    "DataError",
-    "Encoding",
-    "ExactIndex",
-    "Expansion",
-    "Export",
-    "Fragmentation",
-    "Gap",
-    "IndexFolder",
-    "InspectedVocabulary",
-    "MachineError",
-    "MissingExtra",
-    "Overlap",
-    "Recipe",
-    "RecipeError",
-    "ReportData",
-    "RunFolder",
-    "SearchResult",
-    "Transfer",
-    "VocabularyPair",
-    "VtkitError",
-    "__version__",
-    "build_tokenizer",
-    "calibrate_encoder",
-    "change_casing",
-    "change_tokenizer_casing",
-    "corpus_gap",
-    "count_casing",
-    "dimension_names",
-    "encode",
-    "encode_texts",
-    "evaluate",
-    "expand_documents",
-    "expand_tokenizer",
-    "export_for",
-    "fragmentation",
-    "index_vectors",
-    "inspect_vocabulary",
-    "load_encoder",
-    "load_recipe",
-    "load_tokenizer",
-    "open_run",
-    "overlap",
-    "read_corpus",
-    "report_of",
-    "run_recipe",
-    "save_encoder",
-    "save_tokenizer",
-    "search_run",
-    "train_tokenizer",
-    "transfer_encoder",
-    "with_static_queries",
-]
+if TYPE_CHECKING:  # each name under its own, which exports it
+    from vtkit.api import build_tokenizer as build_tokenizer
+    from vtkit.api import calibrate_encoder as calibrate_encoder
+    from vtkit.api import change_casing as change_casing
+    from vtkit.api import change_tokenizer_casing as change_tokenizer_casing
+    from vtkit.api import corpus_gap as corpus_gap
+    from vtkit.api import encode as encode
+    from vtkit.api import encode_texts as encode_texts
+    from vtkit.api import evaluate as evaluate
+    from vtkit.api import expand_documents as expand_documents
+    from vtkit.api import expand_tokenizer as expand_tokenizer
+    from vtkit.api import export_for as export_for
+    from vtkit.api import fragmentation as fragmentation
+    from vtkit.api import index_vectors as index_vectors
+    from vtkit.api import inspect_vocabulary as inspect_vocabulary
+    from vtkit.api import load_encoder as load_encoder
+    from vtkit.api import load_recipe as load_recipe
+    from vtkit.api import load_tokenizer as load_tokenizer
+    from vtkit.api import open_run as open_run
+    from vtkit.api import overlap as overlap
+    from vtkit.api import report_of as report_of
+    from vtkit.api import run_recipe as run_recipe
+    from vtkit.api import save_encoder as save_encoder
+    from vtkit.api import save_tokenizer as save_tokenizer
+    from vtkit.api import search_run as search_run
+    from vtkit.api import train_tokenizer as train_tokenizer
+    from vtkit.api import transfer_encoder as transfer_encoder
+    from vtkit.api import with_static_queries as with_static_queries
+    from vtkit.data.corpora import read_corpus as read_corpus
+    from vtkit.encoder.asymmetric import dimension_names as dimension_names
+    from vtkit.encoder.calibrated import Calibration as Calibration
+    from vtkit.encoder.casing import CasingChange as CasingChange
+    from vtkit.evaluation.comparison import Comparison as Comparison
+    from vtkit.export.result import Export as Export
+    from vtkit.inspect.corpus_gap import Gap as Gap
+    from vtkit.inspect.fragmentation import Fragmentation as Fragmentation
+    from vtkit.inspect.inspection import InspectedVocabulary as InspectedVocabulary
+    from vtkit.pipeline.folder import RunFolder as RunFolder
+    from vtkit.report.data import ReportData as ReportData
+    from vtkit.search.bm25 import Bm25 as Bm25
+    from vtkit.search.exact import ExactIndex as ExactIndex
+    from vtkit.search.folders import Encoding as Encoding
+    from vtkit.search.folders import IndexFolder as IndexFolder
+    from vtkit.search.results import SearchResult as SearchResult
+    from vtkit.settings.recipe import Recipe as Recipe
+    from vtkit.system.errors import CollapseError as CollapseError
+    from vtkit.system.errors import DataError as DataError
+    from vtkit.system.errors import MachineError as MachineError
+    from vtkit.system.errors import MissingExtra as MissingExtra
+    from vtkit.system.errors import RecipeError as RecipeError
+    from vtkit.system.errors import VtkitError as VtkitError
+    from vtkit.transfer.encoder import Transfer as Transfer
+    from vtkit.vocabulary.casing import CasingCounts as CasingCounts
+    from vtkit.vocabulary.casing import count_casing as count_casing
+    from vtkit.vocabulary.expanded import Expansion as Expansion
+    from vtkit.vocabulary.overlap import Overlap as Overlap
+    from vtkit.vocabulary.pair import VocabularyPair as VocabularyPair
+    from vtkit.vocabulary.specification import Built as Built
+else:
+    __all__ = ["__version__", *sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:
@@ -169,4 +115,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})
