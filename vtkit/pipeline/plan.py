@@ -58,7 +58,7 @@ class Plan:
     def _add(self, wired: Wired, own: str, recipe: Recipe, prefix: str) -> str:
         """Add a step, and return its name: ``own`` behind the ``prefix`` of the steps of a source recipe."""
         stage, inputs = wired.stage, wired.inputs
-        if not stage.draws(recipe):
+        if not (stage.draws(recipe) if callable(stage.draws) else stage.draws):
             recipe = recipe.model_copy(update={"recipe": recipe.recipe.model_copy(update={"seed": SEED})})
         name = f"{prefix}{own}"
         keys = {role: self.steps[other].dependencies.key for role, other in inputs.items()}

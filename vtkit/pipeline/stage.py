@@ -106,23 +106,8 @@ StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
 
 
-def always(recipe: Recipe) -> bool:
-    """For :attr:`Stage.draws`; a function of its own, since records are sent to the processes that train together."""
-    return True
-
-
-def never(recipe: Recipe) -> bool:
-    """As :func:`always`."""
-    return False
-
-
 Rows = Mapping[str, tuple[str, str]]
 """What a step evaluates, the name behind ``evaluate:`` -> the name and the label of its row in reports."""
-
-
-def no_rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    """For :attr:`Stage.rows` of a stage that evaluates nothing."""
-    return {}
 
 
 def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
@@ -146,7 +131,7 @@ class Stage(Generic[R]):
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 
     wire: Wiring = nowhere  # its steps in the plan of a recipe, each with its inputs
-    rows: Callable[[Recipe, Mapping[str, str]], Rows] = no_rows
+    rows: Rows | Callable[[Recipe, Mapping[str, str]], Rows] = field(default_factory=dict)
     """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
     the final one last."""
 
@@ -156,7 +141,7 @@ class Stage(Generic[R]):
     trains: Callable[[Recipe], Training] | None = None
     """Its training, which all processes of a launch do together; the main process makes other stages alone."""
 
-    draws: Callable[[Recipe], bool] = never
+    draws: bool | Callable[[Recipe], bool] = False
     """Whether it draws at random on the way to the model. Other stages see the default seed, whatever the recipe's is,
     so that recipes that differ in the seed share them, and are judged on the same sample of queries."""
 

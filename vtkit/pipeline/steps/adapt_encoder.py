@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired, always
+from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired
 from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, opened, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
@@ -219,6 +219,6 @@ ADAPT = Stage(
     publishes={"curves": "curves/adapt"},
     trains=_training,
     label="after adaptation",
-    draws=always,
+    draws=True,
 )
 """Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

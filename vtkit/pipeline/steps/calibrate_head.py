@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw, drawn
 from vtkit.encoder.calibrated import Calibration
-from vtkit.pipeline.stage import Chain, Stage, View, Wired, always
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.recipe import Recipe
@@ -121,5 +121,5 @@ CALIBRATE = Stage(
     function=calibrate_head,
     wire=_wired,
     label="after calibration",
-    draws=always,
+    draws=True,
 )

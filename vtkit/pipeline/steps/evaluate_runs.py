@@ -124,14 +124,6 @@ def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
     return {name: (name, label) for name, label in models.items()}
 
 
-def _bm25_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    return {"bm25": ("BM25", "BM25")}
-
-
-def _bm25_words_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    return {"bm25-words": ("BM25 (words)", "BM25 (words)")}
-
-
 def _hybrid_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
     final, label = list(models.items())[-1]
     return {"hybrid": (f"{final} + BM25", f"{label} + BM25")}
@@ -216,7 +208,7 @@ EVALUATE_BM25 = Stage(
     function=evaluate_bm25,
     costs=_bm25_costs,
     wire=_wired_bm25,
-    rows=_bm25_row,
+    rows={"bm25": ("BM25", "BM25")},
 )
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
@@ -226,7 +218,7 @@ EVALUATE_BM25_WORDS = Stage(
     function=evaluate_bm25_words,
     costs=_bm25_costs,
     wire=_wired_bm25_words,
-    rows=_bm25_words_row,
+    rows={"bm25-words": ("BM25 (words)", "BM25 (words)")},
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",

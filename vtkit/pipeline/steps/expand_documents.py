@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired, always
+from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
@@ -168,5 +168,5 @@ EXPAND = Stage(
     wire=_wired_training,
     publishes={"model": "expander"},
     trains=_training,
-    draws=always,
+    draws=True,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired, always
+from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -145,5 +145,5 @@ FINETUNE = Stage(
     publishes={"curves": "curves/finetune"},
     trains=_training,
     label="after fine-tuning",
-    draws=always,
+    draws=True,
 )

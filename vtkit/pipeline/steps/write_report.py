@@ -15,9 +15,8 @@ from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, read_per_query
-from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
+from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
@@ -111,7 +110,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
-        sparsity=_sparsity(index),
+        sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
         **_searches(recipe, inputs, final),
         without_evidence=_without_evidence(inputs["transfer"]),
     )
@@ -154,7 +153,8 @@ def _overlap(transfer: TransferResult) -> Overlap | None:
 
 def _rows(recipe: View, labels: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What is evaluated -> the name and the label of its row, in the order of the report."""
-    return {name: row for stage in EVALUATING for name, row in stage.rows(recipe, labels).items()}
+    rows = (stage.rows(recipe, labels) if callable(stage.rows) else stage.rows for stage in EVALUATING)
+    return {name: row for of_stage in rows for name, row in of_stage.items()}
 
 
 def _results(
@@ -212,11 +212,6 @@ def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None
 def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
     """Query -> value of ``measure``."""
     return read_per_query(inputs[f"evaluate:{name}"] / folder)[measure]
-
-
-def _sparsity(index: IndexResult | None) -> Sparsity | None:
-    """Of the first set."""
-    return next((each.sparsity for each in index.sets.values()), None) if index is not None else None
 
 
 def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
@@ -308,5 +303,5 @@ REPORT = Stage(
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
     wire=_wired,
-    draws=always,
+    draws=True,
 )
