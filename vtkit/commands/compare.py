@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -86,12 +86,14 @@ def _write_set(compared: ComparedSet) -> None:
 
 def _write_lines(title: str, runs: tuple[str, ...], lines: tuple[Line, ...]) -> None:
     if lines:
-        console.write_table([title, *runs], [[line.name, *map(_shown, line.values)] for line in lines])
+        console.write_table(
+            [title, *runs],
+            [
+                [line.name, *("–" if value is None else console.one_line(str(value), 60) for value in line.values)]
+                for line in lines
+            ],
+        )
         console.write()
-
-
-def _shown(value: Any) -> str:
-    return "–" if value is None else console.one_line(str(value), 60)
 
 
 def _write_query(title: str, query: QueryDifference) -> None:

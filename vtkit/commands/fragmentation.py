@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.inspect.fragmentation import Counts, Fragmentation, FragmentedWord
+    from vtkit.inspect.fragmentation import Counts, Fragmentation
 
 SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
@@ -78,7 +78,8 @@ def fragmentation(
         advise(f"vtkit fragmentation {shlex.quote(corpus)}", "-t ")
         return
     loaded = dict(zip(short_names(named), map(load, named), strict=True))
-    group_of = language_groups() if by_language else script_of_text if language is None else _only(language)
+    by_script = script_of_text if language is None else lambda text: language
+    group_of = language_groups() if by_language else by_script
     with console.progress("texts read") as bar:
         found = measure_fragmentation(
             _counted(texts_of(corpus, encoding_errors), bar),
@@ -214,7 +215,11 @@ def _group_cell(counts: Counts) -> str:
 def _print_details(one: Fragmentation) -> None:
     if one.words:
         console.write("")
-        rows = [[_in_pieces(word), f"{word.occurrences:,}", f"{word.extra_tokens:,}"] for word in one.words]
+        rows = []
+        for word in one.words:
+            pieces = console.one_line(" ".join(console.one_line(piece, 30) for piece in word.pieces), 60)
+            shown = f"  {console.one_line(word.word, 30)} → {pieces}"
+            rows.append([shown, f"{word.occurrences:,}", f"{word.extra_tokens:,}"])
         console.write_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
     if one.unknown_characters:
         console.write("")
@@ -226,12 +231,6 @@ def _print_details(one: Fragmentation) -> None:
             kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
             examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
             console.write(f"  {loss.script}: {kinds}   {examples}")
-
-
-def _in_pieces(word: FragmentedWord) -> str:
-    """A word and its tokens."""
-    pieces = " ".join(console.one_line(piece, 30) for piece in word.pieces)
-    return f"  {console.one_line(word.word, 30)} → {console.one_line(pieces, 60)}"
 
 
 def _character(character: str) -> str:
@@ -281,10 +280,6 @@ def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str
     if not is_collection(name) or (Path(name).is_dir() and folder_fault(name, "queries")):
         return None if queries is None else texts_of(queries, invalid)
     return (query.text for query in read_queries_as_documents(name))
-
-
-def _only(group: str) -> Callable[[str], str]:
-    return lambda text: group
 
 
 def _counted(texts: Iterable[str], bar: console.Bar) -> Iterator[str]:

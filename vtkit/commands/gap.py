@@ -73,7 +73,8 @@ def gap(
     for name, words in zip(names, (difference.typical_of_first, difference.typical_of_second), strict=True):
         if words:
             console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
-            _print_words(words)
+            rows = [[f"  {console.one_line(w.word, 40)}", f"{w.z:.1f}", f"{w.here:,}", f"{w.there:,}"] for w in words]
+            console.write_table(["  word", "z", "here", "there"], rows)
     console.write(f"\nWords, lower-cased: {RULE}.")
 
 
@@ -94,8 +95,3 @@ def _sides(found: Gap) -> list[list[str]]:
         ],
         ["occurrences of these", *(f"{corpus.unknown_share:.1%}" for corpus in corpora)],
     ]
-
-
-def _print_words(words: list[TypicalWord]) -> None:
-    rows = [[console.one_line(word.word, 40), f"{word.z:.1f}", f"{word.here:,}", f"{word.there:,}"] for word in words]
-    console.write_table(["  word", "z", "here", "there"], [[f"  {row[0]}", *row[1:]] for row in rows])

@@ -59,7 +59,8 @@ def compare_runs(
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")
     runs = [open_run(folder) for folder in folders]
-    names = _names(folders)
+    names = [folder.absolute().name for folder in folders]
+    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
     judged = [_judged_model(run, model) for run in runs]
     resolved = [dict(_flat(_written(folder))) for folder in folders]
     reports, notes, recipes, unknown = [], [], [], set()
@@ -96,11 +97,6 @@ def reports_of(folders: Sequence[Path], found: ComparedRuns) -> dict[str, Report
             if report is not None:
                 reports[name] = report
     return reports
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    plain = [folder.absolute().name for folder in folders]
-    return plain if len(set(plain)) == len(plain) else [str(folder) for folder in folders]
 
 
 def _judged_model(run: RunFolder, model: str | None) -> str:
@@ -254,7 +250,7 @@ def _compare_set(
     collection = None
     kept = asked[0]
     if only != QueryFilter() or explained:
-        collection = _collection(folders[0], name)
+        collection = next(opened(corpus) for corpus in evaluation_sets(_recipe(folders[0])[0]) if corpus.folder == name)
         kept = {query.id for query in collection.queries if query.id in kept and _counts(query.text, only, folders[0])}
     if not kept:
         return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")
@@ -316,10 +312,6 @@ def _kinds(collection: RetrievalSet, kept: Set[str], folder: Path) -> dict[str, 
         split = {query for query, text in texts.items() if _counts(text, QueryFilter(split=True), folder)}
         kinds |= {"with a word that the source splits": split, "without one": texts.keys() - split}
     return {title: queries for title, queries in kinds.items() if queries}
-
-
-def _collection(folder: Path, name: str) -> RetrievalSet:
-    return next(opened(corpus) for corpus in evaluation_sets(_recipe(folder)[0]) if corpus.folder == name)
 
 
 def _counts(text: str, only: QueryFilter, folder: Path) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -116,19 +116,15 @@ def estimate(steps: Collection[Step]) -> Estimate:
                     cost = step.stage.costs(recipe, counted)
                     indexes, runs = indexes + cost.indexes, runs + cost.runs
     downloads = 0
-    for model in dict.fromkeys(name for step in steps for name in _fetched(step.recipe)):
-        fetched = _to_fetch(*model)
-        if fetched is None:
-            unknown[model[0]] = None
-        downloads += fetched or 0
+    things = (thing for step in steps for thing in required_things(step.recipe)) if hub.downloads_allowed() else ()
+    models_named = ((thing.value, thing.what) for thing in things if thing.what in ("model", "tokenizer"))
+    for name, what in dict.fromkeys(models_named):
+        if local_path(name) is None and not hub.in_cache(name):
+            fetched = _to_fetch(name, what)
+            if fetched is None:
+                unknown[name] = None
+            downloads += fetched or 0
     return Estimate(models, checkpoints, indexes, runs, downloads, prepared, tuple(indexed), tuple(unknown))
-
-
-def _fetched(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Models and tokenizers of the hub that are not in its cache and may be fetched, each with which of both it is."""
-    for thing in required_things(recipe) if hub.downloads_allowed() else ():
-        if thing.what in ("model", "tokenizer") and local_path(thing.value) is None and not hub.in_cache(thing.value):
-            yield thing.value, thing.what
 
 
 def _to_fetch(name: str, what: str) -> int | None:
@@ -186,7 +182,9 @@ def source_of(recipe: Recipe) -> Encoder | None:
         return None
     files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
     parameters = sum(map(_parameters, files))
-    rows, width = (_number(config, *names) for names in (("vocab_size",), ("hidden_size", "dim", "embedding_size")))
+    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
+    widths = (sizes[name] for name in ("hidden_size", "dim", "embedding_size") if name in sizes)
+    rows, width = sizes.get("vocab_size", 0), next(widths, 0)
     return Encoder(rows, width, max(parameters - rows * width, 0)) if parameters and width else None
 
 
@@ -240,13 +238,8 @@ def _folder(model: str) -> Path | None:
     if is_local(model):
         return Path(model)
     snapshots = hub.cache_folder() / f"models--{model.replace('/', '--')}" / "snapshots"
-    revisions = sorted(_folders(snapshots), key=lambda folder: folder.stat().st_mtime)
-    return revisions[-1] if revisions else None
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (entry for entry in folder.iterdir() if entry.is_dir())
+    revisions = (entry for entry in snapshots.glob("*") if entry.is_dir())
+    return max(revisions, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -255,7 +248,3 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _number(config: dict[str, Any], *names: str) -> int:
-    return next((value for name in names if isinstance(value := config.get(name), int)), 0)

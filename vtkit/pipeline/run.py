@@ -197,7 +197,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
         RecipeError: what is not; :class:`NotFetched` if all of it can be fetched.
     """
     problems: list[VtkitError] = []
-    for look in (_check_names, _check_measures, _check_reporting):
+    for look in (_check_things, _check_measures, _check_reporting):
         try:
             look(loaded)
         except VtkitError as error:
@@ -206,6 +206,10 @@ def check_settings(loaded: LoadedRecipe) -> None:
         raise problems[0]
     if problems:
         raise RecipeError("\n".join(map(str, problems)))
+
+
+def _check_things(loaded: LoadedRecipe) -> None:
+    preflight(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
 
 
 def _check_measures(loaded: LoadedRecipe) -> None:
@@ -221,10 +225,6 @@ def _check_reporting(loaded: LoadedRecipe) -> None:
     for name, section in (("adapt", loaded.recipe.adapt), ("finetune", loaded.recipe.finetune)):
         if section is not None:
             require(section.report_to, name)
-
-
-def _check_names(loaded: LoadedRecipe) -> None:
-    preflight(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
 
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:

@@ -189,7 +189,8 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
         assert process.stderr is not None
         said = process.stderr.read()
         if process.wait():
-            failed[cell.name] = _error_in(said) or f"it ended with exit code {process.returncode}"
+            error = said.rpartition("error: ")[2].strip() if "error: " in said else ""  # the last that it printed
+            failed[cell.name] = error or f"it ended with exit code {process.returncode}"
             console.warn(f"{cell.name} failed, the others go on: {failed[cell.name]}")
         else:
             console.say(f"{cell.name} is finished")
@@ -205,11 +206,6 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
                 process.terminate()
             raise
     return failed
-
-
-def _error_in(said: str) -> str:
-    """The last error of what a command printed."""
-    return said.rpartition("error: ")[2].strip() if "error: " in said else ""
 
 
 TITLES = {  # system -> title of its table

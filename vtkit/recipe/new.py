@@ -100,10 +100,11 @@ document_length = 384"""
 
 def _evaluate(evaluate: Sequence[str]) -> str:
     if evaluate:
+        splits = {default_split(name) for name in evaluate}
         return f"""\
 [evaluate]
 sets = {_list(evaluate)}
-split = {toml_value(_split(evaluate))}
+split = {toml_value(splits.pop() if len(splits) == 1 else "test")}
 measures = ["nDCG@10", "R@100", "RR@10"]"""
     return _commented("""\
 [evaluate]
@@ -257,11 +258,6 @@ def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> 
 def _list(names: Sequence[str]) -> str:
     line = toml_value(tuple(names))
     return line if len(line) <= 100 else "[\n" + "".join(f"    {toml_value(name)},\n" for name in names) + "]"
-
-
-def _split(evaluate: Sequence[str]) -> str:
-    splits = {default_split(name) for name in evaluate}
-    return splits.pop() if len(splits) == 1 else "test"
 
 
 def _commented(text: str) -> str:

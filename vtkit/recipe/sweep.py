@@ -78,7 +78,8 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
     count = math.prod(map(len, axes))
     if count > MOST_CELLS:
         raise RecipeError(f"{base.shown}: [sweep] has {count:,} cells, and at most {MOST_CELLS:,} can be run.")
-    heads = _heads(settings)
+    last = [setting.rpartition(".")[2] for setting in settings]  # or all of it, where two have the same
+    heads = tuple(part if last.count(part) == 1 else whole for part, whole in zip(last, settings, strict=True))
     shown = {setting: _shown(values) for setting, values in section.values.items()}
     slugs = {setting: _slugs(labels) for setting, labels in shown.items()}
     named = {
@@ -132,18 +133,9 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
     if problems:
         kind = kinds.pop() if len(kinds) == 1 else RecipeError
         kind = kind if kind.__init__ is VtkitError.__init__ else VtkitError
-        raise kind("\n".join(f"{what}\n  (in {_few(names)})" for what, names in problems.items()))
+        few = {what: f"{len(names)} cells, such as " * (len(names) > 1) + names[0] for what, names in problems.items()}
+        raise kind("\n".join(f"{what}\n  (in {where})" for what, where in few.items()))
     return done
-
-
-def _few(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} cells, such as {names[0]}"
-
-
-def _heads(settings: Sequence[str]) -> tuple[str, ...]:
-    """The last part of each setting, or all of it where two have the same."""
-    last = [setting.rpartition(".")[2] for setting in settings]
-    return tuple(part if last.count(part) == 1 else whole for part, whole in zip(last, settings, strict=True))
 
 
 def _shown(values: Sequence[Any]) -> list[str]:

@@ -34,7 +34,11 @@ def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str
     """The page of a comparison, with the queries won and lost beside the baseline."""
     systems = dict.fromkeys(cell.system for cell in found.cells)
     collections = dict.fromkeys(cell.collection for cell in found.cells)
-    sections = [_results(found, collections), _won_and_lost(outcomes), _costs(found, collections), _failures(found)]
+    compared = tuple(
+        block for each in outcomes for block in (Heading(f"{each.system} on {each.set}"), *outcome_blocks(each))
+    )
+    won_and_lost = Section("queries", "Queries won and lost", compared) if compared else None
+    sections = [_results(found, collections), won_and_lost, _costs(found, collections), _failures(found)]
     return Page(
         title=", ".join(systems) or "nothing evaluated",
         kicker=f"vtkit evaluate · {created}",
@@ -112,13 +116,6 @@ def _results(found: Comparison, collections: Mapping[str, None]) -> Section | No
         return None
     said = "± half of the 95 % interval of the mean over the queries."
     return Section("results", "Results", (*blocks, Paragraph((said,), quiet=True)))
-
-
-def _won_and_lost(outcomes: Sequence[Outcomes]) -> Section | None:
-    blocks: list[Block] = []
-    for each in outcomes:
-        blocks += [Heading(f"{each.system} on {each.set}"), *outcome_blocks(each)]
-    return Section("queries", "Queries won and lost", tuple(blocks)) if blocks else None
 
 
 def _costs(found: Comparison, collections: Mapping[str, None]) -> Section | None:

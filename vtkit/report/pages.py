@@ -52,7 +52,8 @@ def _html() -> Environment:
 def _markdown() -> Environment:
     found = _environment(lambda text: Markup(markdown_words(visible(text))))
     found.filters["token"] = lambda text: Markup(markdown_words(visible_token(text)))
-    found.filters["line"] = lambda text: Markup(_plain_line(str(text)))
+    # a line that is a paragraph, not a list item or a rule, whatever it begins with
+    found.filters["line"] = lambda text: Markup(re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", str(text)))
     found.filters["code"] = lambda text: Markup(visible_lines(text).replace("`", "'"))
     found.filters["fenced"] = _fenced
     return found
@@ -95,11 +96,6 @@ def markdown_words(text: str) -> str:
     escaped = re.sub(r"(:/|www)([/.])", r"\1\\\2", text.translate(_SPECIAL), flags=re.IGNORECASE)
     rightward = any(unicodedata.bidirectional(char) in {"R", "AL", "AN"} for char in text)
     return f"\u2068{escaped}\u2069" if rightward else escaped
-
-
-def _plain_line(text: str) -> str:
-    """A line that is a paragraph, not a list item or a rule, whatever it begins with."""
-    return re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", text)
 
 
 def _fenced(text: str, syntax: str) -> Markup:

@@ -277,13 +277,17 @@ def _stack(figure: Figure, drawn: Sequence[StackedBars], titles: bool = False) -
         axes = part.subplots()
         labels = [visible(label) for label in bars.rows]
         lefts = [0.0] * len(labels)
-        for position, (name, colour) in enumerate(zip(bars.parts, _part_colours(bars), strict=True)):
+        ordinary, cycle = len(bars.parts) - bars.remainders, SHADES if bars.ordered else PALETTE
+        greys = REMAINDERS[len(REMAINDERS) - bars.remainders :]  # the last is the same in every drawing
+        colours = [*(cycle[position % len(cycle)] for position in range(ordinary)), *greys]
+        for position, (name, colour) in enumerate(zip(bars.parts, colours, strict=True)):
             shares = [values[position] for values in bars.rows.values()]
             axes.barh(range(len(labels)), shares, left=lefts, color=colour, height=0.66, label=name, linewidth=0)
             for row, value in enumerate(shares):
                 if value >= LABELLED_SHARE:
                     middle = (lefts[row] + value / 2, row)
-                    ink = ON_DARK if _is_dark(colour) else ON_LIGHT
+                    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+                    ink = ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 150 else ON_LIGHT
                     axes.annotate(f"{100 * value:.0f}", middle, ha="center", va="center", color=ink, fontsize=9)
             lefts = [left + value for left, value in zip(lefts, shares, strict=True)]
         axes.set_yticks(range(len(labels)), labels)
@@ -295,19 +299,6 @@ def _stack(figure: Figure, drawn: Sequence[StackedBars], titles: bool = False) -
         if titles:
             part.suptitle(visible(bars.caption), x=0.01, ha="left", fontsize=11)
         part.legend(ncols=LEGEND_COLUMNS, columnspacing=1.2, loc="outside lower left", handlelength=1)
-
-
-def _part_colours(bars: StackedBars) -> list[str]:
-    """A colour for each part; the last remainder is the same grey in every drawing."""
-    ordinary = len(bars.parts) - bars.remainders
-    cycle = SHADES if bars.ordered else PALETTE
-    greys = REMAINDERS[len(REMAINDERS) - bars.remainders :]
-    return [*(cycle[position % len(cycle)] for position in range(ordinary)), *greys]
-
-
-def _is_dark(colour: str) -> bool:
-    red, green, blue = (int(colour[position : position + 2], 16) for position in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 150
 
 
 def _bars_height(bars: StackedBars) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vtkit.report.blocks import Block, Foreign, Heading, Hit, Inline, Inlines, Paragraph, Section, Strong, Table, Token
-from vtkit.report.data import Example, Number, Outcomes, QueryOutcome, ReportData, Row, SetResults, WeightedToken
+from vtkit.report.data import Example, Number, Outcomes, ReportData, Row, SetResults, WeightedToken
 from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
 
@@ -156,14 +156,12 @@ def outcome_blocks(outcomes: Outcomes) -> list[Block]:
         if entries:
             tokens = any(entry.tokens for entry in entries)
             columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
-            rows = tuple(_outcome_row(entry)[: len(columns)] for entry in entries)
-            blocks.append(Table(title, columns, rows, frozenset({3}), own_texts=True))
+            rows: list[tuple[Inlines, ...]] = []
+            for entry in entries:
+                row = (Foreign(shorten(entry.query)),), (score(entry.value),), (score(entry.baseline),)
+                rows.append((*row, _weighted(entry.tokens, None) or ("–",)) if tokens else row)
+            blocks.append(Table(title, columns, tuple(rows), frozenset({3}), own_texts=True))
     return blocks
-
-
-def _outcome_row(entry: QueryOutcome) -> tuple[Inlines, ...]:
-    tokens = _weighted(entry.tokens, None)
-    return (Foreign(shorten(entry.query)),), (score(entry.value),), (score(entry.baseline),), tokens or ("–",)
 
 
 def _example(example: Example) -> list[Block]:

@@ -15,9 +15,7 @@ from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome
 from vtkit.system import console
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from vtkit.data.retrieval import Query, RetrievalSet
+    from vtkit.data.retrieval import RetrievalSet
     from vtkit.evaluation.analyses.coverage import Coverage
     from vtkit.search.results import Found
     from vtkit.search.searcher import Searcher
@@ -104,7 +102,10 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
     """Share of a query's dimensions that a document relevant to it activates too, averaged over the relevant documents
     of the first queries. Special tokens and the terms of a lexical part do not count; None if no query has any left."""
     shares = []
-    for query, vector in _encoded(searcher, collection):
+    queries = collection.queries[:QUERIES_READ]
+    vectors = searcher.encode([query.text for query in queries])
+    for row, query in enumerate(queries):
+        vector = vectors[row]
         own = set(_own_dimensions(searcher, vector.indices))
         relevant = [name for name, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
         for name in relevant if own else ():
@@ -151,12 +152,6 @@ def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> S
         lambda query: searcher.index.search(searcher.encode([query]), 10),
         searcher.encoder.parameters,
     )
-
-
-def _encoded(searcher: Searcher, collection: RetrievalSet) -> list[tuple[Query, csr_matrix]]:
-    queries = collection.queries[:QUERIES_READ]
-    vectors = searcher.encode([query.text for query in queries])
-    return [(query, vectors[row]) for row, query in enumerate(queries)]
 
 
 def _own_dimensions(searcher: Searcher, dimensions: NDArray[np.integer]) -> list[int]:

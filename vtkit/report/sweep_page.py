@@ -13,7 +13,7 @@ from vtkit.report.blocks import Inlines, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.pages import html_page
 from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
-from vtkit.report.sweep_tables import Entry, Place, SweepResults, SweepTable, table_rows
+from vtkit.report.sweep_tables import Place, SweepResults, SweepTable, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 
@@ -48,16 +48,15 @@ def language_of(reports: Mapping[str, ReportData]) -> str:
 
 def _table(results: SweepResults, table: SweepTable) -> Table:
     columns = [*results.heads, *(f"{place.label} {name}" for place in results.places for name in place.measures)]
-    rows = tuple(
-        (*((label,) for label in labels), *map(_entry, entries)) for labels, entries in table_rows(results, table)
-    )
-    return Table(table.title, tuple(columns), rows, words=frozenset(range(1, len(results.heads))))
-
-
-def _entry(entry: Entry) -> Inlines:
-    further = f"{f'± {entry.deviation}' if entry.deviation else ''}{' †' if entry.significant else ''}".strip()
-    first = Strong(entry.mean) if entry.best else entry.mean
-    return (first, further) if further else (first,)
+    rows = []
+    for labels, entries in table_rows(results, table):
+        row: list[Inlines] = [(label,) for label in labels]
+        for entry in entries:
+            further = f"{f'± {entry.deviation}' if entry.deviation else ''}{' †' if entry.significant else ''}".strip()
+            first = Strong(entry.mean) if entry.best else entry.mean
+            row.append((first, further) if further else (first,))
+        rows.append(tuple(row))
+    return Table(table.title, tuple(columns), tuple(rows), words=frozenset(range(1, len(results.heads))))
 
 
 def _costs(results: SweepResults) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from vtkit.inspect.composition import LANGUAGES
 from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
@@ -37,7 +37,10 @@ def vocabulary_section(report: ReportData) -> Section | None:
         for name, count in overlap.methods.items():
             label, meaning = ROW_ORIGINS.get(name, (name, ""))
             if name == "overlap":
-                meaning += _overlap_rules(overlap.overlap)
+                counts = [
+                    f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.overlap.items() if n > 0
+                ]
+                meaning += f" ({', '.join(counts)})" if counts else ""
             rows.append(((label,), (amount(count),), (Bar(share(count / total), count / total),), (meaning,)))
         if total > 0:
             columns = ("rows from", "tokens", "share", "what they are")
@@ -57,11 +60,6 @@ def _probed(probed: Sequence[Probed]) -> str:
         "text (mean reciprocal rank): "
         f"rule {score(rule.reciprocal_rank)}, {compared}. Chosen: {taken}."
     )
-
-
-def _overlap_rules(overlap: Mapping[str, int]) -> str:
-    counts = [f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.items() if n > 0]
-    return f" ({', '.join(counts)})" if counts else ""
 
 
 def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
@@ -109,14 +107,12 @@ def _languages(analysis: VocabularyAnalysis) -> list[Block]:
             else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
             "undecided."
         )
-    other = [_other_scripts(name, one) for name, one in found.items() if one.other_scripts]
+    for name, one in found.items():
+        most = [f"{script} {amount(n)}" for script, n in one.other_scripts.items()]
+        shown = most[:SCRIPTS_SHOWN] + (["…"] if len(most) > SCRIPTS_SHOWN else [])
+        note += f" Other scripts of the {name}: {', '.join(shown)}." if most else ""
     blocks: list[Block] = [Table("Tokens by language", ("language", *found), tuple(rows))]
-    return [*blocks, Paragraph((" ".join([note, *other]),), quiet=True)]
-
-
-def _other_scripts(name: str, one: VocabularyProfile) -> str:
-    most = ", ".join(f"{script} {amount(count)}" for script, count in list(one.other_scripts.items())[:SCRIPTS_SHOWN])
-    return f"Other scripts of the {name}: {most}{', …' if len(one.other_scripts) > SCRIPTS_SHOWN else ''}."
+    return [*blocks, Paragraph((note,), quiet=True)]
 
 
 SCRIPTS_SHOWN = 5  # scripts of no language asked for that are named

@@ -104,24 +104,19 @@ def html_page(report: Inspection) -> str:
         for number, (name, lines) in enumerate(descriptions(report), start=1)
     ]
     drawn = [stacked_bars(f"chart-{number}", bars) for number, bars in enumerate(charts(report), start=1)]
-    listed = [
-        Section(
-            f"table-{number}", table.title, (_block(table), *(Paragraph((note,), quiet=True) for note in table.notes))
-        )
-        for number, table in enumerate(tables(report), start=1)
-    ]
+    listed = []
+    for number, table in enumerate(tables(report), start=1):
+        # a row that is a part of the one above has a dot before it
+        labels = [("· " if row[0].startswith("  ") else "") + row[0].strip() for row in table.rows]
+        rows = tuple(((label,), *((cell,) for cell in row[1:])) for label, row in zip(labels, table.rows, strict=True))
+        notes = (Paragraph((note,), quiet=True) for note in table.notes)
+        block = blocks.Table(table.caption, ("", *table.columns), rows)
+        listed.append(Section(f"table-{number}", table.title, (block, *notes)))
     side_by_side = Section("charts", "Side by side", ())
     sections = (*described, side_by_side, *listed)
     return pages.html_page(
         Page("What the vocabularies are made of", "vtkit inspect-vocab", sections), {"charts": drawn}
     )
-
-
-def _block(table: Table) -> blocks.Table:
-    """The table for the page; a row that is a part of the one above has a dot before it."""
-    labels = [("· " if row[0].startswith("  ") else "") + row[0].strip() for row in table.rows]
-    rows = tuple(((label,), *((cell,) for cell in row[1:])) for label, row in zip(labels, table.rows, strict=True))
-    return blocks.Table(table.caption, ("", *table.columns), rows)
 
 
 def language_name(code: str) -> str:

@@ -104,7 +104,8 @@ class _Service:
                 message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
             await send(message)
 
-        if self.hosts is not None and _host(scope) not in self.hosts:
+        host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()  # without the port
+        if self.hosts is not None and host not in self.hosts:
             refusal = invalid(
                 f"this server answers requests to {', '.join(self.hosts)} only. Start it with another --host to reach "
                 "it from elsewhere, or let its proxy send the host name localhost.",
@@ -301,14 +302,10 @@ def _are_ids(value: Any) -> bool:
 async def _rows(vectors: sparse.csr_matrix) -> AsyncIterator[bytes]:
     """The JSON of vectors, one at a time, at the speed at which the client reads."""
     for number, (start, end) in enumerate(zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True)):
-        values = zip(vectors.indices[start:end].tolist(), _shortest(vectors.data[start:end]), strict=True)
+        weights = map(str, vectors.data[start:end].astype(np.float32))  # the shortest decimals that read back the same
+        values = zip(vectors.indices[start:end].tolist(), weights, strict=True)
         row = ",".join(f'{{"index":{index},"value":{value}}}' for index, value in values)
         yield f"{',' if number else '['}[{row}]{']' if number == vectors.shape[0] - 1 else ''}".encode()
-
-
-def _shortest(weights: np.ndarray) -> list[str]:
-    """The shortest decimals that read back as the same float32."""
-    return [str(weight) for weight in weights.astype(np.float32)]
 
 
 def _found_json(run: str, found: Found) -> dict[str, Any]:
@@ -348,11 +345,6 @@ def _failed(error: Exception) -> Refusal:
         return Refusal(424, "Backend", str(known))
     console.fail("this is a bug in vtkit, please report it:\n" + "".join(traceback.format_exception(error)))
     return Refusal(500, "Backend", f"a bug in vtkit: {type(error).__name__}")
-
-
-def _host(scope: Scope) -> str:
-    """The host name of a request, without the port."""
-    return re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
 
 
 async def _disconnected(request: Request) -> None:

@@ -184,7 +184,6 @@ def _alignment(
 
 
 def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
-    """adapt.distill.query_corpus."""
     return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
 
 

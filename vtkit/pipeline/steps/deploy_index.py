@@ -89,7 +89,11 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         )
         if index.lexical is not None and index.balance is not None:
             say = console.warn if index.balance.contradicted else console.say
-            say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], index.balance)}")
+            mean = lexical_postings / max(index.documents.shape[0], 1)
+            say(
+                f"  {corpus.folder}: lexical part of {terms:,} dimensions, {mean:.0f} a document; scores compared on "
+                f"{index.balance.measured_on}; the encoder weighs {index.balance.weight:g}: {index.balance.words}"
+            )
     return DeployResult(sets)
 
 
@@ -123,13 +127,6 @@ def assembled(
     )
     part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance.weight, balance.deviations)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
-
-
-def _described(made: DeployedSet, balance: Balance) -> str:
-    return (
-        f"lexical part of {made.terms:,} dimensions, {made.lexical_postings / max(made.documents, 1):.0f} a "
-        f"document; scores compared on {balance.measured_on}; the encoder weighs {balance.weight:g}: {balance.words}"
-    )
 
 
 def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
