@@ -86,13 +86,8 @@ def _write_set(compared: ComparedSet) -> None:
 
 def _write_lines(title: str, runs: tuple[str, ...], lines: tuple[Line, ...]) -> None:
     if lines:
-        console.write_table(
-            [title, *runs],
-            [
-                [line.name, *("–" if value is None else console.one_line(str(value), 60) for value in line.values)]
-                for line in lines
-            ],
-        )
+        rows = [("–" if value is None else console.one_line(str(value), 60) for value in line.values) for line in lines]
+        console.write_table([title, *runs], [[line.name, *row] for line, row in zip(lines, rows, strict=True)])
         console.write()
 
 
