@@ -11,7 +11,7 @@ from results import smallest
 
 from vtkit.pipeline.order import NAMES, STAGES
 from vtkit.pipeline.plan import Decision, Plan, Step
-from vtkit.pipeline.steps.models import EVALUATING
+from vtkit.pipeline.steps.models import rows_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.system.results import Result
@@ -142,7 +142,7 @@ def test_every_evaluation_has_a_row_in_the_report(folder: Path) -> None:
     judged = [name.removeprefix("evaluate:") for name in made.steps if name.startswith("evaluate:")]
     recipe = made.steps["report"].recipe
     models = {name: f"after {name}" for name in ("source", *made.steps) if f"evaluate:{name}" in made.steps}
-    rows = {name: row for stage in EVALUATING for name, row in stage.rows(recipe, models).items()}
+    rows = rows_of(recipe, models)
     assert set(rows) == set(judged)
     assert rows["bm25"] == ("BM25", "BM25")
     assert rows["finetune"] == ("finetune", "after finetune")

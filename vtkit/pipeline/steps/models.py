@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from vtkit.pipeline.stage import Stage
+from vtkit.pipeline.stage import Rows, Stage
 from vtkit.pipeline.steps.adapt_encoder import ADAPT
 from vtkit.pipeline.steps.build_vocabulary import VOCABULARY
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
@@ -16,6 +17,7 @@ from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
+from vtkit.settings.recipe import Recipe
 
 MAKING: tuple[Stage[Any], ...] = (
     VOCABULARY,
@@ -35,7 +37,6 @@ MAKING: tuple[Stage[Any], ...] = (
 MODEL_LABELS = {"source": "source model"} | {stage.name: stage.label for stage in MAKING if stage.label}
 """Model -> what reports call it, in the order the models are made."""
 
-
 EVALUATING: tuple[Stage[Any], ...] = (
     EVALUATE_BM25,
     EVALUATE_BM25_WORDS,
@@ -46,3 +47,9 @@ EVALUATING: tuple[Stage[Any], ...] = (
     EVALUATE_PEER,
     EVALUATE_HYBRID_PEER,
 )
+
+
+def rows_of(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    """All that is evaluated, by the names behind ``evaluate:``, in the order of the report."""
+    rows = (stage.rows(recipe, models) if callable(stage.rows) else stage.rows for stage in EVALUATING)
+    return {name: row for of_stage in rows for name, row in of_stage.items()}

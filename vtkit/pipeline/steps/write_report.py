@@ -23,7 +23,7 @@ from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
 from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments, ExpanderResult
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.steps.index_corpus import IndexResult
-from vtkit.pipeline.steps.models import EVALUATING, MODEL_LABELS
+from vtkit.pipeline.steps.models import MODEL_LABELS, rows_of
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
 from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
 from vtkit.pipeline.store import read_manifest, result_of, versions
@@ -151,12 +151,6 @@ def _overlap(transfer: TransferResult) -> Overlap | None:
     )
 
 
-def _rows(recipe: View, labels: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """What is evaluated -> the name and the label of its row, in the order of the report."""
-    rows = (stage.rows(recipe, labels) if callable(stage.rows) else stage.rows for stage in EVALUATING)
-    return {name: row for of_stage in rows for name, row in of_stage.items()}
-
-
 def _results(
     recipe: View,
     inputs: Mapping[str, Path],
@@ -171,10 +165,10 @@ def _results(
         return ()
     from vtkit.evaluation.measures.significance import holm, paired_randomization
 
-    rows_of = _rows(recipe, labels)
+    named = rows_of(recipe, labels)
     judged = {
         name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
-        for name in rows_of
+        for name in named
         if f"evaluate:{name}" in inputs
     }
     first = recipe.evaluate.measures[0]
@@ -191,7 +185,7 @@ def _results(
             p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
         rows = []
         for name, evaluated in on_set.items():
-            model, label = rows_of[name]
+            model, label = named[name]
             p = p_values.get(name)
             row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures, p_value_vs_bm25=p)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
@@ -239,7 +233,7 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
         values = (_per_query(inputs, name, folder, measure) for name in (system, baseline))
         names = (
             "the index to deploy" if system == DEPLOYED else "the encoder",
-            _rows(recipe, {final: final})[baseline][1],
+            rows_of(recipe, {final: final})[baseline][1],
         )
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
     return {
