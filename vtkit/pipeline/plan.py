@@ -21,7 +21,6 @@ class Step:
 
     name: str  # `transfer`, `index:finetune`, or `english/adapt` for a step of a source recipe
     stage: Stage[Any]
-
     recipe: Recipe
     inputs: Mapping[str, str]  # role -> name of the step that plays it
     dependencies: Dependencies

@@ -126,7 +126,6 @@ class Stage(Generic[R]):
     (``adapt?``). The seed is always read; :attr:`draws` says which."""
 
     function: StageFunction[R]
-
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 

@@ -46,7 +46,6 @@ class LoadedRecipe:
     """A recipe and where it came from."""
 
     recipe: Recipe
-
     path: Path  # the recipe's file, absolute
     shown: str  # the file's name as the user gave it, for messages
     files: tuple[Path, ...]  # every file that was read, the recipe's own first, then those it extends
@@ -111,7 +110,6 @@ class LoadedSpecification:
     """A specification of a tokenizer and where its settings stand."""
 
     specification: Specification
-
     shown: str  # the file's name as the user gave it, for messages
     places: Mapping[str, str]  # where each setting was written, by dotted path
 

@@ -35,7 +35,6 @@ class Cell:
     row: tuple[str, ...]  # what tables call its row, under heads
     column: str  # what tables call its column; empty where there are none
     seed: int
-
     values: Mapping[str, Any]  # setting -> value, of the settings with values
     loaded: LoadedRecipe  # with its own settings laid over the recipe's, under its own name, and without [sweep]
 
