@@ -22,8 +22,7 @@ from vtkit.system.errors import arguments_called
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Cell, Comparison
 
-COSTS = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}
-"""Column -> field of an evaluated system."""
+COSTS = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}  # column -> field
 
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 

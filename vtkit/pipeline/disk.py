@@ -31,8 +31,7 @@ from vtkit.system.errors import VtkitError
 CHECKPOINTS_KEPT = 3  # of a training stage at a time: the last two, and the one that is being written
 
 
-BM25_SHARE = 8
-"""Bytes of BM25's index on disk for a byte of text, while it is made; of English words with stems and pieces."""
+BM25_SHARE = 8  # bytes of BM25's index on disk, while it is made, for one of text (English, stems and pieces)
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ class Estimate:
     checkpoints: int = 0  # of the stage that has most of them; they are removed at its end
     indexes: int = 0
     runs: int = 0
-    downloads: int = 0
-    """Of models and tokenizers, into the hub's cache, where they may be fetched and the hub says their sizes."""
-
+    downloads: int = 0  # of models and tokenizers that may be fetched and whose sizes the hub says
     prepared: int = 0  # what is mapped instead of held of large collections that are trained on
     indexed: tuple[str, ...] = ()  # those of them that BM25 is built over on disk
     unknown: tuple[str, ...] = ()  # what could not be estimated, and is not counted

@@ -82,9 +82,7 @@ class Setting:
     """Judgements whose queries choose the weights of sums; None: spans of the documents do, for nothing says on which
     queries a model was trained."""
 
-    query_language: str | None = None
-    """Of the queries that a run's index to be deployed gets through its translations; None: as they are."""
-
+    query_language: str | None = None  # of queries that a run's deployed index translates; None: as they are
     rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own ...
     reranked: int = 100  # ... so many results a query
 

@@ -34,8 +34,7 @@ class RunFolder:
     steps: dict[str, Path]  # step -> its output in the store, for the steps that are done
     models: dict[str, str]  # stage -> folder (or hub id, for a source) of its model
     index: IndexSection  # what its indexes were made by, and how they are searched
-    unknown: tuple[str, ...] = ()
-    """Settings of the index that an earlier version of vtkit wrote and this one does not know."""
+    unknown: tuple[str, ...] = ()  # settings of the index that another version wrote and this one does not know
 
     def model(self, stage: str) -> str:
         """Folder (or hub id, for a source) of a stage's model; DataError where it is missing."""

@@ -33,13 +33,9 @@ class ListedRun:
     steps: int  # that are done
     seconds: float  # they took, each when it was made; what runs share is counted in each of them
     bytes: int  # on disk: the run's folder and the stage outputs it was made from
-    own_bytes: int
-    """Those of them that no other run in the folder uses: what is free once it is removed and cleaned up after."""
-
+    own_bytes: int  # of them, those that no other run in the folder uses: free once it is removed and cleaned
     changed: str  # when its last step was done, ISO 8601
-    measure: str | None = None
-    """The main measure of its first evaluation set; this and the next three where that was judged."""
-
+    measure: str | None = None  # of its first evaluation set; this and the next three where that was judged
     value: float | None = None  # of the index that is to be used, else of the final model
     bm25: float | None = None
     verdict: str | None = None  # whether to deploy it, in one line
@@ -154,8 +150,7 @@ def _inodes(folders: Iterable[Path]) -> Iterator[tuple[Inode, int]]:
                 yield (stat.st_dev, stat.st_ino), stat.st_size
 
 
-_OUTPUT = re.compile(r".+-[0-9a-f]{20}")
-"""What the folders of finished outputs are called: a stage, and the beginning of a key."""
+_OUTPUT = re.compile(r".+-[0-9a-f]{20}")  # a finished output's folder: a stage, and the beginning of a key
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from vtkit.system.errors import DataError, RecipeError, VtkitError
 
 CARD = "README.md"
 
-BINDING = ("nc", "sa", "gpl", "llama", "gemma", "rail", "other")
-"""Parts of the names of licences that what is derived from a model has to keep."""
+BINDING = ("nc", "sa", "gpl", "llama", "gemma", "rail", "other")  # parts of licences that derived models keep
 
 NO_DERIVATIVES = "nd"
 

@@ -25,8 +25,7 @@ from vtkit.system.results import Result
 WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
 ALWAYS_READ = ("recipe.seed",)
 
-CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout")
-"""Settings, by their last name, that a stage may read and that are in no key."""
+CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout")  # last names of settings that are in no key
 
 
 class UndeclaredRead(Exception):
@@ -106,8 +105,7 @@ StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
 
 
-Rows = Mapping[str, tuple[str, str]]
-"""What a step evaluates, the name behind ``evaluate:`` -> the name and the label of its row in reports."""
+Rows = Mapping[str, tuple[str, str]]  # name behind `evaluate:` -> name and label of its row in reports
 
 
 def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
@@ -134,21 +132,14 @@ class Stage(Generic[R]):
     """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
     the final one last."""
 
-    costs: Callable[[Recipe, Counts], SetCost] | None = None
-    """Of a stage that goes through the evaluation sets, what it does with one."""
-
-    trains: Callable[[Recipe], Training] | None = None
-    """Its training, which all processes of a launch do together; the main process makes other stages alone."""
-
+    costs: Callable[[Recipe, Counts], SetCost] | None = None  # what it does with an evaluation set
+    trains: Callable[[Recipe], Training] | None = None  # done by all processes of a launch; others by the main one
     draws: bool | Callable[[Recipe], bool] = False
     """Whether it draws at random on the way to the model. Other stages see the default seed, whatever the recipe's is,
     so that recipes that differ in the seed share them, and are judged on the same sample of queries."""
 
-    label: str = ""
-    """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""
-
-    publishes: Mapping[str, str] = field(default_factory=dict)
-    """File or folder of its output -> its name in the run's folder."""
+    label: str = ""  # what reports call its model, such as `after transfer`; empty for stages that make none
+    publishes: Mapping[str, str] = field(default_factory=dict)  # part of its output -> name in the run's folder
 
     def reading(self, *more: str) -> Stage[R]:
         """This stage where it reads further settings, as one that has no input for them."""

@@ -52,8 +52,7 @@ class Dependencies:
     settings: Mapping[str, Any]
     seed: int
     inputs: Mapping[str, str]  # role -> key of the output that plays it
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Setting and position -> digest of the user's file or folder it names."""
+    files: Mapping[str, str] = field(default_factory=dict)  # setting and position -> digest of what it names
 
     @property
     def key(self) -> str:

@@ -31,8 +31,7 @@ class _Check:
     subject: str  # what is read, with everything the answer depends on beside the files
     paths: tuple[str, ...]
     problems: Callable[[], Iterator[str]]
-    doubts: Callable[[], Iterator[str]] | None = None
-    """Asked where there are no problems: what the user should know, although a run can go on."""
+    doubts: Callable[[], Iterator[str]] | None = None  # asked without problems: what the user should know all the same
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ class LoadedRecipe:
     shown: str  # the file's name as the user gave it, for messages
     files: tuple[Path, ...]  # every file that was read, the recipe's own first, then those it extends
     overrides: tuple[str, ...]  # the `section.key=value` settings given beside the file
-    places: Mapping[str, str]
-    """Where each setting was written, by dotted path: ``line 14``, ``base.toml line 3`` or ``--set 2``."""
+    places: Mapping[str, str]  # where each setting was written: `line 14`, `base.toml line 3` or `--set 2`
 
     @property
     def folder(self) -> Path:

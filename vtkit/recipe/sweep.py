@@ -44,9 +44,7 @@ class Grid:
     """A sweep: its cells in order, the seeds of a row beside each other."""
 
     name: str  # of the recipe
-    heads: tuple[str, ...]
-    """What varies between rows: ``row`` for those with names, and the settings with values but the seed."""
-
+    heads: tuple[str, ...]  # what varies between rows: `row` if they have names, and settings with values but the seed
     baseline: str  # label of the row that the others are tested against; empty: the first
     cells: tuple[Cell, ...]
 

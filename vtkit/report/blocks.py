@@ -73,9 +73,7 @@ class Table:
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Inlines, ...], ...]
-    words: frozenset[int] = frozenset()
-    """Columns beside the first that hold words, set to the left; all others hold numbers, set to the right."""
-
+    words: frozenset[int] = frozenset()  # columns beside the first that are words, set left; numbers are set right
     own_texts: bool = False  # as in Paragraph
     notes: Mapping[str, str] = field(default_factory=dict)
     """Column, or name of a row -> its explanation: behind a button on a page, below the table in Markdown."""

@@ -34,8 +34,7 @@ class Row(SystemFacts):
 
     measures: Mapping[str, Number]
     label: str = ""  # what pages call it; `model` where that is empty
-    p_value_vs_bm25: Number = None
-    """Against the better of the rows of BM25, corrected for all rows of its set that are compared (Holm)."""
+    p_value_vs_bm25: Number = None  # against the better BM25, corrected for all compared rows of its set (Holm)
 
     @property
     def peer(self) -> bool:
@@ -58,8 +57,7 @@ class SetResults(Result):
     documents: int | None = None
     share_cut: Number = None  # share of the documents of which the final model does not read the end
     document_length: int | None = None  # tokens that it reads at most
-    not_comparable: tuple[str, ...] = ()
-    """Why the figures cannot stand beside published ones: what was sampled, or is missing."""
+    not_comparable: tuple[str, ...] = ()  # why they cannot stand beside published ones: sampled, or missing
 
     @property
     def label(self) -> str:
@@ -171,25 +169,17 @@ class ReportData(Result):
     held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation, where it predicts them
     calibration: Calibration | None = None
     kind: str = "splade"  # what the encoder is: `splade` or `unicoil`
-    query_encoder: str | None = None
-    """What encodes the queries of the final model, in words; None where the encoder of documents does."""
-
-    words_added: float | None = None
-    """By which the documents of the final model are expanded, on average; None where they are read as they are."""
-
+    query_encoder: str | None = None  # what encodes the final model's queries; None where that of documents does
+    words_added: float | None = None  # to a document of the final model, on average; None where none are
     activation: str | None = None  # what fine-tuning made weights of logits with, where the recipe says so
     gates: tuple[CheckResult, ...] = ()
     sparsity: Sparsity | None = None  # of the index of the final model, first evaluation set
     examples: tuple[Example, ...] = ()
     outcomes: Outcomes | None = None
-    cost: SearchCost | None = None
-    """Of the index to be used, on the first set; those of dense embedders are in their rows."""
-
+    cost: SearchCost | None = None  # of the index to be used, on the first set; of peers it is in their rows
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
     """Model, in words -> how its queries and documents meet, on the first queries of the first set; the source before
     the final model. Empty for latent units, which name no tokens."""
 
-    query_tokens_shared: Number = None
-    """Share of a judged query's dimensions that a document relevant to it activates, on average."""
-
+    query_tokens_shared: Number = None  # mean share of a query's dimensions in a document relevant to it
     without_evidence: tuple[str, ...] = ()  # a few new words that no method had evidence for

@@ -29,8 +29,7 @@ CARD_SECTIONS = {  # sections of the report that a model card repeats, under the
     "reproduction": "Made with",
 }
 
-TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")
-"""And the kind of the encoder."""
+TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")  # and the encoder's kind
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,8 @@ class Published:
 
     repository: str
     license: str | None
-    data: tuple[str, ...]
-    """Names of the models, collections and files that the recipe names, without the folders of local ones."""
-
-    intervals: Mapping[str, Mapping[str, tuple[float, float]]]
-    """Evaluation set -> measure -> 95 % interval of its mean over the queries."""
+    data: tuple[str, ...]  # names of models, collections and files in the recipe, without the folders of local ones
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]]  # set -> measure -> 95 % interval of its mean
 
 
 def model_card(report: ReportData, published: Published | None = None) -> str:

@@ -49,8 +49,7 @@ class SweepTable:
     title: str
     system: str
     values: Mapping[tuple[str, Place], Sequence[Swept]]  # (row, place) -> what each seed has
-    tested: Mapping[tuple[str, Place, str], Tested] = field(default_factory=dict)
-    """(row, place, measure) -> the comparison with the baseline."""
+    tested: Mapping[tuple[str, Place, str], Tested] = field(default_factory=dict)  # by (row, place, measure)
 
     def mean(self, row: str, place: Place, measure: str) -> float | None:
         """Over the seeds; None where there is no result."""

@@ -125,11 +125,9 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
     return Table(f"Masked tokens of {whole(held_out.texts)} texts held out of adaptation", columns, rows)
 
 
-COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}
-"""What the two definitions of activation count."""
+COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}  # by the definition
 
-FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
-"""What folding makes of the weights of case variants."""
+FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}  # of case variants
 
 TOWARDS = {  # what single tokens were moved for
     "document-frequency": "towards activation rates that follow their document frequencies",

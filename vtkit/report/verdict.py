@@ -37,9 +37,7 @@ class Standing:
     measure: str
     final: Row
     bm25: Row | None  # the better of the rows of BM25: what everything is judged against
-    hybrid: Row | None
-    """The sum of both: in the index that is to be used, where it has a lexical part, otherwise of two rankings."""
-
+    hybrid: Row | None  # the sum of both: in the index to be used, if it has a lexical part, else of two rankings
     deployed: Row  # the index that is to be used; the final model where the run has no index of its own for that
     source: Row | None
     peer: Row | None = None  # the best of the peers and their sums with BM25

@@ -17,8 +17,7 @@ SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the res
 DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own
 TOKEN_WIDTH = 30  # characters of a token that are shown
 
-LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
-"""Lengths in characters, from and to, that are told apart."""
+LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))  # in characters, from and to
 
 REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
 """What is in no language asked for, in the words of the table. The other scripts are written in none of them."""

@@ -13,9 +13,7 @@ MOST_RESULTS = 100  # results of one search
 class Limits:
     """The limits; defaults are those of text-embeddings-inference, if it has the same limit."""
 
-    truncate: bool = True
-    """Whether texts longer than the model's limit are cut unless a request says otherwise; else they are refused."""
-
+    truncate: bool = True  # whether long texts are cut unless a request says otherwise; else they are refused
     texts: int = 32  # texts per request
     body_bytes: int = 2_000_000  # per request
     query_characters: int = 10_000  # per search

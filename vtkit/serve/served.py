@@ -56,8 +56,7 @@ class Work:
         return sum(min(count, limit) + 2 for count in counts)
 
 
-Answer: TypeAlias = sparse.csr_matrix | Found
-"""The vectors of a request's texts, (texts, vocabulary), or the results of its query."""
+Answer: TypeAlias = sparse.csr_matrix | Found  # vectors of a request's texts, or results of its query
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field
 
 from vtkit.settings.types import PositiveInt, Section
 
-Engine = Literal["exact", "lucene", "seismic", "milvus", "opensearch"]
-"""Search engines, each in a file of ``vtkit/search``."""
+Engine = Literal["exact", "lucene", "seismic", "milvus", "opensearch"]  # each in a file of vtkit/search
 
 
 class Needs(NamedTuple):

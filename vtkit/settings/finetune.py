@@ -278,8 +278,7 @@ AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | Ca
 
 AnyQueryEncoder = SourceQueries | SharedQueries | BinaryQueries | IdfQueries | LearnedQueries
 
-LOSSES: dict[str, type[AnyLoss]] = {kind.name: kind for kind in get_args(AnyLoss)}
-"""Name of each loss -> its settings, in the order of help texts."""
+LOSSES: dict[str, type[AnyLoss]] = {kind.name: kind for kind in get_args(AnyLoss)}  # in the order of help texts
 
 PENALTIES: dict[str, type[AnyPenalty]] = {kind.name: kind for kind in get_args(AnyPenalty)}
 """Name of each penalty -> its settings, in the order of help texts."""

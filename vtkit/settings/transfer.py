@@ -270,8 +270,7 @@ AnyMethod = (
     | MultivariateTransfer
 )
 
-METHODS: dict[str, type[AnyMethod]] = {kind.name: kind for kind in get_args(AnyMethod)}
-"""Name of each method -> its settings, in the order of help texts."""
+METHODS: dict[str, type[AnyMethod]] = {kind.name: kind for kind in get_args(AnyMethod)}  # in the order of help texts
 
 ARGUMENTS: dict[str, list[tuple[str, str]]] = {}
 """What a method can be given without a recipe -> the settings it stands for, each by method and name: everything that

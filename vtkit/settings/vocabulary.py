@@ -84,8 +84,7 @@ class TrainedVocabulary(Section):
     text). ``bert``: white space and punctuation. ``whitespace``: white space only."""
 
 
-EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
-"""Threshold of each rule that ends an expansion where the recipe gives none: ε₁ and the first ε₂ of the paper."""
+EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}  # where the recipe gives none: ε₁, the first ε₂ of the paper
 
 
 class ExpandedVocabulary(Section):

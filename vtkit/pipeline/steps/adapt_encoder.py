@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from vtkit.training.adapt import Alignment
     from vtkit.training.mlm import Adaptation
 
-HELD_OUT = 200
-"""Texts that masked-language-model training does not see, a tenth of the corpus at most: on these it is measured."""
+HELD_OUT = 200  # texts that masked-language-model training does not see, a tenth at most, to measure it on
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ FEWEST = 8
 
 TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0  # how far each token goes by document frequency, and its largest shift in logits
 
-HELD_TEXTS = 20_000
-"""Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
+HELD_TEXTS = 20_000  # drawn at most to see where tokens are held: many, since most words stand in few texts
 
 HELD_WANTS_TABLE = (
     "raising tokens that texts contain harms queries that the encoder itself expands. Give queries a static table "

@@ -37,8 +37,7 @@ class EncodeResult(Result):
     """What one encoder made of the documents of each evaluation set."""
 
     sets: Mapping[str, EncodedSet]
-    query_encoder: str | None = None
-    """What encodes the queries that are to find them, in words; None where the encoder of documents does."""
+    query_encoder: str | None = None  # of the queries that are to find them; None where that of documents is
 
 
 def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:

@@ -46,11 +46,8 @@ class EncodedQueries(Result):
     """The queries of one evaluation set as vectors."""
 
     judged: int
-    balancing: int
-    """Queries that bring two rankings together: training queries, queries of users, or spans of documents."""
-
-    probed: ProbedWeight | None = None
-    """The encoder's weight beside BM25 by spans of the documents; None where they are too few."""
+    balancing: int  # that bring two rankings together: training queries, users' queries, or spans of documents
+    probed: ProbedWeight | None = None  # the encoder's weight beside BM25 by spans; None of too few
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from vtkit.settings.recipe import Recipe
 if TYPE_CHECKING:
     from vtkit.evaluation.systems import System
 
-BALANCING_RUN = "balancing.trec"
-"""The results of the peer for the queries that balance its sum with BM25: training queries, or spans of documents."""
+BALANCING_RUN = "balancing.trec"  # the peer's results for the queries that balance its sum with BM25
 
 SETTING = "evaluate.peers"
 
