@@ -100,8 +100,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
 def assembled(
     recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
 ) -> Assembled:
-    """The vectors of one set, made by ``encoder``, with the weighting and the lexical part of ``[index]``; ``out`` as of
-    :func:`weighted_vectors`."""
+    """The vectors of one set, made by ``encoder``, with the weighting and the lexical part of ``[index]``, ``out`` as
+    of :func:`weighted_vectors`."""
     vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
     assert recipe.evaluate is not None
     if recipe.index.lexical == "none":
