@@ -19,6 +19,7 @@ from vtkit.cli import app
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
+from vtkit.search.bm25 import Bm25
 from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 
@@ -64,6 +65,29 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
     assert [result["score"] for result in found["results"]] == pytest.approx(scores[best].tolist(), rel=1e-4)
     assert vtkit_says("explain", tmp_path / "index", documents[3].text, documents[3].id).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "vectors"]
+
+
+def test_documents_without_queries_are_indexed_with_bm25_beside_the_encoder(indexed: Path, tmp_path: Path) -> None:
+    """A score is the encoder's, times its factor, and BM25's, which search with its impacts alone gives."""
+    done = vtkit_says(
+        "index", indexed / "vectors", "--out", tmp_path / "index", "--set", "lexical=bm25", "--language", "en"
+    )
+    assert done.exit_code == 0, done.output
+    part = json.loads((tmp_path / "index" / "index.json").read_text())["lexical"]
+    documents = read_document_file(str(indexed / "vectors" / "documents.jsonl"))
+    query = documents[3].text
+    found = json.loads(vtkit_says("search", tmp_path / "index", query, "--json").stdout)["results"]
+    alone = json.loads(vtkit_says("search", indexed / "index", query, "-k", "40", "--json").stdout)["results"]
+    bm25 = Bm25.build((document.contents for document in documents), "en")
+    ids, scores = (row[0] for row in bm25.search([query], 40))
+    lexical = {documents[number].id: float(score) for number, score in zip(ids, scores, strict=True) if number >= 0}
+    of_encoder = {result["id"]: result["score"] for result in alone}
+    for result in found:
+        own = part["encoder_factor"] * of_encoder.get(result["id"], 0)
+        words = part["term_factor"] * part["document_scale"] * lexical.get(result["id"], 0)
+        assert result["score"] == pytest.approx(own + words, rel=1e-3)
+    assert found[0]["id"] == documents[3].id
+    assert part["term_factor"] > 0
 
 
 def test_problems_of_several_files_are_told_by_the_row_or_line_of_their_own_file(model: Path, tmp_path: Path) -> None:
@@ -202,8 +226,10 @@ def test_damaged_vectors_make_no_index(model: Path, beir: Path, tmp_path: Path, 
 def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:
     with pytest.raises(RecipeError, match='engine: must be "exact"'):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
-    with pytest.raises(RecipeError, match="Only a recipe's index can have"):
-        vtkit.index_vectors(indexed / "vectors", tmp_path / "index", lexical="bm25")
+    (tmp_path / "numbers.txt").write_text("".join(f"{number} {number + 1}\n" for number in range(40)))
+    vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
+    refused = vtkit_says("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
+    assert "BM25 needs the language, which the texts do not show. Give --language." in str(refused.exception)
     for wrong in ("query_length", "query_length=0", "nothing=1", "milvus=1", "engine.fast=1"):
         refused = vtkit_says("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
         assert isinstance(refused.exception, RecipeError), wrong

@@ -124,6 +124,20 @@ def test_an_index_holds_saturated_sums(run: Path) -> None:
     assert -np.sort(-vectors[5])[:10] == pytest.approx(-np.sort(-wanted[5])[:10], rel=1e-3)
 
 
+def test_an_index_outside_a_run_is_saturated_too(run: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    corpus = str(run.parents[1] / "set" / "corpus.jsonl")
+    vectors, index = (str(tmp_path / name) for name in ("vectors", "index"))
+    encoded = ["encode", str(run / "model"), corpus, "--out", vectors, "--top-dimensions", "40"]
+    settings = ["--set", "top_dimensions=10", "--set", "document_weighting=geng"]
+    for arguments in (encoded, ["index", vectors, "--out", index, *settings]):
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    made = ExactIndex.load(tmp_path / "index" / "postings")
+    found = sparse.csc_matrix((made.weights, made.documents, made.starts)).toarray()
+    np.testing.assert_allclose(found, indexed(run), rtol=1e-3)
+
+
 def test_an_export_encodes_further_documents_as_the_index_holds_them(run: Path, tmp_path: Path) -> None:
     assert (run / "index" / "set" / FILE).is_file()
     done = CliRunner().invoke(app, ["export", str(run), "--for", "qdrant", "--out", str(tmp_path / "out")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -249,27 +250,30 @@ def expand_documents(
     return len(documents), sum(map(len, words)) / len(words)
 
 
-def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
+def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, **settings: Any) -> IndexFolder:
     """Index documents that :func:`encode_texts` wrote; :func:`search_run` opens the index's folder.
 
     Args:
         vectors: their folder.
         folder: is created; it must not exist.
+        language: ISO 639 code, for ``lexical="bm25"``; None: detected from the texts.
         settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
             ``milvus={"uri": "http://localhost:19530"}``.
 
     Raises:
         DataError: ``vectors`` is damaged, or no such folder.
         MissingExtra: a package that the engine needs is not installed.
-        RecipeError: there is no such setting or engine, or the folder exists.
+        RecipeError: there is no such setting or engine, the folder exists, or BM25's language cannot be detected.
     """
+    from vtkit.evaluation.balancing import beside_bm25
     from vtkit.search.folders import index_folder
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import new_folder
 
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:")
+
     with new_folder(Path(folder)) as work:
-        return index_folder(Path(vectors), work, index)
+        return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))
 
 
 def export_for(

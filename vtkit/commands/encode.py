@@ -14,6 +14,7 @@ from vtkit.commands.options import (
     NewFolderOption,
     argument,
     option,
+    option_name,
     section_settings,
     set_option,
     settings_of,
@@ -22,6 +23,7 @@ from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
+from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_existing
 
 
@@ -84,18 +86,21 @@ def index(
     engine: Annotated[
         str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
     ] = "exact",
+    language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     settings: Annotated[list[str] | None, set_option("[index]", "milvus.uri=http://localhost:19530")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an index of encoded documents, which `vtkit search` opens.
 
-    To encode queries, the index needs its model and nothing else. Lexical parts and document weighting need a recipe.
+    With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; spans of the documents determine the
+    weight of both. No queries are needed.
     """
     refuse_existing(out)
     given = section_settings("index", settings or (), "query_length=32")
     from vtkit.api import index_vectors
 
-    built = index_vectors(vectors, out, **{"engine": engine} | given)
+    with arguments_called(option_name):
+        built = index_vectors(vectors, out, language=language, **{"engine": engine} | given)
     if as_json:
         console.write_json(asdict(built))
         return

@@ -3,16 +3,28 @@ collection where it has enough, else queries of users or spans of its documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.systems import System
+from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.search.lexical import LexicalPart
 
 SPANS = 256  # spans of documents that stand for queries where there are no training queries
+DEPTH = 1000  # results of a query on which scores are compared
 SPAN_WORDS = (4, 12)  # fewest and most words of such a span
 
 
@@ -70,6 +82,47 @@ def balance_of(
     runs = system.rank(asked, depth).run, bm25.rank(asked, depth).run
     judging = (lambda run: per_query(run, qrels, [measure])[measure]) if balancing.judged else None
     return replace(balance(*runs, depth, probed, judging), logged=balancing.logged)
+
+
+def beside_bm25(
+    encoder: SparseEncoder,
+    vectors: sp.csr_matrix,
+    documents: Sequence[Document],
+    index: IndexSection,
+    language: str | None = None,
+    seed: int = 42,
+) -> tuple[sp.csr_matrix, LexicalPart]:
+    """Documents with BM25's terms behind the encoder's dimensions, weighed by spans, and the part that queries need.
+
+    Args:
+        vectors: of ``documents``, as they are indexed.
+        language: of the texts, an ISO 639 code; None: detected.
+
+    Raises:
+        RecipeError: it cannot be detected.
+    """
+    from vtkit.data.parallel import language_of
+    from vtkit.evaluation.probe import probed_by_spans
+    from vtkit.evaluation.systems import Bm25System, SparseSystem, query_vectors
+    from vtkit.search.analysers import analyser
+    from vtkit.search.bm25 import Bm25, bm25_impacts
+    from vtkit.search.engine import index_in_memory
+    from vtkit.search.lexical import LexicalPart
+
+    language = language or language_of([document.contents for document in islice(documents, 4000)])
+    if language is None:
+        raise RecipeError("BM25 needs the language, which the texts do not show. Give {language}.", "language")
+    analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
+    impacts, terms = bm25_impacts((document.contents for document in documents), analyser(language, analysis))
+    probed = probed_by_spans(
+        collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
+    )
+    system = SparseSystem(index_in_memory(vectors), query_vectors(encoder, index, "encoding spans"))
+    spans = balancing_queries(collection, None, seed)
+    found = balance_of(system, Bm25System(Bm25.of(impacts, terms)), spans, DEPTH, "nDCG@10", probed)
+    console.say(f"BM25 is balanced with the encoder on {found.measured_on}; the encoder weighs {found.weight:g}")
+    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, found.weight, found.deviations)
+    return part.documents(vectors, impacts), part
 
 
 def weight_queries(

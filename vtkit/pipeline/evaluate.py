@@ -122,10 +122,9 @@ class Collection:
         """For BM25; RecipeError where the documents do not say."""
         if self._setting.language is not None:
             return self._setting.language
-        from vtkit.data.parallel import languages_of
+        from vtkit.data.parallel import language_of
 
-        texts = [(text, "") for text in self.whole.contents[:4000]]
-        language = languages_of(texts)[0]
+        language = language_of(self.whole.contents[:4000])
         if language is None:
             raise RecipeError(
                 f"{self.name}: BM25 needs the language, which the texts do not show. Give {{language}}.", "language"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,23 +17,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from vtkit.data.document_files import DOCUMENTS, write_documents
+from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
-from vtkit.system.errors import CollapseError, DataError, RecipeError, VtkitError
+from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 from vtkit.system.runtime import Precision
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
     from vtkit.encoder.sides import Side
+    from vtkit.search.lexical import LexicalPart
     from vtkit.search.opensearch_text import TextQueries
 
 ENCODING, SEARCH = "encoding.json", "search.json"
@@ -127,17 +130,21 @@ def encode_folder(
     return encoding
 
 
-def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
+Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document]], tuple["sp.csr_matrix", "LexicalPart"]]
+"""Puts BM25's terms behind the vectors of documents."""
+
+
+def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
     """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``.
+
+    Args:
+        beside: makes the lexical part, if ``index`` has one.
 
     Raises:
         DataError: ``vectors`` is no such folder, is damaged, or holds queries.
         MissingExtra: a package that the engine needs is not installed.
-        RecipeError: ``index`` has settings that only a recipe can use, or the engine is to encode queries that need
-            the model.
+        RecipeError: the engine is to encode queries that need the model.
     """
-    if index.lexical != "none" or index.document_weighting != "none":
-        raise RecipeError("Only a recipe's index can have a lexical part or document weighting.")
     encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
@@ -149,10 +156,24 @@ def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
+    width, lexical = matrix.shape[1], None
+    if (
+        index.lexical != "none"
+        or index.document_weighting != "none"
+        or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
+    ):
+        from vtkit.encoder.checkpoint import load_encoder
+        from vtkit.encoder.idf import as_indexed
+
+        encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
+        matrix = as_indexed(encoder, matrix, (document.contents for document in documents), index, out)
+        if index.lexical != "none":
+            matrix, part = beside(encoder, matrix, documents)
+            lexical = part.save(out)
     queries = _text_queries(encoding, vectors / DOCUMENTS, index.query_length) if index.takes_text else None
     info = build_index(index, matrix, out / POSTINGS, queries).info
     publish(vectors / DOCUMENTS, out / DOCUMENTS)
-    IndexRecord(index.engine, matrix.shape[1], encoding.tokenizer).save(out)
+    IndexRecord(index.engine, width, encoding.tokenizer, index.document_weighting, lexical).save(out)
     settings = index.model_dump(mode="json", exclude_unset=True)
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
