@@ -17,7 +17,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
-from vtkit.search.engine import search_exactly
+from vtkit.search.engine import index_in_memory
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
@@ -112,7 +112,8 @@ def ranked_by_hand(trained: SparseEncoder, file: Path) -> Path:
     queries = encode_side(trained, [query.text for query in DATA.queries], "query", 64, precision=precision)
     documents = encode_side(trained, DATA.contents, "document", 128, precision=precision)
     lines = []
-    for query, row in zip(DATA.queries, search_exactly(documents, queries, len(DATA.documents))[0], strict=True):
+    ranked = index_in_memory(documents).search(queries, len(DATA.documents))[0]
+    for query, row in zip(DATA.queries, ranked, strict=True):
         best = [DATA.documents[number].id for number in row if number >= 0]
         lines += [f"{query.id} Q0 {document} {rank} {1 / rank} own" for rank, document in enumerate(best, 1)]
     file.write_text("\n".join(lines) + "\n", "utf-8")

@@ -28,7 +28,7 @@ from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import result_of
-from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine, search_exactly
+from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
@@ -442,7 +442,7 @@ def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_mis
 ) -> None:
     documents = sp.random(3000, 400, density=0.15, random_state=1, dtype=np.float32).tocsr()
     queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
-    exact = set_of_results(search_exactly(documents, queries, 10)[0])
+    exact = set_of_results(index_in_memory(documents).search(queries, 10)[0])
     overlaps, said = [], []
     for name, seismic in {
         "chosen": SeismicSettings(n_postings=450),
