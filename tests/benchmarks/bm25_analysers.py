@@ -35,7 +35,7 @@ def judged(collection: RetrievalSet, language: str, analysis: Analysis) -> dict[
     measured = evaluate(run, collection.qrels, ["nDCG@10", "R@100"])
     return {
         **measured,
-        "terms_a_document": index.index.info.mean_size,
+        "terms_a_document": index.parts[0].info.mean_size,
         "terms": len(index.terms),
         "build_seconds": built - started,
         "search_seconds": searched - built,
