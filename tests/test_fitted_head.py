@@ -40,10 +40,7 @@ def embedder(tmp_path: Path) -> Callable[..., Path]:
 
     def make(architecture: str = "bert", place: str = "") -> Path:
         folder = tmp_path / f"embedder-{architecture}{place}"
-        bare = tiny.encoder(tmp_path / "work" / architecture, architecture)
-        bare[0].auto_model.base_model.save_pretrained(folder / "body")
-        bare.tokenizer.save_pretrained(folder / "body")
-        transformer = Transformer(str(folder / "body"))
+        transformer = Transformer(str(tiny.embedder(folder / "body", architecture)))
         SentenceTransformer(
             modules=[transformer, Pooling(transformer.get_embedding_dimension(), "mean")],
             prompts={"query": "query: ", "document": "passage: "},

@@ -32,11 +32,7 @@ SECTION = Units(size=64, active=4, steps=250)
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of a transformer without a head."""
-    folder = tmp_path_factory.mktemp("embedder")
-    bare = tiny.encoder(folder / "work")
-    bare[0].auto_model.base_model.save_pretrained(folder / "model")
-    bare.tokenizer.save_pretrained(folder / "model")
-    return folder / "model"
+    return tiny.embedder(tmp_path_factory.mktemp("embedder") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -61,9 +61,7 @@ def test_the_order_within_a_document_stays_and_weights_are_below_one(seed: int) 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose units are summed, with IDF and the ten largest weights of a document."""
     place = tmp_path_factory.mktemp("summed")
-    bare = tiny.encoder(place / "work")
-    bare[0].auto_model.base_model.save_pretrained(place / "embedder")
-    bare.tokenizer.save_pretrained(place / "embedder")
+    tiny.embedder(place / "embedder")
     texts = tiny.texts(300, seed=1)
     (place / "set" / "qrels").mkdir(parents=True)
     lines = [json.dumps({"_id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]

@@ -104,6 +104,14 @@ def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> Sparse
     )
 
 
+def embedder(folder: Path, architecture: str = "bert") -> Path:
+    """The transformer of :func:`encoder` without a head, with its tokenizer, in ``folder``."""
+    whole = encoder(folder.with_name(f"{folder.name}-work"), architecture)
+    whole[0].auto_model.base_model.save_pretrained(folder)
+    whole.tokenizer.save_pretrained(str(folder))
+    return folder
+
+
 def bare(folder: Path) -> Path:
     """A bare masked language model with its tokenizer, in ``folder``."""
     model().save_pretrained(folder)

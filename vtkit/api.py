@@ -271,7 +271,6 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     from vtkit.system.outputs import new_folder
 
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:")
-
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))
 

@@ -57,14 +57,15 @@ def casing(
 
 def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:
     from vtkit.vocabulary.casing import canonical_classes, cased_ids, cased_only, count_casing, lower_case_names
-    from vtkit.vocabulary.forms import token_family, tokens
+    from vtkit.vocabulary.forms import Vocabulary, token_family
 
-    spelled = tokens(tokenizer)
+    vocabulary = Vocabulary(tokenizer)
+    spelled = vocabulary.tokens
     if listed is None:
-        counts = count_casing(tokenizer)
-        only, classes = cased_only(tokenizer), canonical_classes(tokenizer)
-        both = [spelled[number] for number in cased_ids(tokenizer).tolist() if number not in only]
-        renamed = [f"{before} → {now}" for before, now in lower_case_names(tokenizer).values()]
+        counts = count_casing(vocabulary)
+        only, classes = cased_only(vocabulary), canonical_classes(vocabulary)
+        both = [spelled[number] for number in cased_ids(vocabulary).tolist() if number not in only]
+        renamed = [f"{before} → {now}" for before, now in lower_case_names(vocabulary).values()]
         variants = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
         if as_json:
             found = {"tokenizer": name, "family": token_family(tokenizer), **asdict(counts)}
@@ -89,17 +90,17 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         return
     entries: list[dict[str, Any]]
     if listed == "cased":
-        entries = [{"id": number, "token": spelled[number]} for number in cased_ids(tokenizer).tolist()]
+        entries = [{"id": number, "token": spelled[number]} for number in cased_ids(vocabulary).tolist()]
     elif listed == "cased-only":
-        names = lower_case_names(tokenizer)
+        names = lower_case_names(vocabulary)
         entries = [
             {"id": number, "token": spelled[number], "name": names[number][1] if number in names else None}
-            for number in cased_only(tokenizer)
+            for number in cased_only(vocabulary)
         ]
     else:
         entries = [
             {"id": ids[0], "token": spelled[ids[0]], "variants": [{"id": n, "token": spelled[n]} for n in ids[1:]]}
-            for ids in canonical_classes(tokenizer)
+            for ids in canonical_classes(vocabulary)
         ]
     if as_json:
         console.write_json(entries, indent=1)

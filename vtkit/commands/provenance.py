@@ -101,13 +101,14 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
     else the tokens that the vocabulary cuts the word into behind other text."""
-    from vtkit.vocabulary.forms import Vocabulary, tokens
+    from vtkit.vocabulary.forms import Vocabulary
 
-    surfaces = Vocabulary(tokenizer).surfaces
+    vocabulary = Vocabulary(tokenizer)
+    surfaces = vocabulary.surfaces
     called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)
     if called:
         return [number for _, number in called]
-    for written in (tokens(tokenizer), Vocabulary(tokenizer).legible):
+    for written in (vocabulary.tokens, vocabulary.legible):
         if word in written:
             return [written.index(word)]
     encoding = tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)

@@ -46,7 +46,7 @@ def count_unspaced(text: str) -> int:
 
 
 def cut_run(run: str) -> list[str]:
-    """The words of a run: คะแนนของฉัน → คะแนน, ของ, ฉัน."""
+    """The words of a run: คะแนนของฉัน → คะแนน, ของ, ฉัน; of other text also what stands between words."""
     from icu4py.breakers import WordBreaker
 
     return list(WordBreaker(run, "en"))

@@ -19,6 +19,7 @@ from scipy import sparse
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.saturation import FILE as SATURATION
 from vtkit.encoder.saturation import Saturation, saturates
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.index import DocumentWeighting, IndexSection
@@ -127,7 +128,7 @@ def as_indexed(
         saturation = Saturation.of(vectors)
         vectors = saturation.applied(vectors)
         if kept is not None:
-            saturation.save(kept)
+            saturation.to_file(kept / SATURATION)
     if index.document_weighting != "none":
         weights = document_weights(encoder, vectors, texts, index.document_weighting)
         vectors = weighted(vectors, weights)

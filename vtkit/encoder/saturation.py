@@ -12,7 +12,6 @@ Queries keep their sums, as BM25 counts a term as often as it occurs in the quer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +55,3 @@ class Saturation(Result):
         half = np.repeat(self.k1 * (1 - self.b + self.b * lengths), np.diff(vectors.indptr))
         saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
         return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
-
-    def save(self, folder: Path) -> None:
-        """Write it into ``folder``."""
-        self.to_file(folder / FILE)

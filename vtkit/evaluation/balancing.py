@@ -12,7 +12,8 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
 from vtkit.evaluation.measures.effectiveness import per_query
-from vtkit.evaluation.systems import System
+from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, System, query_vectors
+from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
@@ -84,6 +85,37 @@ def balance_of(
     return replace(balance(*runs, depth, probed, judging), logged=balancing.logged)
 
 
+def in_one_index(
+    vectors: sp.csr_matrix,
+    documents: Sequence[Document],
+    encode: EncodeQueries,
+    balancing: Balancing,
+    language: str,
+    analysis: Analysis,
+    probed: ProbedWeight | None,
+    depth: int,
+    measure: str,
+) -> tuple[sp.csr_matrix, LexicalPart, Balance]:
+    """Documents with BM25's terms behind the encoder's dimensions, the part that queries need, and the balance of both
+    (:func:`balance_of`).
+
+    Args:
+        vectors: the encoder's, of ``documents`` as they are indexed.
+        encode: encodes the queries of ``balancing``.
+    """
+    from vtkit.search.analysers import analyser
+    from vtkit.search.bm25 import Bm25, bm25_impacts
+    from vtkit.search.engine import index_in_memory
+    from vtkit.search.lexical import LexicalPart
+
+    contents = (document.contents for document in documents)
+    impacts, terms = bm25_impacts(contents, analyser(language, analysis))
+    system, bm25 = SparseSystem(index_in_memory(vectors), encode), Bm25System(Bm25.of(impacts, terms))
+    found = balance_of(system, bm25, balancing, depth, measure, probed)
+    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, found.weight, found.deviations)
+    return part.documents(vectors, impacts), part, found
+
+
 def beside_bm25(
     encoder: SparseEncoder,
     vectors: sp.csr_matrix,
@@ -92,7 +124,7 @@ def beside_bm25(
     language: str | None = None,
     seed: int = 42,
 ) -> tuple[sp.csr_matrix, LexicalPart]:
-    """Documents with BM25's terms behind the encoder's dimensions, weighed by spans, and the part that queries need.
+    """:func:`in_one_index` of documents without queries, weighed by spans of them.
 
     Args:
         vectors: of ``documents``, as they are indexed.
@@ -103,26 +135,18 @@ def beside_bm25(
     """
     from vtkit.data.parallel import language_of
     from vtkit.evaluation.probe import probed_by_spans
-    from vtkit.evaluation.systems import Bm25System, SparseSystem, query_vectors
-    from vtkit.search.analysers import analyser
-    from vtkit.search.bm25 import Bm25, bm25_impacts
-    from vtkit.search.engine import index_in_memory
-    from vtkit.search.lexical import LexicalPart
 
     language = language or language_of([document.contents for document in islice(documents, 4000)])
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Give {language}.", "language")
     analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
-    impacts, terms = bm25_impacts((document.contents for document in documents), analyser(language, analysis))
     probed = probed_by_spans(
         collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
     )
-    system = SparseSystem(index_in_memory(vectors), query_vectors(encoder, index, "encoding spans"))
-    spans = balancing_queries(collection, None, seed)
-    found = balance_of(system, Bm25System(Bm25.of(impacts, terms)), spans, DEPTH, "nDCG@10", probed)
+    encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
+    indexed, part, found = in_one_index(vectors, documents, encode, spans, language, analysis, probed, DEPTH, "nDCG@10")
     console.say(f"BM25 is balanced with the encoder on {found.measured_on}; the encoder weighs {found.weight:g}")
-    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, found.weight, found.deviations)
-    return part.documents(vectors, impacts), part
+    return indexed, part
 
 
 def weight_queries(

@@ -145,11 +145,12 @@ class Searcher:
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
-        names, lexical = Vocabulary(tokenizer).legible, None
+        vocabulary, lexical = Vocabulary(tokenizer), None
+        names = vocabulary.legible
         if record.lexical is not None:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
-        special = frozenset(Vocabulary(tokenizer).special)
+        special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
         return cls(encoder, opened, documents, names, special, *limits, lexical)
 

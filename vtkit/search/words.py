@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from vtkit.data.unspaced import cut_run
 from vtkit.search.results import Weighted, WordShare
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ class Piece(NamedTuple):
 
 def cut_words(text: str) -> list[Piece]:
     """``text`` cut by ICU: at spaces and punctuation, and by dictionary in scripts without spaces."""
-    from icu4py.breakers import WordBreaker
-
     pieces, start = [], 0
-    for part in WordBreaker(text, "en"):
+    for part in cut_run(text):
         is_word = any(character.isalnum() for character in part)
         pieces.append(Piece(start, start + len(part), part if is_word else ""))
         start += len(part)

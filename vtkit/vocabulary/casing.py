@@ -60,15 +60,15 @@ def lowered(text: str) -> str:
     return "".join(character.lower() for character in text)
 
 
-def cased_ids(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.int64]:
+def cased_ids(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> NDArray[np.int64]:
     """Ids of the tokens with an upper-case character, ascending; special tokens and fillers are never among them."""
-    forms = enumerate(Vocabulary(tokenizer).forms)
+    forms = enumerate(Vocabulary.of(vocabulary).forms)
     return np.array([number for number, form in forms if form is not None and _is_cased(form)], np.int64)
 
 
-def cased_only(tokenizer: PreTrainedTokenizerFast) -> dict[int, Canonical]:
+def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Canonical]:
     """Cased tokens whose lower-cased form, same word-start mark, is no token: id -> that form, by id."""
-    forms = Vocabulary(tokenizer).forms
+    forms = Vocabulary.of(vocabulary).forms
     there = set(forms)
     missing = {}
     for number, form in enumerate(forms):
@@ -79,17 +79,17 @@ def cased_only(tokenizer: PreTrainedTokenizerFast) -> dict[int, Canonical]:
     return missing
 
 
-def lower_case_names(tokenizer: PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:
+def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:
     """The names that cased-only tokens can take: id -> its name and the lower-cased one, by id.
 
     ``Paris`` can be ``paris`` where that string is free. Of several tokens with one lower-cased form the lowest id gets
     it and the others none, nor does a token that ends in the middle of a character.
     """
-    family = token_family(tokenizer)
-    listed = tokens(tokenizer)
+    vocabulary = Vocabulary.of(vocabulary)
+    family, listed = token_family(vocabulary.tokenizer), vocabulary.tokens
     taken = set(listed)
     names: dict[int, tuple[str, str]] = {}
-    for number, form in cased_only(tokenizer).items():
+    for number, form in cased_only(vocabulary).items():
         name = _spelled(form, family)
         if name is not None and name not in taken:
             taken.add(name)
@@ -97,7 +97,7 @@ def lower_case_names(tokenizer: PreTrainedTokenizerFast) -> dict[int, tuple[str,
     return names
 
 
-def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
+def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
     """Tokens equal up to case and word-start mark: ``The``, ``##the`` and ``the`` are one class.
 
     Returns:
@@ -105,7 +105,7 @@ def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...
         the lower-case one inside a word, else the cased one that starts a word, else any; the lowest id where several
         qualify. Classes are in the order of their representatives.
     """
-    forms = Vocabulary(tokenizer).forms
+    forms = Vocabulary.of(vocabulary).forms
     members: dict[str, list[int]] = {}
     for number, form in enumerate(forms):
         if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
@@ -178,10 +178,11 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
     return CasedMap(copy, renamed, tuple(n for n, (_, name) in renamed.items() if not _reached(backend, n, name)))
 
 
-def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
+def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCounts:
     """The numbers of cased tokens and of variants."""
-    forms = Vocabulary(tokenizer).forms
-    cased, only, classes = len(cased_ids(tokenizer)), len(cased_only(tokenizer)), canonical_classes(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
+    forms, classes = vocabulary.forms, canonical_classes(vocabulary)
+    cased, only = len(cased_ids(vocabulary)), len(cased_only(vocabulary))
     variants = sum(map(len, classes))
     return CasingCounts(
         tokens=len(forms),
@@ -189,7 +190,7 @@ def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
         cased=cased,
         with_lower_case=cased - only,
         cased_only=only,
-        free_names=len(lower_case_names(tokenizer)),
+        free_names=len(lower_case_names(vocabulary)),
         classes=len(classes),
         variants=variants,
         folded=len(forms) - variants + len(classes),

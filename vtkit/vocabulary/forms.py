@@ -44,6 +44,11 @@ class Vocabulary:
 
     tokenizer: PreTrainedTokenizerFast
 
+    @classmethod
+    def of(cls, vocabulary: Vocabulary | PreTrainedTokenizerFast) -> Vocabulary:
+        """That of a tokenizer; a vocabulary stays itself."""
+        return vocabulary if isinstance(vocabulary, Vocabulary) else cls(vocabulary)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

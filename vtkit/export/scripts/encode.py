@@ -39,7 +39,8 @@ class Encoder:
         side, saturation = self.settings["document"], HERE / "saturation.json"
         vectors = [largest(each, side["candidates"]) for each in self._network("document", texts)]
         if saturation.is_file():
-            vectors = [_saturated(each, **json.loads(saturation.read_text("utf-8"))) for each in vectors]
+            saturated = json.loads(saturation.read_text("utf-8"))
+            vectors = [_saturated(each, **saturated) for each in vectors]
         path = HERE / "document_weights.npy"
         if path.is_file():
             factors = np.load(path, allow_pickle=False)

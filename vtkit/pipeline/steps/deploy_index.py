@@ -106,27 +106,21 @@ def assembled(
     assert recipe.evaluate is not None
     if recipe.index.lexical == "none":
         return Assembled(vectors, vectors.shape[1])
-    from vtkit.evaluation.balancing import balance_of
-    from vtkit.evaluation.systems import Bm25System, SparseSystem
-    from vtkit.search.analysers import analyser
-    from vtkit.search.bm25 import Bm25, bm25_impacts
-    from vtkit.search.engine import index_in_memory
-    from vtkit.search.lexical import LexicalPart
+    from vtkit.evaluation.balancing import in_one_index
 
     collection, folder = opened(corpus), str(corpus.folder)
-    language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
-    contents = (document.contents for document in collection.documents)
-    impacts, terms = bm25_impacts(contents, analyser(language, analysis))
-    balance = balance_of(
-        SparseSystem(index_in_memory(vectors), stored(inputs["queries"] / folder / BALANCING)),
-        Bm25System(Bm25.of(impacts, terms)),
+    documents, part, balance = in_one_index(
+        vectors,
+        collection.documents,
+        stored(inputs["queries"] / folder / BALANCING),
         balancing_of(recipe, corpus, collection),
+        recipe.recipe.language,
+        recipe.index.bm25_analyser,
+        result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
         recipe.evaluate.depth,
         recipe.evaluate.measures[0],
-        result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
     )
-    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance.weight, balance.deviations)
-    return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
+    return Assembled(documents, vectors.shape[1], part, balance)
 
 
 def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
