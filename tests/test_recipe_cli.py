@@ -81,7 +81,11 @@ def test_help_and_version(vtkit: Run) -> None:
 
 def test_a_good_recipe_is_fine(vtkit: Run, recipe: Path) -> None:
     result = vtkit("recipe", "check", "small.toml")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "small.toml is fine\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        0,
+        "small.toml is fine. Next: vtkit run small.toml\n",
+        "",
+    )
 
 
 def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +42,7 @@ def check_recipe(
     from vtkit.recipe.load import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
+    command = "run" if loaded.recipe.sweep is None else "sweep"
     if loaded.recipe.sweep is not None:
         from vtkit.pipeline.sweep import check_cells
         from vtkit.recipe.sweep import grid_of
@@ -54,7 +56,8 @@ def check_recipe(
         check_models(loaded.recipe, path=recipe, places=loaded.places)
         check_data(loaded.recipe, path=recipe, places=loaded.places)
         check_first_stage(loaded.recipe)
-    console.write(f"{recipe} is fine")
+    changed = [word for setting in settings or [] for word in ("--set", setting)]
+    console.write(f"{recipe} is fine. Next: {shlex.join(['vtkit', command, str(recipe), *changed])}")
 
 
 @recipes.command("show")

@@ -89,7 +89,8 @@ definition = "pooled\"""")
     return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
 
 
-_UNITS = """top_dimensions = 250  # keep a document's largest weights; the others are many and small
+_UNITS = """precision = "bf16"  # several times faster on GPUs and processors that support it; else "float32"
+top_dimensions = 250  # keep a document's largest weights; the others are many and small
 # document_weighting = "geng"  # for paragraphs: units that fire in many documents count less"""
 _INDEX = """\
 [index]

@@ -51,7 +51,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
 
             texts = read_texts(recipe.corpora("vocabulary.corpus"))
             tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size)
-            console.say(f"  {trimmed.words(len(tokenizer))}")
+            console.say(f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens are kept")
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
