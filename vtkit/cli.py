@@ -132,9 +132,6 @@ def _refuse_undecodable() -> None:
     """Refuse arguments and a working folder that are not UTF-8, for every command in one place.
 
     Python keeps their bytes as lone surrogates, which no file, model or engine accepts later.
-
-    Raises:
-        RecipeError: all of them at once, or a locale in which they cannot be read.
     """
     encoding = sys.getfilesystemencoding().lower().replace("-", "")
     arguments = [(f"argument {number}", text) for number, text in enumerate(sys.argv[1:], 1)]

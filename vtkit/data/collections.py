@@ -145,11 +145,7 @@ def folder_fault(name: str, *needed: Part) -> str | None:
 
 
 def hub_repositories(name: str) -> tuple[Repository, ...]:
-    """The hub's data sets of a public collection; none for a folder.
-
-    Raises:
-        DataError: an unknown name or subset.
-    """
+    """The hub's data sets of a public collection; none for a folder."""
     if folder_and_config(name) is not None:
         return ()
     public = public_collection(name)

@@ -47,12 +47,7 @@ def fault(name: str) -> str | None:
 
 
 def folder_of(identity: str) -> Path:
-    """The folder with the documents, the queries and the judgements of an id; it may lack some of them.
-
-    Raises:
-        DataError: it is not in the cache, and downloads are not allowed, the package is not installed, the id is
-            unknown, or its files cannot be downloaded.
-    """
+    """The folder with the documents, the queries and the judgements of an id; it may lack some of them."""
     if why := fault(PREFIX + identity):
         raise DataError(why)
     kept = _kept_in(identity)

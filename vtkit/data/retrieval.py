@@ -234,11 +234,7 @@ def checked_collection(
     queries_file: Path,
     judgements_file: Path,
 ) -> RetrievalSet:
-    """The collection of these parts, checked against each other.
-
-    Raises:
-        DataError: earlier ``problems``, or parts that do not match, each with its file's name.
-    """
+    """The collection of these parts, checked against each other."""
     if not problems.found:  # damaged lines would appear again as missing ids
         if not documents:
             problems.add(corpus, "holds no documents")

@@ -32,10 +32,6 @@ def read_column(spec: str) -> Iterator[str]:
     Args:
         spec: ``datasets:NAME:CONFIG:SPLIT:COLUMN``. ``NAME`` is a folder (made by ``save_to_disk``, or with files for
             ``load_dataset``) or a hub id, which is read from the cache or, if downloads are allowed, from the hub.
-
-    Raises:
-        DataError: the dataset is not available or cannot be read, has no such configuration, split or column, or the
-            column does not hold text.
     """
     name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
@@ -50,9 +46,6 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
     Args:
         spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, ending with the names of two columns; see
             :func:`read_column`.
-
-    Raises:
-        DataError: as :func:`read_column`.
     """
     parts = spec.removeprefix(PREFIX).split(":")
     if not spec.startswith(PREFIX) or len(parts) != 5 or not (parts[0] and parts[3] and parts[4]):

@@ -46,9 +46,6 @@ def open_text(path: str | Path) -> TextIO:
     """``path`` opened for reading as strict UTF-8; ``.gz`` and ``.zst`` are decompressed.
 
     Prefer :func:`read_lines`, whose errors name the line.
-
-    Raises:
-        DataError: the file is missing, cannot be opened, or has another compression.
     """
     return io.TextIOWrapper(_open_bytes(Path(path)), encoding="utf-8", errors="strict", newline="\n")
 
@@ -66,11 +63,7 @@ def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
 
 
 def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    """:func:`read_lines`, a line of more than :data:`LONGEST_TEXT` bytes in pieces, cut at white space or punctuation.
-
-    Raises:
-        DataError: as :func:`read_lines`; a line is binary, or has nowhere to be cut.
-    """
+    """:func:`read_lines`, longer lines than :data:`LONGEST_TEXT` bytes in pieces, cut at white space or punctuation."""
     path = Path(path)
     return _decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
 

@@ -111,10 +111,6 @@ def load_training_file(path: str | Path) -> RetrievalSet:
 
     Lines without a query or a relevant document are left out and counted. A document that is listed both as relevant
     and as not relevant to a query is relevant, and counted.
-
-    Raises:
-        DataError: the name does not show the format; damaged lines, missing or invalid scores, all at once; only some
-            lines have scores; nothing is left.
     """
     path, problems = Path(path), Problems()
     if path.name.lower().endswith((".tar.gz", ".tgz")):
@@ -128,9 +124,6 @@ def load_column_pairs(spec: str) -> RetrievalSet:
 
     Args:
         spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT`` (:func:`vtkit.data.streaming.read_column_pairs`).
-
-    Raises:
-        DataError: the dataset cannot be read, or has no such columns or no pair.
     """
     rows = (_Row(query.strip(), [document.strip()], [], []) for query, document in read_column_pairs(spec))
     return _collected(Path(spec), rows, Problems(), Path(spec.split(":")[1]).name)

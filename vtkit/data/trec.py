@@ -44,11 +44,7 @@ def write_trec(run: Run, path: str | Path, tag: str) -> None:
 
 
 def read_trec(path: str | Path) -> Run:
-    """The run in a TREC file, with results ordered by score (equal scores by line).
-
-    Raises:
-        DataError: a line does not have six columns or a numeric score, or a query has a document twice.
-    """
+    """The run in a TREC file, with results ordered by score (equal scores by line)."""
     run: Run = {}
     for number, line in enumerate(read_lines(path), 1):
         columns = [column for column in line.replace("\t", " ").split(" ") if column]

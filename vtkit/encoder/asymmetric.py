@@ -30,9 +30,7 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
     output_tokenizer: PreTrainedTokenizerBase | None = None
     """Names of the output dimensions, where they are not those of the input tokens (head-only transfer)."""
 
-    query_route_by_default: bool = False
-    """Whether texts of neither side are taken for queries."""
-
+    query_route_by_default: bool = False  # whether texts of neither side are taken for queries
     _query_side: tuple[SparseEncoder, ...] = ()  # in a tuple, since a module would become part of the sequence
 
     @property

@@ -11,40 +11,29 @@ from vtkit.system.results import Result
 Definition = Literal["token", "pooled"]
 """What an activation is counted over: see :class:`ActivationRates`."""
 
-QUERY_TOKENS = 16
-"""A probe text's beginning of so many tokens, special tokens included, stands in for a query."""
+QUERY_TOKENS = 16  # A probe text's beginning of so many tokens, special tokens included, stands in for a query
 
-RANKS = 10
-"""Best scores of a query among which ties are counted."""
+RANKS = 10  # best scores of a query among which ties are counted
 
 
 @dataclass(frozen=True)
 class ActivationRates(Result):
     """Shares of positive activations on one set of texts."""
 
-    token: float
-    """Share of (position, token) logits above zero, padding left out."""
-
-    pooled: float
-    """Share of vocabulary dimensions above zero after max-pooling, mean over texts."""
+    token: float  # share of (position, token) logits above zero, padding left out
+    pooled: float  # share of vocabulary dimensions above zero after max-pooling, mean over texts
 
 
 @dataclass(frozen=True)
 class ProbeMetrics(Result):
     """What an encoder makes of probe texts: one column of the table."""
 
-    token: float
-    """Share of (position, token) logits above zero."""
-
-    pooled: float
-    """Share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)."""
-
+    token: float  # share of (position, token) logits above zero
+    pooled: float  # share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)
     query_dimensions: float
     """Active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean."""
 
-    document_dimensions: float
-    """Active dimensions of a text, mean."""
-
+    document_dimensions: float  # active dimensions of a text, mean
     spread: float
     """Standard deviation of a query's scores over all other texts, divided by their mean; mean over queries."""
 
@@ -67,48 +56,27 @@ ROWS = (
 class TokenShifts(Result):
     """What a calibration by token did."""
 
-    tokens: int
-    """Tokens whose bias was moved: those that occur in the corpus and are not masked."""
-
-    unseen: int
-    """Tokens left alone because the corpus does not hold them."""
-
-    mean: float
-    """Absolute shift, mean over the tokens moved."""
-
-    bounded: int
-    """Tokens that would have been moved farther than the bound."""
+    tokens: int  # tokens whose bias was moved: those that occur in the corpus and are not masked
+    unseen: int  # tokens left alone because the corpus does not hold them
+    mean: float  # absolute shift, mean over the tokens moved
+    bounded: int  # tokens that would have been moved farther than the bound
 
 
 @dataclass(frozen=True)
 class Calibration(Result):
     """What a calibration did, and what it changed."""
 
-    shift: float
-    """The paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``."""
-
-    target: float | None
-    """Share of activations that was asked for; None where none was."""
-
+    shift: float  # the paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``
+    target: float | None  # share of activations that was asked for; None where none was
     definition: Definition
-    before: ActivationRates
-    """On the texts that the shift was solved on, as ``after``."""
-
+    before: ActivationRates  # on the texts that the shift was solved on, as ``after``
     after: ActivationRates
     held_out: ActivationRates
-    head_scale: float | None
-    """What all logits were divided by."""
-
+    head_scale: float | None  # what all logits were divided by
     fold: Literal["max", "sum"] | None
-    probe: Mapping[str, ProbeMetrics]
-    """``before`` and ``after``, on the texts held out."""
-
-    tokens: TokenShifts | None = None
-    """Shifts of single tokens; None where none were asked for."""
-
-    by: Literal["document-frequency", "held"] = "document-frequency"
-    """What ``tokens`` went by."""
-
+    probe: Mapping[str, ProbeMetrics]  # ``before`` and ``after``, on the texts held out
+    tokens: TokenShifts | None = None  # shifts of single tokens; None where none were asked for
+    by: Literal["document-frequency", "held"] = "document-frequency"  # what ``tokens`` went by
     query_encoder: Literal["binary", "idf"] | None = None
     """The static table that queries got; None where they got none."""
 

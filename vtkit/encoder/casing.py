@@ -30,11 +30,8 @@ class CasingChange:
     dimensions_after_folding: int | None = None
     masked_dimensions: int | None = None
 
-    renamed_tokens: int | None = None
-    """Cased-only tokens that took their lower-case names."""
-
-    not_reached_by_text: int | None = None
-    """Of these, those that the tokenizer makes of no text."""
+    renamed_tokens: int | None = None  # cased-only tokens that took their lower-case names
+    not_reached_by_text: int | None = None  # of these, those that the tokenizer makes of no text
 
 
 def change_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Output | None, input: Input) -> CasedMap:

@@ -93,9 +93,6 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
 
     Args:
         layers: read the states of this layer, 1 for the first; those above it are left out. The last by default.
-
-    Raises:
-        DataError: nothing is there, it is damaged or would run code, it is no embedder, or its family has no head.
     """
     label = f"source model {name}"
     folder = model_folder(name)
@@ -237,10 +234,6 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
 
     Args:
         settings: for the library's loader.
-
-    Raises:
-        DataError: weights are missing (a checkpoint without a head would load with a random one), or of another shape
-            than the configuration says.
     """
     _check_vocabulary_size(name, folder)
     for head in ({}, {"legacy": False}):

@@ -33,8 +33,7 @@ Pooling = Literal["model", "mean", "cls", "last"]
 """How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
 
 TEXTS_AT_ONCE = 512
-TEXTS_A_BATCH = 16
-"""Texts that are encoded together; they are of similar length, for the library sorts those it gets."""
+TEXTS_A_BATCH = 16  # texts that are encoded together; they are of similar length, for the library sorts those it gets
 
 OTHER_KINDS: dict[ModelKind, str] = {
     "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",

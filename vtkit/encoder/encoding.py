@@ -17,8 +17,7 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.system import console
 from vtkit.system.runtime import Precision
 
-TOKENS_A_BATCH = 2048
-"""Padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache."""
+TOKENS_A_BATCH = 2048  # padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache
 
 
 def encode(

@@ -37,14 +37,9 @@ FAMILIES = "BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA's generator, D
 class MlmHead:
     """The parts of a masked language model that carry its vocabulary."""
 
-    embeddings: nn.Embedding
-    """Input embeddings, weight (vocabulary, width)."""
-
-    decoder: nn.Linear
-    """Output projection, weight (vocabulary, width) and bias (vocabulary,)."""
-
-    tied: bool
-    """Whether both share one weight."""
+    embeddings: nn.Embedding  # input embeddings, weight (vocabulary, width)
+    decoder: nn.Linear  # output projection, weight (vocabulary, width) and bias (vocabulary,)
+    tied: bool  # whether both share one weight
 
 
 def mlm_head(model: Any) -> MlmHead:

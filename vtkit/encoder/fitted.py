@@ -11,38 +11,22 @@ from vtkit.system.results import Result
 class HeadFit(Result):
     """How a head was fitted."""
 
-    texts: int
-    """Texts that it was fitted on."""
-
-    tokens: int
-    """Their tokens."""
-
+    texts: int  # texts that it was fitted on
+    tokens: int  # their tokens
     by_ridge: float
     """Share of held-out tokens that are read back after the closed form: the token is the likeliest, its frequency in
     mind."""
 
-    read_back: float
-    """The same in the end."""
-
-    positive: float
-    """Share of a held-out token's logits that are positive."""
+    read_back: float  # the same in the end
+    positive: float  # share of a held-out token's logits that are positive
 
 
 @dataclass(frozen=True)
 class UnitsFit(Result):
     """How latent units were learned."""
 
-    texts: int
-    """Texts that they were learned from."""
-
-    tokens: int
-    """Their tokens."""
-
-    unexplained: float
-    """Share of the variance of held-out states that the units leave over."""
-
-    dead: int
-    """Units that fire for no token; they are masked."""
-
-    revived: int
-    """Units that were given another direction while they were learned, because they fired for no token."""
+    texts: int  # texts that they were learned from
+    tokens: int  # their tokens
+    unexplained: float  # share of the variance of held-out states that the units leave over
+    dead: int  # units that fire for no token; they are masked
+    revived: int  # units that were given another direction while they were learned, because they fired for no token

@@ -43,29 +43,21 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedModel
 
-FEWEST = 20
-"""Texts below which nothing is fitted."""
+FEWEST = 20  # texts below which nothing is fitted
 
-HELD_OUT_EVERY = 10
-"""Of the texts every tenth is held out, to see how many of its tokens are read back."""
+HELD_OUT_EVERY = 10  # of the texts every tenth is held out, to see how many of its tokens are read back
 
-RIDGE = 1e-3
-"""λ, in units of the mean variance of a state's dimensions times the number of states."""
+RIDGE = 1e-3  # λ, in units of the mean variance of a state's dimensions times the number of states
 
-LINEAR = (2.0, 0.3)
-"""Mean and deviation of what goes into the head's activation: GELU is nearly linear there."""
+LINEAR = (2.0, 0.3)  # mean and deviation of what goes into the head's activation: GELU is nearly linear there
 
-OWN_LOGIT = 3.0
-"""Mean logit of a token's own dimension in the end."""
+OWN_LOGIT = 3.0  # mean logit of a token's own dimension in the end
 
-LOOKED_AT = 2048
-"""Held-out tokens whose logits decide threshold and scale."""
+LOOKED_AT = 2048  # held-out tokens whose logits decide threshold and scale
 
-POSITIONS = 512
-"""Tokens a step."""
+POSITIONS = 512  # tokens a step
 
-LEARNING_RATE = 1e-3
-"""Of AdamW; it falls to 0 along a cosine."""
+LEARNING_RATE = 1e-3  # of AdamW; it falls to 0 along a cosine
 
 TEXTS_A_BATCH = 32
 ROWS_AT_ONCE = 8192
@@ -74,14 +66,9 @@ ROWS_AT_ONCE = 8192
 class States(NamedTuple):
     """States of tokens, on disk."""
 
-    states: NDArray[np.float16]
-    """(tokens, width)."""
-
-    ids: NDArray[np.int64]
-    """The tokens, (tokens,)."""
-
-    held_out: NDArray[np.bool_]
-    """Whether a token's text is held out, (tokens,)."""
+    states: NDArray[np.float16]  # (tokens, width)
+    ids: NDArray[np.int64]  # the tokens, (tokens,)
+    held_out: NDArray[np.bool_]  # whether a token's text is held out, (tokens,)
 
     def some(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """States and tokens of some rows, on the fastest device."""
@@ -97,10 +84,6 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
     Args:
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole.
         folder: where states are kept meanwhile.
-
-    Raises:
-        DataError: too few texts, states that are not finite, or a head that is no linear map with an activation and a
-            layer norm behind it.
     """
     if len(texts) < FEWEST:
         raise DataError(

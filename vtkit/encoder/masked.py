@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-MASKED_BIAS = -1e4
-"""Decoder bias of a masked dimension: far below any logit, and still a number in half precision."""
+MASKED_BIAS = -1e4  # decoder bias of a masked dimension: far below any logit, and still a number in half precision
 
 
 def mask_dimensions(model: PreTrainedModel, ids: Sequence[int] | NDArray[np.int64]) -> None:

@@ -13,13 +13,9 @@ import scipy.sparse as sp
 class Removed:
     """What pruning took from some vectors."""
 
-    weights: int = 0
-    """How many there were before."""
-
+    weights: int = 0  # how many there were before
     weights_removed: int = 0
-    mass: float = 0.0
-    """Their sum before."""
-
+    mass: float = 0.0  # their sum before
     mass_removed: float = 0.0
 
     def __add__(self, other: Removed) -> Removed:

@@ -32,8 +32,7 @@ SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """Arguments of every call that loads configurations and tokenizers. Left out, ``trust_remote_code`` is a question on
 the terminal for transformers."""
 
-SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "weights_only": True}
-"""Arguments of every call that loads weights."""
+SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "weights_only": True}  # arguments of every call that loads weights
 
 OUTPUT_TOKENIZER = "output_tokenizer"
 """Folder, beside a model's own files, of the tokenizer that names its output dimensions (head-only transfer)."""
@@ -299,12 +298,7 @@ def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
 
 
 def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
-    """Path and type of each entry of a list of modules.
-
-    Raises:
-        DataError: it is no such list, a type is of neither sentence-transformers nor vtkit, or a path leads out of the
-            folder.
-    """
+    """Path and type of each entry of a list of modules."""
     if (
         not isinstance(entries, list)
         or not entries

@@ -23,8 +23,7 @@ from vtkit.system.results import Result
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-K1 = 3.0
-"""In sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings."""
+K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
 
 B = 0.75
 FILE = "saturation.json"
@@ -41,8 +40,7 @@ class Saturation(Result):
 
     k1: float
     b: float
-    mean_sum: float
-    """L̄."""
+    mean_sum: float  # L̄
 
     @classmethod
     def of(cls, vectors: sparse.csr_matrix) -> Saturation:

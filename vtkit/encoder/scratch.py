@@ -12,8 +12,7 @@ from vtkit.settings.source import Scratch
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-DROPOUT = 0.1
-"""Dropout probability while training, BERT's."""
+DROPOUT = 0.1  # dropout probability while training, BERT's
 
 
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast, dropout: float = DROPOUT) -> PreTrainedModel:

@@ -60,20 +60,13 @@ _HARMLESS = {
 class StaticQueries:
     """What encodes queries by a static table."""
 
-    tokenizer: QueryTokenizer
-    """Cuts queries into tokens."""
-
-    weights: NDArray[np.float32]
-    """Of each token, (vocabulary,)."""
-
+    tokenizer: QueryTokenizer  # cuts queries into tokens
+    weights: NDArray[np.float32]  # of each token, (vocabulary,)
     output_tokenizer: QueryTokenizer
     """Names the dimensions, as :func:`vtkit.encoder.asymmetric.output_tokenizer` of the whole encoder does."""
 
-    prompt: str
-    """Stands before each query."""
-
-    parameters = None
-    """There is no model."""
+    prompt: str  # stands before each query
+    parameters = None  # there is no model
 
     @classmethod
     def load(cls, name: str, tokenizer: str = "") -> StaticQueries | None:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 FAMILIES = ("bert", "distilbert", "modernbert", "roberta", "xlm-roberta")
 """Model types whose logits are those of the decoder as it is saved."""
 
-LOGITS_AT_ONCE = 2**25
-"""Numbers, of all positions of the queries that are encoded together."""
+LOGITS_AT_ONCE = 2**25  # numbers, of all positions of the queries that are encoded together
 
 _TRANSFORMER_SETTINGS = {"do_lower_case", "max_seq_length", "modality_config", "module_output_name", "transformer_task"}
 
@@ -36,19 +35,12 @@ _TRANSFORMER_SETTINGS = {"do_lower_case", "max_seq_length", "modality_config", "
 class TransformerQueries:
     """An encoder of one masked language model for both sides, of which only the query side is wanted."""
 
-    model: Any
-    """A masked language model of transformers."""
-
-    tokenizer: QueryTokenizer
-    """Cuts queries into tokens, and names the dimensions."""
-
-    prompt: str
-    """Stands before each query."""
-
+    model: Any  # a masked language model of transformers
+    tokenizer: QueryTokenizer  # cuts queries into tokens, and names the dimensions
+    prompt: str  # stands before each query
     pooling: str
     activation: str
-    longest: int
-    """Tokens that the encoder reads of a text."""
+    longest: int  # tokens that the encoder reads of a text
 
     @property
     def output_tokenizer(self) -> QueryTokenizer:

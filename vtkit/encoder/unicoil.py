@@ -45,8 +45,7 @@ class UnicoilPooling(Module):  # type: ignore[misc]
 
     config_keys = ["width", "embedding_dimension"]  # noqa: RUF012 - the library's form
 
-    counted: Tensor
-    """Which tokens may weigh something, (vocabulary,) bool."""
+    counted: Tensor  # which tokens may weigh something, (vocabulary,) bool
 
     def __init__(self, width: int, embedding_dimension: int) -> None:
         super().__init__()

@@ -72,9 +72,6 @@ def check_pickle(file: Path, label: str) -> None:
     Args:
         file: mapped, if it is in torch's format since 1.6; older ones are read whole.
         label: the model, as messages begin.
-
-    Raises:
-        DataError: the loader refuses it, it is damaged, or it holds something else than tensors by their names.
     """
     import torch
 

@@ -129,9 +129,6 @@ def beside_bm25(
     Args:
         vectors: of ``documents``, as they are indexed.
         language: of the texts, an ISO 639 code; None: detected.
-
-    Raises:
-        RecipeError: it cannot be detected.
     """
     from vtkit.data.parallel import language_of
     from vtkit.evaluation.probe import probed_by_spans

@@ -56,11 +56,7 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
 
 
 def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> ValidationSet:
-    """Up to ``pairs`` probe pairs, as judged queries to validate a training with.
-
-    Raises:
-        DataError: too few texts are long enough.
-    """
+    """Up to ``pairs`` probe pairs, as judged queries to validate a training with."""
     probe = probe_of(texts, pairs, seed)
     if len(probe.queries) < FEWEST_PAIRS:
         raise DataError(

@@ -112,12 +112,7 @@ def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str,
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Portable:
-    """Fill ``folder`` with the encoder; finished files of an earlier attempt are kept.
-
-    Raises:
-        DataError: a uniCOIL encoder.
-        VtkitError: the network cannot be written, or gives other weights.
-    """
+    """Fill ``folder`` with the encoder; finished files of an earlier attempt are kept."""
     encoder = source.encoder
     network = TermWeights(encoder)
     if not (folder / CHECKED).is_file():

@@ -27,9 +27,6 @@ def write_for_postgres(
 ) -> list[Section]:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
     if the vectors are short enough.
-
-    Raises:
-        DataError: a document has more weights than a column can hold.
     """
     if collection is None:
         return []

@@ -50,10 +50,6 @@ def compare_runs(
     """Compare runs, with the store beside them, with the first of them: the results of the stage ``model``, by default
     of the index to be used, else of the final model. Of the queries won and lost so many are explained, for which the
     runs' models are loaded.
-
-    Raises:
-        RecipeError: fewer than two runs.
-        VtkitError: no such run, or one without results.
     """
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")

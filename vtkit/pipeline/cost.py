@@ -36,18 +36,15 @@ from vtkit.settings.vocabulary import TrimmedVocabulary
 from vtkit.system import console
 from vtkit.system.runtime import peak_bytes
 
-LIBRARIES_S = 3.0
-"""To load torch, transformers and sentence-transformers, once a run."""
+LIBRARIES_S = 3.0  # to load torch, transformers and sentence-transformers, once a run
 
-PLAIN_BYTES = 350 * 2**20
-"""What a process takes before it loads a model, and ..."""
+PLAIN_BYTES = 350 * 2**20  # what a process takes before it loads a model, and ...
 
 LOADED_BYTES = {"models": 300 * 2**20, "trainer": 450 * 2**20, "search": 300 * 2**20, "plots": 150 * 2**20}
 """... what stays of each thing that a step loads: torch and transformers; the trainer with what an optimiser leaves;
 compiled search; plots."""
 
-TOKEN_S, TOKEN_BYTES = 16e-6, 3000
-"""To load a token of a vocabulary, and to look at it."""
+TOKEN_S, TOKEN_BYTES = 16e-6, 3000  # to load a token of a vocabulary, and to look at it
 
 WORTH_MEASURING_S = 60.0
 """Of a run by :data:`REFERENCE`, from which on the machine is measured."""
@@ -60,29 +57,22 @@ TRAINING = 3
 """Products of a training step for each of a forward pass: one for the gradient of what comes in, one for that of the
 weights."""
 
-HEAPS = 16
-"""Distinct tokens of a text of n tokens are about so many times √n (Heaps' law)."""
+HEAPS = 16  # distinct tokens of a text of n tokens are about so many times √n (Heaps' law)
 
 UNIT_TOKENS, UNIT_PRODUCTS, UNIT_SORTED, HEAD_TOKENS = 1024, 5, 16_384, 512
 """Tokens a step of learning units, and its products of all units; tokens by which thresholds are found; tokens a step
 of fitting a head."""
 
-PAIR_S = 7e-6
-"""To learn translations from one byte of parallel text."""
+PAIR_S = 7e-6  # to learn translations from one byte of parallel text
 
 
 @dataclass(frozen=True)
 class Speed:
     """What a machine does in a second."""
 
-    float32: float
-    """Multiplications of a large matrix product; ..."""
-
-    bf16: float
-    """... and of one in bf16, where the machine is faster with it."""
-
-    programs: float = 1.0
-    """Plain programs, beside the machine of the factors."""
+    float32: float  # multiplications of a large matrix product; ...
+    bf16: float  # ... and of one in bf16, where the machine is faster with it.
+    programs: float = 1.0  # plain programs, beside the machine of the factors
 
 
 REFERENCE = Speed(3.6e10, 1.8e11)
@@ -95,26 +85,15 @@ EFFICIENCY, TRAINING_EFFICIENCY = 0.45, 0.22
 class Work:
     """What a step does."""
 
-    encoded: float = 0.0
-    """Multiplications of transformers in float32, ..."""
-
-    halved: float = 0.0
-    """... in bf16, ..."""
-
-    trained: float = 0.0
-    """... and while training."""
-
-    products: float = 0.0
-    """Multiplications of heads, which are one large product, in float32, ..."""
-
+    encoded: float = 0.0  # multiplications of transformers in float32, ...
+    halved: float = 0.0  # ... in bf16, ...
+    trained: float = 0.0  # ... and while training.
+    products: float = 0.0  # multiplications of heads, which are one large product, in float32, ...
     screened: float = 0.0
     """... and in bf16, as those that find the terms that can be positive (:mod:`vtkit.encoder.kernels.screen`)."""
 
-    programs: float = 1.0
-    """Seconds of plain programs on the machine of the factors."""
-
-    memory: int = 0
-    """Bytes beside the libraries."""
+    programs: float = 1.0  # seconds of plain programs on the machine of the factors
+    memory: int = 0  # bytes beside the libraries
 
     def seconds(self, speed: Speed) -> float:
         """On a machine of this speed."""
@@ -129,8 +108,7 @@ class StepCost:
 
     step: str
     seconds: float
-    memory: int
-    """Bytes of the process at its largest, until the step's end."""
+    memory: int  # bytes of the process at its largest, until the step's end
 
 
 def estimated(steps: Mapping[str, Step]) -> dict[str, StepCost]:
@@ -197,8 +175,7 @@ def measured() -> Speed:
     return Speed(float32, bf16, counted / (time.process_time() - start) / WORDS_A_SECOND)
 
 
-WORDS_A_SECOND = 2.5e7
-"""That the machine of the factors counts."""
+WORDS_A_SECOND = 2.5e7  # that the machine of the factors counts
 
 
 def words(costs: Iterable[StepCost]) -> list[str]:
@@ -259,8 +236,7 @@ def work_of(step: Step) -> Work | None:
             return Work(programs=1.2, memory=model)
 
 
-PROFILED = 2 * 2**20
-"""Bytes, about, of the documents that both vocabularies are profiled on."""
+PROFILED = 2 * 2**20  # bytes, about, of the documents that both vocabularies are profiled on
 
 
 def _loads(step: Step) -> set[str]:
@@ -332,8 +308,7 @@ def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
     return Work(programs=1.5 + 8 * TEXT_S * _bytes(step) + PAIR_S * pairs, memory=known + model)
 
 
-SORTED_S = 1e-7
-"""To sort one of many numbers."""
+SORTED_S = 1e-7  # to sort one of many numbers
 
 
 def _training(step: Step, encoder: Encoder, model: int) -> Work:
@@ -395,8 +370,7 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
     return Work(encoded, halved, screened=head, programs=programs, memory=memory)
 
 
-RESULT_BYTES = 300
-"""Of one result in the two rankings of a sum and in the sum."""
+RESULT_BYTES = 300  # of one result in the two rankings of a sum and in the sum
 
 
 def _own(step: str) -> str:

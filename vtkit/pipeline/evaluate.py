@@ -164,9 +164,6 @@ def evaluate_named(
         out: folder for ``results.json``, ``report.html`` and ``report.md``, ``mteb/`` (results as mteb has them) and,
             for every system and collection, its run file and its values by query. Encoded documents are kept beside it
             until it is whole, so that the same command goes on after a kill.
-
-    Raises:
-        RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
     """
     from vtkit.evaluation.measures.effectiveness import validate_measures
 

@@ -76,9 +76,6 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
 def upload(publication: Publication) -> str:
     """Upload it in one commit, with the token that `hf auth login` or HF_TOKEN gave the hub's client; returns the
     address.
-
-    Raises:
-        DataError: the hub does not answer, or does not let this user write there.
     """
     from httpx import HTTPError
     from huggingface_hub import CommitOperationAdd, HfApi

@@ -99,10 +99,6 @@ def open_served(
     """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run. ``stages``
     and ``collection`` go for each run, as in :func:`searched`.
-
-    Raises:
-        RecipeError: several models, or stages of an index that is in no run.
-        VtkitError: something named is not there, or damaged.
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.sides import EncoderQueries

@@ -16,55 +16,38 @@ from vtkit.system.errors import DataError
 DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
 
-NUMBER = 4
-"""Bytes of a float32 or an int32."""
+NUMBER = 4  # bytes of a float32 or an int32
 
-RUN_LINE = 48
-"""Bytes of a line of a TREC run."""
+RUN_LINE = 48  # bytes of a line of a TREC run
 
-SAMPLE = 2**21
-"""Bytes at the beginning of a collection by which its lines are estimated."""
+SAMPLE = 2**21  # bytes at the beginning of a collection by which its lines are estimated
 
-CHARACTERS_A_TOKEN = 4.5
-"""Bytes of UTF-8, over the scripts."""
+CHARACTERS_A_TOKEN = 4.5  # bytes of UTF-8, over the scripts
 
-QUERY = 12
-"""Tokens of a query."""
+QUERY = 12  # tokens of a query
 
-FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 1.3e-6, 4.6e-6
-"""To search for, judge and sum up one result of a query."""
+FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 1.3e-6, 4.6e-6  # to search for, judge and sum up one result of a query
 
-BALANCED_S = 12e-6
-"""To sum up and judge one result of a training query with each weight of a sum (``WEIGHTS``)."""
+BALANCED_S = 12e-6  # to sum up and judge one result of a training query with each weight of a sum (``WEIGHTS``)
 
 BALANCING, SPANS = 1000, 256
 """Training queries, at most, that bring two rankings together, and spans where there are none."""
 
-SPANNED = 500
-"""Documents, at most, of which spans are searched for, to see what an encoder finds."""
+SPANNED = 500  # documents, at most, of which spans are searched for, to see what an encoder finds
 
 PARTS: tuple[Part, ...] = ("corpus", "queries", "qrels")
 
-TEXT_S = 0.4e-6
-"""To count one byte of text."""
+TEXT_S = 0.4e-6  # to count one byte of text
 
 
 @dataclass(frozen=True)
 class SetCost:
     """What a stage does with one evaluation set."""
 
-    indexes: int = 0
-    """Bytes of vectors, postings and documents that it writes."""
-
-    runs: int = 0
-    """Bytes of run files."""
-
-    encoded: float = 0.0
-    """Tokens through the run's encoder."""
-
-    embedded: float = 0.0
-    """Tokens through a dense embedder of the same size."""
-
+    indexes: int = 0  # bytes of vectors, postings and documents that it writes
+    runs: int = 0  # bytes of run files
+    encoded: float = 0.0  # tokens through the run's encoder
+    embedded: float = 0.0  # tokens through a dense embedder of the same size
     programs: float = 0.0
     """Seconds of plain programs on the machine of the factors (:mod:`vtkit.pipeline.cost`)."""
 
@@ -74,12 +57,9 @@ class Counts:
     """What is in a collection."""
 
     documents: int
-    queries: int
-    """Those that are judged by default."""
-
+    queries: int  # those that are judged by default
     bytes: int
-    training: int = 0
-    """Queries with other judgements."""
+    training: int = 0  # queries with other judgements
 
 
 def counts_of(name: str) -> Counts | None:

@@ -87,9 +87,6 @@ def run_sweep(
     """Run every cell that is not finished, ``jobs`` at the same time, each in a process of its own (1: one after the
     other in this one), with so many processor ``threads`` together; returns the cells that failed, by their names, with
     the reason.
-
-    Raises:
-        VtkitError: what is wrong with any cell; nothing was touched.
     """
     not_fetched = None
     try:

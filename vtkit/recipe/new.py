@@ -34,9 +34,6 @@ def new_recipe(
     (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus. Without a source it starts
     from ``embedder``, to which a head is fitted; beside a source, an embedder is another bridge, and a teacher. Without
     a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all.
-
-    Raises:
-        RecipeError: another language, and neither a tokenizer nor a corpus; or nothing to start from.
     """
     if source is None:
         return _from_embedder(name, language, embedder, corpus, train, evaluate)

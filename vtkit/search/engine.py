@@ -185,9 +185,6 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries:
 def query_table_of(index: IndexSection, encoder: SparseEncoder, texts: Sequence[str]) -> TextQueries | None:
     """The query table of ``encoder`` for :func:`build_index`, to be tried on ``texts``; None unless the engine is to
     encode queries.
-
-    Raises:
-        RecipeError: queries need the model, or more than a table.
     """
     from vtkit.search.opensearch_text import text_queries
 
@@ -271,12 +268,7 @@ def require_engine(engine: Engine) -> None:
 
 
 def reach_engine(index: IndexSection) -> None:
-    """Check that the server of ``index``, if it names one, answers and has the plugins it needs.
-
-    Raises:
-        DataError: it does not.
-        MissingExtra: a package that the engine needs is not installed.
-    """
+    """Check that the server of ``index``, if it names one, answers and has the plugins it needs."""
     require_engine(index.engine)
     if index.engine == "milvus" and index.milvus.uri is not None:
         from vtkit.search.milvus import connected

@@ -139,11 +139,6 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
 
     Args:
         beside: makes the lexical part, if ``index`` has one.
-
-    Raises:
-        DataError: ``vectors`` is no such folder, is damaged, or holds queries.
-        MissingExtra: a package that the engine needs is not installed.
-        RecipeError: the engine is to encode queries that need the model.
     """
     encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
     if encoding.side != "document":
@@ -200,12 +195,7 @@ def is_index_folder(folder: Path) -> bool:
 
 
 def searched_by(folder: Path) -> tuple[str, IndexSection]:
-    """The model and the settings with which to search a folder that :func:`index_folder` filled.
-
-    Raises:
-        DataError: it is damaged.
-        VtkitError: the model is not there.
-    """
+    """The model and the settings with which to search a folder that :func:`index_folder` filled."""
     searched = _read(folder / SEARCH, IndexFolder, "vtkit index")
     if os.path.isabs(searched.model) and not os.path.isdir(searched.model):
         raise VtkitError(f"{folder}: its documents were encoded with {searched.model}, which is gone.")

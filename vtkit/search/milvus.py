@@ -48,9 +48,6 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
-
-    Raises:
-        DataError: the cluster cannot be reached, or refuses.
     """
     import pymilvus
 

@@ -70,9 +70,6 @@ def build_opensearch(
         documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
         text: the query table, if the cluster is to encode queries. Its model is registered and deployed, the index
             answers text by default, and its answers are compared with those to vtkit's own query vectors.
-
-    Raises:
-        DataError: the server cannot be reached, refuses, or encodes queries differently.
     """
     digest = digest_of(documents)
     if text is not None:

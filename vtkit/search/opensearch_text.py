@@ -159,11 +159,7 @@ def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.floa
 
 
 def reach_models(client: Any, settings: OpenSearchSettings) -> None:
-    """Check that the cluster can hold models; warn if it accepts none from files.
-
-    Raises:
-        DataError: ML Commons is not installed.
-    """
+    """Check that the cluster can hold models; warn if it accepts none from files."""
     import opensearchpy
 
     with answers(settings):
@@ -185,9 +181,6 @@ def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, fold
     """The id of ``model`` on the cluster, deployed; it is registered unless the cluster has it.
 
     Writes the zip and the request that registers it into ``folder``.
-
-    Raises:
-        DataError: the cluster rejects it, or its deployment fails or takes too long.
     """
     digest = hashlib.sha256(model).hexdigest()
     name = f"vtkit-{digest[:24]}"
@@ -286,11 +279,7 @@ def _registered(client: Any, digest: str) -> tuple[str | None, str | None]:
 
 
 def _awaited(state: Callable[[], str], passing: Sequence[str], settings: OpenSearchSettings, end: float) -> str:
-    """The first state that is not one of ``passing``.
-
-    Raises:
-        DataError: there is none before ``end``, a time of the monotonic clock.
-    """
+    """The first state that is not one of ``passing``."""
     pause = 0.05
     while (reached := state()) in passing:
         if time.monotonic() + pause > end:

@@ -79,9 +79,6 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
 def join_vectors(parts: Sequence[Path], folder: Path) -> None:
     """Write the rows of all ``parts``, folders of vectors with the same width, into ``folder`` as
     :func:`write_vectors` does, with no more than one part in memory.
-
-    Raises:
-        DataError: a part is damaged.
     """
     folder.mkdir(parents=True)
     ends = [read_vectors(part).indptr[1:] for part in parts]

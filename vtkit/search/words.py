@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from vtkit.search.bm25 import TermDimensions
     from vtkit.search.index_info import Contributions
 
-TOKENS_A_WORD = 3
-"""Tokens of the encoder, and terms of BM25, that are listed for a word."""
+TOKENS_A_WORD = 3  # tokens of the encoder, and terms of BM25, that are listed for a word
 
-_BEFORE = 3
-"""Pieces of the text into which the terms of the next piece may reach back: pairs and threes of characters."""
+_BEFORE = 3  # pieces of the text into which the terms of the next piece may reach back: pairs and threes of characters
 
 
 class Piece(NamedTuple):
@@ -34,8 +32,7 @@ class Piece(NamedTuple):
 
     start: int
     stop: int
-    word: str
-    """Empty between words."""
+    word: str  # empty between words
 
 
 def cut_words(text: str) -> list[Piece]:
@@ -68,8 +65,7 @@ class QueryWords:
     shares: dict[int, dict[int, float]]
     """Dimension -> number of a word -> its share. The shares of a dimension sum to 1."""
 
-    width: int
-    """Dimensions of the encoder; BM25's terms come after them."""
+    width: int  # dimensions of the encoder; BM25's terms come after them
 
     @classmethod
     def of(

@@ -65,10 +65,6 @@ def new_folder(out: Path) -> Iterator[Path]:
 def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
     """A folder beside ``out`` to write into, which becomes ``out`` if the block succeeds. Otherwise the folder stays,
     and the next call with the same ``made_from`` continues in it.
-
-    Raises:
-        RecipeError: ``out`` exists.
-        VtkitError: it cannot be written, or the machine refuses something.
     """
     refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.unfinished")

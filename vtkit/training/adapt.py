@@ -100,10 +100,6 @@ def adapt_vectors(
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
-
-    Raises:
-        DataError: too few texts, or useless scores of the teacher.
-        CollapseError: a collapse gate stopped the run.
     """
     pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None and "align" in objectives else []
     if "crop" in objectives or "distill" in objectives:

@@ -71,11 +71,7 @@ def opening_pair(text: str, most: int) -> tuple[str, str]:
 
 
 def usable_texts(texts: Sequence[str]) -> list[str]:
-    """Those of ``texts`` that a query can be made of.
-
-    Raises:
-        DataError: fewer than two are: a text has nothing to be told apart from.
-    """
+    """Those of ``texts`` that a query can be made of."""
     usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
     if len(usable) < 2:
         raise DataError(

@@ -102,11 +102,7 @@ class QueryGenerator:
 
 
 def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerator:
-    """The generator that ``settings`` names.
-
-    Raises:
-        DataError: nothing is there, it is damaged, it is no sequence-to-sequence model, or would run code of its own.
-    """
+    """The generator that ``settings`` names."""
     assert settings.model is not None
     label = f"query generator {settings.model}"
     folder = model_folder(settings.model, "query generator")

@@ -37,10 +37,6 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
 
     Args:
         documents: whose document frequencies an IDF table has; read where one is made.
-
-    Raises:
-        DataError: an activation is asked of a uniCOIL encoder; queries have a transformer of their own and keep it;
-            active dimensions are asked of a table that stays as it is; a tokenizer that no table can be made for.
     """
     if section.activation != "source":
         refuse_unicoil(encoder, "activation")

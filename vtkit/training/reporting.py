@@ -24,11 +24,7 @@ CURVES = "curves"  # folder of what they write
 
 
 def require(reporters: Sequence[Reporter], section: str) -> None:
-    """Nothing, if the packages of ``reporters`` are installed.
-
-    Raises:
-        MissingExtra: one is not.
-    """
+    """Nothing, if the packages of ``reporters`` are installed."""
     for name in reporters:
         if find_spec(name) is None:
             raise MissingExtra(f'{section}.report_to = ["{name}"]', name, name)

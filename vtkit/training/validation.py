@@ -77,9 +77,6 @@ def validation_set(
 ) -> ValidationSet:
     """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all
     documents judged for them, and others sampled up to ``most_documents``.
-
-    Raises:
-        DataError: no query has a relevant document.
     """
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}

@@ -77,9 +77,6 @@ def bias_of(
 
     Args:
         counts: asked for by ``zscore`` without a model.
-
-    Raises:
-        DataError: there is no text to count tokens in.
     """
     match section.bias.method:
         case "mixture":

@@ -105,9 +105,6 @@ def load_embedder(name: str, pooling: Pooling = "model", prompt: str = "") -> Em
             says otherwise. Code that comes with a model is never run.
         pooling: in place of the model's own; what comes after pooling (normalisation, projections) stays.
         prompt: put before each text, and nothing else is: prompts the model comes with are not used.
-
-    Raises:
-        DataError: there is no such model, or it is of another kind (a sparse encoder, a cross-encoder).
     """
     if pooling not in get_args(Pooling):
         raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, not {pooling}")

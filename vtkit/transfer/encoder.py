@@ -80,9 +80,6 @@ def move_encoder(
         method_texts: texts that word vectors are trained on; opened where a method needs them.
         casing: its output part; :mod:`vtkit.vocabulary.casing` has the rest.
         work: a folder that the model is written to on its way, to be removed afterwards.
-
-    Raises:
-        DataError: source and target do not fit, or something a method needs is missing.
     """
 
     rows = mlm_head(source[0].auto_model).decoder.out_features

@@ -64,11 +64,6 @@ def entmax_rows(
     Returns:
         Float64 rows that sum to one; columns sorted. Memory grows with the result and the inputs, not with their
         product. Softmax leaves nothing out, and its result is dense.
-
-    Raises:
-        ValueError: α below 1 or infinite, or no anchors.
-        DataError: vectors that are not finite, or of different widths.
-        RecipeError: so many anchors keep weight that the result would not fit in memory.
     """
     _check(queries, anchors, alpha)
     blocks = []

@@ -53,24 +53,19 @@ if TYPE_CHECKING:
 
 FEWEST_TOKENS = 1000
 
-REVIVED_EVERY = 100
-"""Steps after which units that fired for no token since become states that are rebuilt badly."""
+REVIVED_EVERY = 100  # steps after which units that fired for no token since become states that are rebuilt badly
 
-REVIVED_UNTIL = 0.7
-"""Of all steps; the rest is left to settle."""
+REVIVED_UNTIL = 0.7  # of all steps; the rest is left to settle
 
-LOOKED_AT = 16_384
-"""Tokens whose units decide thresholds and names."""
+LOOKED_AT = 16_384  # tokens whose units decide thresholds and names
 
 UNIT_LOGIT = 30.0
 """Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
 strongly it does (docs/log.md)."""
 
-POSITIONS = 1024
-"""Tokens a step."""
+POSITIONS = 1024  # tokens a step
 
-LEARNING_RATE = 1e-3
-"""Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
+LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
 
 UNITS_AT_ONCE = 512
 NAMED_BY = 3
@@ -112,9 +107,6 @@ def fit_units(
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole; its head is
             replaced.
         folder: where states and the model are kept meanwhile.
-
-    Raises:
-        DataError: too little text, or states that are not finite.
     """
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)

@@ -73,11 +73,7 @@ def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
 
 
 def read_new_ids(path: Path) -> NDArray[np.int64]:
-    """The target ids of all tokens that do not overlap, ascending, without reading the rest of the table.
-
-    Raises:
-        DataError: the file is missing or is not such a table.
-    """
+    """The target ids of all tokens that do not overlap, ascending, without reading the rest of the table."""
     rows = _table(path, ["target_id", "method"]).to_pylist()
     return np.array([row["target_id"] for row in rows if row["method"] != "overlap"], dtype=np.int64)
 
@@ -99,9 +95,6 @@ def read_mixture(path: Path, source_rows: int) -> Mixture:
 
     Args:
         source_rows: rows of the source's embedding matrix.
-
-    Raises:
-        DataError: the file is missing or is not such a table.
     """
     from scipy.sparse import csr_matrix
 

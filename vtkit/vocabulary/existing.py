@@ -294,11 +294,7 @@ def check_readable(backend: Tokenizer, where: str) -> None:
 
 
 def check_gaps(vocabulary: Mapping[str, int], where: str) -> None:
-    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token.
-
-    Raises:
-        DataError: says which ids have no token, and which have several.
-    """
+    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token."""
     ids = set(vocabulary.values())
     gone = sorted(set(range(max(ids, default=-1) + 1)) - ids)
     if gone:

@@ -46,10 +46,6 @@ def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], si
 
     Args:
         size: most tokens, the most frequent ones, with all that makes them; all by default.
-
-    Raises:
-        DataError: no texts, a kind of tokenizer whose tokens cannot be taken out, or more tokens that must stay than
-            ``size``.
     """
     layout = json.loads(tokenizer.backend_tokenizer.to_str())
     rules = _Rules(layout)
@@ -84,11 +80,7 @@ def kept_ids(tokenizer: PreTrainedTokenizerFast, trimmed: PreTrainedTokenizerFas
 
 
 class _Rules:
-    """A tokenizer file, and which of its tokens cannot do without which others.
-
-    Raises:
-        DataError: a kind of tokenizer whose tokens cannot be taken out.
-    """
+    """A tokenizer file, and which of its tokens cannot do without which others."""
 
     def __init__(self, layout: dict[str, Any]) -> None:
         model = layout["model"]

@@ -19,8 +19,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-STEPS = 2**15
-"""Rates are multiples of 1 / STEPS."""
+STEPS = 2**15  # rates are multiples of 1 / STEPS
 
 ATTENTION = "vtkit_dropout"
 """The name of :func:`attention` among the library's attention functions."""

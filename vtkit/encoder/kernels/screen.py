@@ -15,8 +15,7 @@ BLOCK_BYTES = 2**20
 """bf16 logits of one vocabulary block are kept below this: their product is fast, so they must be in the cache when it
 is done."""
 
-BF16_ROUNDOFF = 2.0**-8
-"""Unit roundoff of bf16, u."""
+BF16_ROUNDOFF = 2.0**-8  # unit roundoff of bf16, u
 
 BOUND_SHARE = 0.45
 """Of what a :class:`LowRankScreen` leaves out at most, so much is added; docs/log.md has what other shares miss."""
@@ -30,8 +29,7 @@ CALIBRATION_POSITIONS = 8192
 MOST = 0.125
 """Share of the terms that a :class:`LowRankScreen` may let through: computing these exactly costs what it saves."""
 
-ROWS_AT_ONCE = 4096
-"""Decoder rows that are turned together: little memory beside that of encoding."""
+ROWS_AT_ONCE = 4096  # decoder rows that are turned together: little memory beside that of encoding
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class Screen:
     taken over the bits as integers, which is ten times faster than over bf16.
     """
 
-    rows: Tensor
-    """Decoder rows and what is added, (vocabulary, columns), bf16."""
+    rows: Tensor  # decoder rows and what is added, (vocabulary, columns), bf16
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Screen:
@@ -120,9 +117,7 @@ class LowRankScreen(Screen):
     of their sum is added instead of all: vectors of any direction in a few hundred dimensions stay below it.
     """
 
-    rotation: Tensor
-    """L⁻ᵀ V, (width, width) float32: h times it is z."""
-
+    rotation: Tensor  # L⁻ᵀ V, (width, width) float32: h times it is z
     rank: int
 
     @classmethod

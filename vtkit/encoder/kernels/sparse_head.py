@@ -213,9 +213,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     """The decoder's weight in bf16, where the projection runs in it (no gradients): where half precision is asked for
     and nothing screens, which is as fast and exact."""
 
-    fast: bool
-    """Whether a few terms may be missed for speed, where half precision is asked for and something screens."""
-
+    fast: bool  # whether a few terms may be missed for speed, where half precision is asked for and something screens
     _screen: tuple[tuple[int, int], Screen | CalibratedScreen] | None = None
     """Made once for each version of the decoder: an optimiser step changes it."""
 

@@ -81,11 +81,7 @@ def show_results(results: Sequence[CheckResult]) -> None:
 
 
 def stop_at_failures(results: Sequence[CheckResult]) -> None:
-    """End the run where a gate that may stop it has found a failure.
-
-    Raises:
-        CollapseError: all such findings, each with what to change and how to go on in spite of it.
-    """
+    """End the run where a gate that may stop it has found a failure."""
     stopping = [result for result in results if result.stops]
     if not stopping:
         return

@@ -53,9 +53,6 @@ def paired_t(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 
     Args:
         a, b: values by query id, of the same queries.
-
-    Raises:
-        ValueError: the queries differ, or there are none.
     """
     from scipy.stats import ttest_rel
 

@@ -141,10 +141,6 @@ def train_tilde(
 
     Returns:
         The curves: ``steps`` and ``loss``.
-
-    Raises:
-        DataError: no pairs, texts that do not begin with [CLS], or an output vocabulary of the encoder's own.
-        CollapseError: the loss is not finite, or explodes.
     """
     if not pairs:
         raise DataError("There are no pairs of a query and a relevant document to learn document expansion from.")
@@ -209,11 +205,7 @@ def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
 
 
 def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> list[list[int]]:
-    """Token ids of each text, [CLS] in the first place.
-
-    Raises:
-        DataError: another token stands there, or what is read is not what is written.
-    """
+    """Token ids of each text, [CLS] in the first place."""
     if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
         raise DataError(
             "Document expansion adds output tokens to texts, and this encoder reads another vocabulary "

@@ -58,9 +58,6 @@ def focus_mixture(
         texts: text of the target language, read once as a stream.
         vector_size: width of the trained vectors. The authors' code has 100, the paper 300.
         alpha: of the entmax; 2, sparsemax, as in the paper.
-
-    Raises:
-        DataError: the vectors cannot be read, the text is too short, or too few tokens have vectors.
     """
     if vectors is not None:
         found, where = _given(pair.target, vectors), str(vectors)

@@ -23,9 +23,6 @@ def ofa_mixture(pair: VocabularyPair, *, vectors: Path, neighbours: int = 10, te
     Args:
         vectors: static word vectors that cover both languages in one space.
         neighbours: source tokens that are mixed.
-
-    Raises:
-        DataError: the vectors cannot be read, or cover no token of one of the vocabularies.
     """
     return neighbour_mixture(
         "ofa",

@@ -44,9 +44,6 @@ def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: 
 
     Args:
         name: of the table, for messages.
-
-    Raises:
-        DataError: the table has values that are not finite, or a vector for none of the new or of the shared tokens.
     """
     overlap = pair.overlap
     new = overlap.new_ids
@@ -90,9 +87,6 @@ def load_table(name: str) -> Table:
         name: a folder or a hub id: a transformers model of any kind (its input embeddings are taken), a
             sentence-transformers model (those of its first module), or a static table, which is a safetensors file
             (``embedding.weight`` or ``embeddings``, or a matrix that is alone in it) beside a tokenizer.
-
-    Raises:
-        DataError: there is no such model, no table in it, or a table with fewer rows than its tokenizer has tokens.
     """
     label = f"target embeddings {name}"
     folder = _first_module(find_model(name, "target embeddings"), label)

@@ -43,10 +43,6 @@ def wechsel_mixture(
         source_vectors: static word vectors of the source language, of the same width.
         dictionary: pairs of words, source language first.
         neighbours: source tokens that are mixed.
-
-    Raises:
-        DataError: vectors or dictionary cannot be read, the vectors differ in width or cover no token of their
-            vocabulary, or no pair of the dictionary has both its words in the vectors.
     """
     width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
     if width != source_width:

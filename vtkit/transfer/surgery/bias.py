@@ -128,10 +128,6 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
 
     Args:
         name: folder or hub id of the model that owns the target vocabulary.
-
-    Raises:
-        DataError: the model cannot be loaded, its bias is missing or not finite, or it lacks more than half of the
-            target's tokens.
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
@@ -176,9 +172,6 @@ def count_tokens(
 
     Args:
         max_texts: stop after so many texts.
-
-    Raises:
-        DataError: there is no token in the texts.
     """
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
     for batch in batches(islice(texts, max_texts)):

@@ -304,9 +304,6 @@ def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder
 
     Hidden states of texts whose tokens are all kept are those of ``source`` to the bit, and so are the weights of the
     kept tokens, but for the order of summation that a matrix product of another shape may take.
-
-    Raises:
-        DataError: as :func:`vtkit.transfer.surgery.graft.graft_encoder`.
     """
     kept = kept_ids(source.tokenizer, trimmed)
     return graft_encoder(

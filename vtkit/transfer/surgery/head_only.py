@@ -81,10 +81,6 @@ def graft_encoder_head(
     Args:
         mixture: every output token in terms of the source tokens; it mixes the source's decoder rows.
         bias: gives the decoder bias of the output vocabulary for that of the source.
-
-    Raises:
-        DataError: as :func:`graft_head`; an encoder whose queries take a way of their own, or one that has an output
-            vocabulary of its own already.
     """
     refuse_output_vocabulary(source)
     if isinstance(source, WholeEncoder) and source.query_side is not None:
