@@ -67,9 +67,6 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         name: a folder (:data:`LAYOUT`), followed by ``:CONFIGURATION`` if it holds several collections; or one of
             :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, if downloads are allowed, from the
             hub; or training data without splits (:mod:`vtkit.data.training_files`).
-
-    Raises:
-        DataError: an unknown name, or a missing or damaged collection (all problems at once).
     """
     if is_training_data(name):
         return load_training_data(name)
@@ -99,11 +96,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
 
 
 def files_of(name: str, part: Part) -> list[Path]:
-    """The files of one part of a collection, with its default judgements.
-
-    Raises:
-        DataError: as :func:`load_retrieval`.
-    """
+    """The files of one part of a collection, with its default judgements."""
     split = default_split(name)
     return _find(name, split, (part,)).parts.files(part, split)
 

@@ -56,11 +56,7 @@ def read_document_file(name: str) -> Sequence[Document]:
 
 
 def read_queries_as_documents(name: str) -> list[Document]:
-    """The queries of a file (see :func:`vtkit.data.queries.read_query_file`) or of a collection.
-
-    Raises:
-        DataError: as of :func:`read_document_file`.
-    """
+    """The queries of a file (see :func:`vtkit.data.queries.read_query_file`) or of a collection."""
     if Path(name).is_file() or not is_collection(name):
         queries = read_query_file(name)
     else:

@@ -114,11 +114,7 @@ def revisions() -> dict[str, str]:
 def bytes_to_fetch(
     repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
 ) -> int:
-    """Bytes that :func:`fetch` would download; asks the hub, if downloads are allowed.
-
-    Raises:
-        DataError: as :func:`fetch`.
-    """
+    """Bytes that :func:`fetch` would download; asks the hub, if downloads are allowed."""
     with _hub_errors(repo_id, repo_type, revision):
         return sum(file.size for file in _lacking(repo_id, patterns, repo_type, revision))
 

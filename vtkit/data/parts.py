@@ -84,11 +84,7 @@ class Source:
 
 
 def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
-    """Configuration -> parts of the collection in one or several folders; "" for a configuration without a name.
-
-    Raises:
-        DataError: a README's head names files that are not in its folder.
-    """
+    """Configuration -> parts of the collection in one or several folders; "" for a configuration without a name."""
     parts_by_name: dict[str, Parts] = {}
     for source in sources:
         for part, config, split, path in [*_said_by_head(source)] or _named(source):
@@ -105,11 +101,7 @@ def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
 
 
 def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
-    """Configuration and part -> split -> patterns of files in the head of a README; empty without such a head.
-
-    Raises:
-        DataError: the head is not YAML, or names files outside of the folder.
-    """
+    """Configuration and part -> split -> patterns of files in the head of a README; empty without such a head."""
     from huggingface_hub import metadata_load
 
     if not readme.is_file():

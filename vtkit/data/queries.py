@@ -41,11 +41,7 @@ def read_query_file(name: str) -> list[Query]:
 
 
 def standard_input() -> Iterator[str]:
-    """The lines of standard input, read as UTF-8 in every locale.
-
-    Raises:
-        DataError: a line is not UTF-8.
-    """
+    """The lines of standard input, read as UTF-8 in every locale."""
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             yield line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")

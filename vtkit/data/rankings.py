@@ -65,9 +65,6 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
     """The rankings of a file, one for each system that it names; scored documents are ordered by score.
 
     Queries and documents that ``data`` does not have are ignored.
-
-    Raises:
-        DataError: damaged lines, all at once; or no line has a query that ``data`` judges.
     """
     path = Path(path)
     systems: dict[str, Gathering] = {}
@@ -187,11 +184,7 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
 
 def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
     """File, number and text of each line of the first file in a .tar.gz whose path (``/NAME/FILE``) has one of
-    ``endings``.
-
-    Raises:
-        DataError: there is no such file, or the archive is damaged.
-    """
+    ``endings``."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             inside = next((each for each in archive if each.isfile() and f"/{each.name}".endswith(endings)), None)
@@ -245,11 +238,7 @@ def _of_columns(row: Mapping[str, Any]) -> Iterator[ScoredList]:
 
 def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
     """The scores of ``relevant`` and ``others`` documents. With one relevant document, ``scores`` may be its margins
-    over the others, which become scores relative to the relevant document.
-
-    Raises:
-        ValueError: the number of scores is neither that of the documents nor that of the margins.
-    """
+    over the others, which become scores relative to the relevant document."""
     if relevant == 1 and len(scores) == others:
         return [0.0, *(-margin for margin in scores)]
     if len(scores) != relevant + others:
@@ -290,11 +279,7 @@ def _ids(value: Any) -> list[str]:
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
-    """``values`` as finite numbers.
-
-    Raises:
-        ValueError: one is not.
-    """
+    """``values`` as finite numbers."""
     finite = []
     for value in values:
         try:

@@ -53,9 +53,6 @@ def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[i
     """Line (or row of a parquet file, from 1) and values by column; for a damaged line, a description of the problem.
 
     A tsv file without a header has an id and a text. In parquet files, only columns with known names are read.
-
-    Raises:
-        DataError: the file cannot be read to its end, or has an unknown format.
     """
     match ending_of(path):
         case None:
@@ -69,11 +66,7 @@ def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[i
 
 
 def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and values by column of each row; only columns ``among`` these names, if given.
-
-    Raises:
-        DataError: the file cannot be read to its end.
-    """
+    """Number (from 1) and values by column of each row; only columns ``among`` these names, if given."""
     import pyarrow
     import pyarrow.parquet
 

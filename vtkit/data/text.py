@@ -93,11 +93,7 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
 
 
 def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
-    """Each of ``texts``, a string being one text.
-
-    Raises:
-        DataError: an entry is no string (None, a number, a list), by its position.
-    """
+    """Each of ``texts``, a string being one text."""
     for position, text in enumerate([texts] if isinstance(texts, str) else texts):
         if not isinstance(text, str):
             said = "None" if text is None else f"of the type {type(text).__name__}"
@@ -128,9 +124,6 @@ def digest(path: str | Path) -> str:
     """SHA-256, in hexadecimal, of a file's content or of a folder's files, including their relative names.
 
     Names that begin with a dot are left out (caches, editor files); times and owners do not count.
-
-    Raises:
-        DataError: it does not exist, or cannot be read.
     """
     path = Path(path)
     try:

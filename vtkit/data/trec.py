@@ -32,11 +32,7 @@ def trec_lines(run: Run, tag: str) -> Iterator[str]:
 
 
 def write_trec(run: Run, path: str | Path, tag: str) -> None:
-    """Write :func:`trec_lines` to a file.
-
-    Raises:
-        ValueError: the tag contains white space.
-    """
+    """Write :func:`trec_lines` to a file."""
     if not tag or tag.split() != [tag]:
         raise ValueError(f"the tag of a run is one word, not {tag!r}")
     with Path(path).open("w", encoding="utf-8", newline="\n") as file:

@@ -46,11 +46,7 @@ class VectorFile:
 
 
 def open_vectors(path: str | Path) -> VectorFile:
-    """Read the beginning of a file of word vectors.
-
-    Raises:
-        DataError: the file is missing, empty, damaged, or of another kind.
-    """
+    """Read the beginning of a file of word vectors."""
     path = Path(path)
     with _bytes(path) as file:
         sample = _read(file, path, BYTES_AT_ONCE)

@@ -87,9 +87,6 @@ def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = 
 
     Args:
         static_too: whether a static query table is in the way too.
-
-    Raises:
-        DataError: the encoder's queries take a way of their own.
     """
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     if side is not None and (static_too or isinstance(side[0], Transformer)):
@@ -100,11 +97,7 @@ def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = 
 
 
 def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
-    """A transfer mixes a source's decoder rows by the tokens that it reads, so it must write the same.
-
-    Raises:
-        DataError: the encoder has an output vocabulary of its own.
-    """
+    """A transfer mixes a source's decoder rows by the tokens that it reads, so it must write the same."""
     if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
         raise DataError(
             "The source was made by a head-only transfer: its input and output vocabularies differ, and a transfer "

@@ -127,11 +127,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
 
 
 def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of :func:`load_encoder`'s encoder, without the weights; those of a router are loaded all the same.
-
-    Raises:
-        DataError: nothing is there, it is damaged, or would run code of its own.
-    """
+    """The tokenizer of :func:`load_encoder`'s encoder, without the weights; those of a router are loaded anyway."""
     folder = find_model(name)
     check_model(folder, f"source model {name}")
     modules = _transformer_folders(folder) if _has_modules(folder) else [""]

@@ -50,9 +50,6 @@ def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
 
     Args:
         setting: that names it, as messages begin.
-
-    Raises:
-        DataError: there is no such model, it is of another kind, or it cannot be loaded.
     """
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -79,9 +76,6 @@ def encode_dense(
     Args:
         embedder: of :func:`load_dense`.
         precision: of the matrix products.
-
-    Raises:
-        DataError: the embedder gives something else than one finite vector for a text.
     """
     import torch
 
@@ -107,11 +101,7 @@ def encode_dense(
 
 
 def configuration_folder(name: str, setting: str) -> Path:
-    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache.
-
-    Raises:
-        DataError: there is no such folder.
-    """
+    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache."""
     if Path(name).is_dir():
         return Path(name)
     if Path(name).is_absolute():
@@ -120,11 +110,7 @@ def configuration_folder(name: str, setting: str) -> Path:
 
 
 def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
-    """Nothing, if the configuration in ``folder`` is that of a dense embedder, or may be.
-
-    Raises:
-        DataError: there is no model, or one of another kind.
-    """
+    """Nothing, if the configuration in ``folder`` is that of a dense embedder, or may be."""
     if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
         raise DataError(
             f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "

@@ -43,11 +43,7 @@ class MlmHead:
 
 
 def mlm_head(model: Any) -> MlmHead:
-    """The vocabulary-bearing parts of ``model`` (a transformers masked language model).
-
-    Raises:
-        DataError: there is no output projection of the input vocabulary's size; says what was looked for.
-    """
+    """The vocabulary-bearing parts of ``model`` (a transformers masked language model)."""
     embeddings = model.get_input_embeddings()
     decoder = model.get_output_embeddings()
     name = type(model).__name__
@@ -89,9 +85,6 @@ def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
     A head whose configuration can say that it has a bias (ModernBERT's ``decoder_bias``) and has none is given one of
     zeros, in place. DeBERTa's newer head multiplies with the input embeddings themselves; it is rebuilt in the older
     layout, which names the same weights otherwise.
-
-    Raises:
-        DataError: a head without bias that cannot have one.
     """
     if model.config.model_type in ("deberta", "deberta-v2") and not model.config.legacy:
         model = _with_older_deberta_head(model)

@@ -99,11 +99,7 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
 
 
 def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: HeadSection, seed: int) -> HeadFit:
-    """Fit the head of ``encoder`` in place to ``states`` of so many texts.
-
-    Raises:
-        DataError: as :func:`fit_head`.
-    """
+    """Fit the head of ``encoder`` in place to ``states`` of so many texts."""
     model: PreTrainedModel = encoder[0].auto_model
     head = Head(model)
     counts = np.bincount(states.ids[~states.held_out], minlength=head.decoder.out_features)
@@ -144,11 +140,7 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
 
 def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> States:
     """The last states of all tokens but special ones, in half precision in a file of ``folder``; ``texts`` are cut at
-    :data:`STATES_LENGTH`.
-
-    Raises:
-        DataError: they are not finite.
-    """
+    :data:`STATES_LENGTH`."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     length = min(STATES_LENGTH, encoder.max_seq_length or STATES_LENGTH)
     rows = [np.asarray(ids, dtype=np.int64) for ids in first_tokens(tokenizer, list(texts), length)["input_ids"]]
@@ -185,11 +177,7 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
 
 
 class Head(nn.Module):
-    """A masked-language-model head taken apart: linear map, activation, layer norm, decoder.
-
-    Raises:
-        DataError: the head is made of other parts, or computes something else with these.
-    """
+    """A masked-language-model head taken apart: linear map, activation, layer norm, decoder."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()

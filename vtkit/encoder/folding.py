@@ -40,11 +40,7 @@ def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
 
 
 def folding(encoder: SparseEncoder) -> Fold | None:
-    """How the vectors of ``encoder`` are to be folded.
-
-    Raises:
-        DataError: its configuration says something else than ``max`` or ``sum``.
-    """
+    """How the vectors of ``encoder`` are to be folded."""
     how: Any = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
     if how not in ("max", "sum", None):
         raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max" or "sum".')
@@ -103,9 +99,6 @@ def apply_output_casing(
 
     Returns:
         How many dimensions were masked.
-
-    Raises:
-        DataError: dimensions are to be masked and the decoder has no bias.
     """
     set_folding(encoder, fold if output == "fold" else None)
     match output:

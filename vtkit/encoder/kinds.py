@@ -47,9 +47,6 @@ def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` with uniCOIL's weights, which are still to be trained, in place of SPLADE's; its modules are shared.
 
     Itself where it is one already.
-
-    Raises:
-        DataError: its queries take a way of their own, or its output vocabulary is not the one that it reads.
     """
     if is_unicoil(encoder):
         return encoder
@@ -93,11 +90,7 @@ def set_counted(encoder: SparseEncoder) -> None:
 
 
 def refuse_unicoil(encoder: SparseEncoder, what: str) -> None:
-    """Refuse what works on logits of the whole vocabulary.
-
-    Raises:
-        DataError: ``what`` was asked for a uniCOIL encoder.
-    """
+    """Refuse what works on logits of the whole vocabulary."""
     if is_unicoil(encoder):
         raise DataError(
             f"{what} works on the logits of a masked-language-model head, and a uniCOIL encoder's weights do not come "

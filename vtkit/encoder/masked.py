@@ -28,11 +28,7 @@ MASKED_BIAS = -1e4  # decoder bias of a masked dimension: far below any logit, a
 
 
 def mask_dimensions(model: PreTrainedModel, ids: Sequence[int] | NDArray[np.int64]) -> None:
-    """Make the dimensions ``ids`` of ``model`` inactive for good, in place: b_j = -10⁴.
-
-    Raises:
-        DataError: the decoder has no bias.
-    """
+    """Make the dimensions ``ids`` of ``model`` inactive for good, in place: b_j = -10⁴."""
     bias = _bias(model)
     with torch.no_grad():
         bias[torch.as_tensor(np.asarray(ids, dtype=np.int64), device=bias.device)] = MASKED_BIAS

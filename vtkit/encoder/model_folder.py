@@ -78,11 +78,7 @@ _CONFIGURATIONS = (
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
-    """:func:`find_model` and :func:`check_model`.
-
-    Raises:
-        DataError: nothing is there, it is damaged, or it would run code.
-    """
+    """:func:`find_model` and :func:`check_model`."""
     folder = find_model(name, label)
     check_model(folder, f"{label} {name}")
     return folder
@@ -97,9 +93,6 @@ def find_model(name: str, label: str = "source model") -> Path:
     Args:
         name: folder or hub id.
         label: what the model is for, as messages begin.
-
-    Raises:
-        DataError: nothing is there.
     """
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
@@ -128,9 +121,6 @@ def check_model(folder: Path, label: str) -> None:
     Args:
         folder: a transformers or sentence-transformers model.
         label: the model, as messages begin.
-
-    Raises:
-        DataError: as said.
     """
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
@@ -147,11 +137,7 @@ ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
 
 
 def model_kind(folder: Path, label: str) -> ModelKind | None:
-    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else in it is looked at.
-
-    Raises:
-        DataError: the configuration is damaged.
-    """
+    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else in it is looked at."""
     types = [kind for _, kind in _modules(folder, label)]
     config, settings = (
         _settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
@@ -183,9 +169,6 @@ def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") ->
     Args:
         model: of transformers, loaded from ``folder``, or from that of its first module.
         unused: a part of the names of weights that nothing is computed with.
-
-    Raises:
-        DataError: weights are missing, or of another shape.
     """
     first, _ = next(_modules(folder, label), (folder, ""))
     with library_errors(f"{label} cannot be loaded"):
@@ -200,11 +183,7 @@ def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") ->
 
 
 def refuse_lacking(label: str, model: Any, lacking: list[str]) -> None:
-    """Refuse a transformers model that the tensors called ``lacking`` were made up for, if there are any.
-
-    Raises:
-        DataError: there are.
-    """
+    """Refuse a transformers model that the tensors called ``lacking`` were made up for, if there are any."""
     if lacking:
         raise DataError(
             f"{label}: its weights lack {len(lacking)} of the tensors of a {type(model).__name__} with this "
@@ -237,11 +216,7 @@ def library_errors(what: str) -> Iterator[None]:
 
 
 def read_json(path: Path, label: str) -> Any:
-    """What a JSON file of a model holds; None where there is no such file.
-
-    Raises:
-        DataError: it cannot be read, or is not valid JSON.
-    """
+    """What a JSON file of a model holds; None where there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

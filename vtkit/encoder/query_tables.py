@@ -66,9 +66,6 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
 
     Geng et al. (2024, arXiv:2411.04403), whose N_t are those of MS MARCO. Where vectors are folded, all case variants
     have the weight of the one dimension that they become.
-
-    Raises:
-        DataError: no documents.
     """
     folded_to = None if folding(encoder) is None else fold_map_of(encoder)
     held, documents_read = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
@@ -96,9 +93,6 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
         encoder: its documents' side is kept.
         weights: of each token, (vocabulary,).
         frozen: whether the library, too, leaves the table as it is when it trains the encoder further.
-
-    Raises:
-        DataError: token ids with gaps, which the library has no table for.
     """
     settings = settings_of(encoder)
     settings["prompts"] = {**settings["prompts"], "query": ""}
@@ -140,9 +134,6 @@ def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokeni
 
     The library loads a query table of the tokenizer's size only, and the vectors of documents have as many dimensions
     as the model has rows, which are more where a vocabulary was padded or is only the output's.
-
-    Raises:
-        DataError: token ids with gaps.
     """
     filled, taken = copy.deepcopy(tokenizer), tokenizer.get_vocab()
     names = [f"[unused{row}]" for row in range(len(taken), size)]

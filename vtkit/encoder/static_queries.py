@@ -78,9 +78,6 @@ class StaticQueries:
         Args:
             tokenizer: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names the dimensions of an
                 index. Where a file is known to make these tokens, transformers is not imported for it.
-
-        Raises:
-            DataError: nothing is there, or a file is damaged.
         """
         folder = find_model(name)
         sides = _table_and_transformer(folder)

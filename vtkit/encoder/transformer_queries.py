@@ -60,9 +60,6 @@ class TransformerQueries:
 
         Args:
             tokenizer: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names an index's dimensions.
-
-        Raises:
-            DataError: nothing is there, a file is damaged, or it would run code.
         """
         folder = model_folder(name)
         modules = read_json(folder / "modules.json", name)

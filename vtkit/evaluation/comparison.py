@@ -56,11 +56,7 @@ class Comparison(Result):
     failures: tuple[Failure, ...]
 
     def cell(self, system: str, collection: str) -> Cell:
-        """The one of a system on a collection.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The one of a system on a collection."""
         for cell in self.cells:
             if (cell.system, cell.collection) == (system, collection):
                 return cell

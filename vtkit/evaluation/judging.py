@@ -95,11 +95,7 @@ class Judged:
 
 
 def read_per_query(folder: Path) -> dict[str, dict[str, float]]:
-    """Measure -> query -> value, as :meth:`Judged.write` left them in ``folder``.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
+    """Measure -> query -> value, as :meth:`Judged.write` left them in ``folder``."""
     path = folder / PER_QUERY
     try:
         return {str(name): dict(values) for name, values in json.loads(path.read_text("utf-8")).items()}

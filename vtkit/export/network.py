@@ -53,10 +53,7 @@ class TermWeights(nn.Module):
     """Token ids to ``logits``, (batch, tokens, vocabulary), and ``weights``, (batch, vocabulary)."""
 
     def __init__(self, encoder: SparseEncoder) -> None:
-        """
-        Raises:
-            DataError: a uniCOIL encoder.
-        """
+        """ """
         super().__init__()
         if is_unicoil(encoder):
             raise DataError(
@@ -164,11 +161,7 @@ class Checked:
 
 
 def require_onnx() -> None:
-    """Check that the packages for ONNX are installed.
-
-    Raises:
-        MissingExtra: they are not.
-    """
+    """Check that the packages for ONNX are installed."""
     missing = not_installed([("onnx", "onnx"), ("onnxruntime", "onnxruntime")])
     if missing:
         raise MissingExtra("An export", " and ".join(missing), "onnx")
@@ -211,11 +204,7 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
 
 
 def write_torchscript(module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm) -> None:
-    """Trace ``module``, made of the network of ``encoder``, into the file ``path``.
-
-    Raises:
-        VtkitError: the architecture cannot be traced.
-    """
+    """Trace ``module``, made of the network of ``encoder``, into the file ``path``."""
     (ids, mask), _ = _example(encoder, types=False)
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
@@ -234,9 +223,6 @@ def check_torchscript(
 
     Args:
         weights: finds (batch, vocabulary) in the output of the file.
-
-    Raises:
-        VtkitError: it is more than :data:`TOLERANCE`.
     """
     own = encode(encoder, texts, max_length, description="checking")
     load: Any = torch.jit.load
@@ -255,11 +241,7 @@ def check_torchscript(
 
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
     """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; an 8-bit file that is too far off is
-    removed.
-
-    Raises:
-        VtkitError: the weights in float32 differ by more than :data:`TOLERANCE`.
-    """
+    removed."""
     own = encode(encoder, texts, max_length, description="checking")
     exact = run_onnx(folder / MODEL, encoder, texts, max_length)
     difference = float(abs(own - exact).max()) if len(texts) else 0.0

@@ -26,8 +26,7 @@ def write_for_postgres(
     source: Source, portable: Portable, collection: Collection | None, folder: Path
 ) -> list[Section]:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
-    if the vectors are short enough.
-    """
+    if the vectors are short enough."""
     if collection is None:
         return []
     if collection.longest > MOST_STORED:

@@ -142,11 +142,7 @@ class Composition:
 
 
 def parse_languages(text: str) -> tuple[str, ...]:
-    """The codes in ``all``, ``sembridge`` or a list such as ``en,ko``.
-
-    Raises:
-        RecipeError: a code that lingua does not know, or none at all.
-    """
+    """The codes in ``all``, ``sembridge`` or a list such as ``en,ko``."""
     if text.strip() == "all":
         return tuple(sorted(LANGUAGES))
     if text.strip() == "sembridge":

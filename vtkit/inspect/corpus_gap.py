@@ -114,9 +114,6 @@ def measure_gap(
         language: code of the language, where it matters for lower-casing (``tr``, ``az``).
         punctuation: whether punctuation inside a white-space word ends it.
         seed: of the sample behind :attr:`Gap.sampled`.
-
-    Raises:
-        DataError: a corpus without words.
     """
     counted = [_word_counts(texts, language, punctuation) for texts in (first, second)]
     for ordinal, (_, counts) in zip(("first", "second"), counted, strict=True):

@@ -177,9 +177,6 @@ def measure_fragmentation(
         top: entries in the lists of words and of unknown characters.
         most_characters: of a larger corpus, a sample of about this size is tokenized.
         seed: of the sample.
-
-    Raises:
-        DataError: there is no text, or one too long without white space.
     """
     sample = _Sample(texts, most_characters, seed)
     if not sample.pieces:

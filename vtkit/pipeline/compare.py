@@ -49,8 +49,7 @@ def compare_runs(
 ) -> ComparedRuns:
     """Compare runs, with the store beside them, with the first of them: the results of the stage ``model``, by default
     of the index to be used, else of the final model. Of the queries won and lost so many are explained, for which the
-    runs' models are loaded.
-    """
+    runs' models are loaded."""
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")
     runs = [open_run(folder) for folder in folders]

@@ -42,11 +42,7 @@ class ListedRun:
 
 
 def run_folders(runs: Path) -> list[Path]:
-    """The folders of runs in ``runs``, also of those that have just begun, by their names.
-
-    Raises:
-        VtkitError: there is no such folder.
-    """
+    """The folders of runs in ``runs``, also of those that have just begun, by their names."""
     if not runs.is_dir():
         raise VtkitError(f"{runs} is not a folder of runs. Name the --runs folder of vtkit run, by default runs.")
     folders: dict[Path, Path] = {}
@@ -163,11 +159,7 @@ class Unused:
 
 
 def unused(runs: Path) -> list[Unused]:
-    """What no run in ``runs`` refers to, the largest first.
-
-    Raises:
-        VtkitError: there is no such folder, or it cannot be told what a run refers to.
-    """
+    """What no run in ``runs`` refers to, the largest first."""
     folders = run_folders(runs)
     unreadable = [str(folder) for folder in folders if (folder / RUN_RECORD).exists() and not finished_steps(folder)]
     if unreadable:
@@ -190,11 +182,7 @@ def unused(runs: Path) -> list[Unused]:
 
 def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
     """Remove what :func:`unused` finds, interrupted work and its checkpoints too if ``unfinished``, while no run of
-    ``runs`` goes on or begins again; returns what was removed.
-
-    Raises:
-        VtkitError: as :func:`unused`, or a run is going on.
-    """
+    ``runs`` goes on or begins again; returns what was removed."""
     removed = []
     with ExitStack() as locks:
         for folder in run_folders(runs):

@@ -75,8 +75,7 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
 
 def upload(publication: Publication) -> str:
     """Upload it in one commit, with the token that `hf auth login` or HF_TOKEN gave the hub's client; returns the
-    address.
-    """
+    address."""
     from httpx import HTTPError
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HfHubHTTPError

@@ -61,11 +61,7 @@ def run(
     threads: int | None = None,
 ) -> Path:
     """Run a recipe to its report, or show the plan; returns the run's folder in ``runs``, with the store
-    ``runs/artifacts``. From ``start`` on, and those in ``force``, stages are made again.
-
-    Raises:
-        RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
-    """
+    ``runs/artifacts``. From ``start`` on, and those in ``force``, stages are made again."""
     refuse_unknown(until, start, force)
     runs = runs.absolute()
     if SIDE_BY_SIDE in os.environ:
@@ -191,11 +187,7 @@ def _train_along(store: Path, threads: int | None) -> None:
 
 
 def check_settings(loaded: LoadedRecipe) -> None:
-    """Nothing, if everything that the recipe names is there, by names alone.
-
-    Raises:
-        RecipeError: what is not; :class:`NotFetched` if all of it can be fetched.
-    """
+    """Nothing, if everything that the recipe names is there, by names alone."""
     problems: list[VtkitError] = []
     for look in (_check_things, _check_measures, _check_reporting):
         try:

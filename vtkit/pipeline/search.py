@@ -51,9 +51,6 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     Args:
         model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
         collection: evaluation set; None for the first.
-
-    Raises:
-        VtkitError: no such run, model or set.
     """
     from vtkit.search.folders import is_index_folder, searched_by
 
@@ -98,8 +95,7 @@ def open_served(
 ) -> Served:
     """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run. ``stages``
-    and ``collection`` go for each run, as in :func:`searched`.
-    """
+    and ``collection`` go for each run, as in :func:`searched`."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.sides import EncoderQueries
     from vtkit.encoder.transformer_queries import TransformerQueries

@@ -42,11 +42,7 @@ class Corpus:
 
 
 class View(Recipe):
-    """What a stage sees of a recipe: the settings and texts that its record names, and the seed.
-
-    Raises:
-        UndeclaredRead: on everything else.
-    """
+    """What a stage sees of a recipe: the settings and texts that its record names, and the seed."""
 
     _stage: str = PrivateAttr("")
     _corpora: dict[str, tuple[Corpus, ...]] = PrivateAttr(default_factory=dict)

@@ -187,11 +187,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def result_of(folder: Path, kind: type[R]) -> R:
-    """What the stage that made ``folder`` found.
-
-    Raises:
-        VtkitError: the folder is no finished output, or not one of such a stage in this version of vtkit.
-    """
+    """What the stage that made ``folder`` found."""
     manifest = read_manifest(folder)
     if manifest is None:
         raise VtkitError(

@@ -86,8 +86,7 @@ def run_sweep(
 ) -> dict[str, str]:
     """Run every cell that is not finished, ``jobs`` at the same time, each in a process of its own (1: one after the
     other in this one), with so many processor ``threads`` together; returns the cells that failed, by their names, with
-    the reason.
-    """
+    the reason."""
     not_fetched = None
     try:
         check_cells(grid)

@@ -52,11 +52,7 @@ def check_data(
 ) -> Checked:
     """Nothing but counts, if all files of ``recipe`` (and of a recipe it names as its source) are sound, whose names
     have passed :func:`vtkit.recipe.preflight.preflight`. ``memory`` keeps what was found sound, by ``digest``, so that
-    it is not read again.
-
-    Raises:
-        DataError: everything that is wrong with any of them.
-    """
+    it is not read again."""
     known = _remembered(memory) if memory is not None and digest is not None else set()
     sound: set[str] = set()
     lines: list[str] = []

@@ -90,11 +90,7 @@ def cut(text: str, longest: int = _LONGEST_VALUE) -> str:
 
 def section_of(kind: type[S], settings: Mapping[str, Any], called: Callable[[str], str] = str, refused: str = "") -> S:
     """The section ``kind`` with these settings, None where one is not given; ``called`` says how a setting is called
-    where they come from, ``--target`` for ``target_activation``.
-
-    Raises:
-        RecipeError: everything that is wrong with them, below the line ``refused``.
-    """
+    where they come from, ``--target`` for ``target_activation``."""
     try:
         return kind(**{name: value for name, value in settings.items() if value is not None})
     except ValidationError as error:
@@ -284,11 +280,7 @@ def known_settings(
     kind: type[S], recorded: Mapping[str, Any], above: str = "", *, values: bool = False
 ) -> tuple[S, list[str]]:
     """The section, or the whole recipe, with every setting that this version knows, and the names of the others, behind
-    ``above``. With ``values``, settings whose values are refused have their defaults too.
-
-    Raises:
-        ValidationError: something that has no default is missing or refused.
-    """
+    ``above``. With ``values``, settings whose values are refused have their defaults too."""
     kept = deepcopy(dict(recorded))
     passed_over: list[str] = []
     while True:

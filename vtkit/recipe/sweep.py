@@ -59,11 +59,7 @@ class Grid:
 
 
 def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
-    """The cells of the recipe in ``path``, all of them loaded.
-
-    Raises:
-        RecipeError: the recipe has no [sweep], or everything that is wrong with the recipe or any cell.
-    """
+    """The cells of the recipe in ``path``, all of them loaded."""
     base = load_recipe(path, overrides)
     section = base.recipe.sweep
     if section is None:
@@ -113,11 +109,7 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
 
 
 def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[[T], str]) -> list[R]:
-    """``work`` on every cell.
-
-    Raises:
-        RecipeError: the problems of all cells, equal ones once; another class where none is of recipes.
-    """
+    """``work`` on every cell."""
     done: list[R] = []
     problems: dict[str, list[str]] = {}
     kinds: set[type[VtkitError]] = set()

@@ -336,11 +336,7 @@ def active_dimensions_charts(report: ReportData) -> list[Chart]:
 
 
 def write_picture(path: Path, height_inches: float, draw: Callable[[Figure], None]) -> None:
-    """A drawing on white as a PNG file.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
+    """A drawing on white as a PNG file."""
     with _settings(PRINTED):
         figure = Figure(figsize=(WIDTH_INCHES, height_inches), dpi=160, facecolor="white")
         FigureCanvasAgg(figure)

@@ -51,11 +51,7 @@ class BridgeQueries:
 
     @classmethod
     def load(cls, folder: Path, language: str, info: IndexInfo) -> BridgeQueries:
-        """The bridge in ``folder`` for an index.
-
-        Raises:
-            DataError: there is none, it is damaged, or it translates from another language.
-        """
+        """The bridge in ``folder`` for an index."""
         rerun = "Run the recipe again: vtkit run RECIPE."
         if not (folder / RECORD).is_file():
             raise DataError(

@@ -91,11 +91,7 @@ class EngineIndex:
         return self.postings.info
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """As :meth:`Index.search`; the engine's answers are checked.
-
-        Raises:
-            DataError: the engine names unknown documents, a document twice, or scores that are no numbers.
-        """
+        """As :meth:`Index.search`; the engine's answers are checked."""
         matrix = _sound_queries(queries, self.postings.vocabulary, depth)
         count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
@@ -184,8 +180,7 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries:
 
 def query_table_of(index: IndexSection, encoder: SparseEncoder, texts: Sequence[str]) -> TextQueries | None:
     """The query table of ``encoder`` for :func:`build_index`, to be tried on ``texts``; None unless the engine is to
-    encode queries.
-    """
+    encode queries."""
     from vtkit.search.opensearch_text import text_queries
 
     return text_queries(encoder, texts, index.query_length) if index.takes_text else None
@@ -257,11 +252,7 @@ def _refuse_damage(folder: Path, engine: Engine) -> None:
 
 
 def require_engine(engine: Engine) -> None:
-    """Check that the packages of ``engine`` are installed.
-
-    Raises:
-        MissingExtra: one is not.
-    """
+    """Check that the packages of ``engine`` are installed."""
     missing = missing_packages(engine)
     if missing:
         raise MissingExtra(f"The engine {engine}", " and ".join(missing), NEEDS[engine].extra)
@@ -287,11 +278,7 @@ def reach_engine(index: IndexSection) -> None:
 
 
 def index_in_memory(documents: sp.csr_matrix) -> Index:
-    """An exact index that is not kept.
-
-    Raises:
-        CollapseError: a weight is infinite or NaN.
-    """
+    """An exact index that is not kept."""
     from vtkit.search.exact import ExactIndex
 
     return ExactIndex.build(documents)

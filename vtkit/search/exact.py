@@ -64,11 +64,7 @@ class ExactIndex:
 
     @classmethod
     def build(cls, documents: sp.csr_matrix) -> ExactIndex:
-        """The index of ``documents``, (documents, vocabulary); explicit zeros are dropped.
-
-        Raises:
-            CollapseError: a weight is infinite or NaN.
-        """
+        """The index of ``documents``, (documents, vocabulary); explicit zeros are dropped."""
         matrix = documents.tocsc().astype(np.float32)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -92,11 +88,7 @@ class ExactIndex:
 
     @classmethod
     def load(cls, folder: str | Path) -> ExactIndex:
-        """The index that :meth:`save` wrote, its arrays mapped into memory, not read.
-
-        Raises:
-            DataError: files are missing or do not fit each other.
-        """
+        """The index that :meth:`save` wrote, its arrays mapped into memory, not read."""
         folder = Path(folder)
         try:
             counts = json.loads((folder / _COUNTS).read_text(encoding="utf-8"))
@@ -151,11 +143,7 @@ class ExactIndex:
         return ids, scores
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """The terms that a query, (1, vocabulary), shares with a document, and the weights of both.
-
-        Raises:
-            ValueError: there is no such document, or ``query`` is not one query over this vocabulary.
-        """
+        """The terms that a query, (1, vocabulary), shares with a document, and the weights of both."""
         self._check_width(query)
         if query.shape[0] != 1:
             raise ValueError(f"one query can be explained, not {query.shape[0]}")

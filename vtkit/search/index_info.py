@@ -90,11 +90,7 @@ class Contributions:
 
 
 def check_weights(weights: Scores, side: str) -> None:
-    """Check that all weights can be multiplied and summed.
-
-    Raises:
-        CollapseError: one is infinite, NaN or too large.
-    """
+    """Check that all weights can be multiplied and summed."""
     sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
     if not sound.all():
         raise CollapseError(

@@ -46,9 +46,5 @@ class IndexRecord(Result):
 
     @classmethod
     def load(cls, folder: Path) -> IndexRecord:
-        """The record in ``folder``.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
+        """The record in ``folder``."""
         return cls.from_file(folder / RECORD, REBUILD)

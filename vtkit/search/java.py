@@ -90,11 +90,7 @@ def java_errors(what: str, remedy: str) -> Iterator[None]:
 
 
 def jar() -> Path:
-    """Anserini's jar with everything it needs, as pyserini ships it.
-
-    Raises:
-        VtkitError: pyserini is not installed, or has none.
-    """
+    """Anserini's jar with everything it needs, as pyserini ships it."""
     spec = find_spec("pyserini")
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     jars = sorted(path for place in places for path in Path(place).glob("resources/jars/anserini-*-fatjar.jar"))

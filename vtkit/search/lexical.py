@@ -93,11 +93,7 @@ class LexicalPart:
 
     @classmethod
     def load(cls, folder: Path, record: LexicalRecord, vocabulary: int) -> LexicalPart:
-        """The part of an index.
-
-        Raises:
-            DataError: its terms are missing or damaged.
-        """
+        """The part of an index."""
         try:
             numbers = {term: number for number, term in enumerate(json.loads((folder / TERMS).read_text("utf-8")))}
             if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):

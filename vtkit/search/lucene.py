@@ -109,11 +109,7 @@ class LuceneRanker:
 
     @classmethod
     def open(cls, folder: Path, documents: int) -> LuceneRanker:
-        """The index that :func:`build_lucene` left in ``folder``.
-
-        Raises:
-            DataError: it is damaged, or has another number of documents.
-        """
+        """The index that :func:`build_lucene` left in ``folder``."""
         loss = Quantisation.from_file(folder / "quantisation.json", REBUILD)
         if loss.step <= 0:
             raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {REBUILD}")

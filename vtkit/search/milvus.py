@@ -73,11 +73,7 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
 
 
 def connected(where: str, timeout: float) -> Any:
-    """A client of the cluster at the address ``where``, or of the database in the folder of that name.
-
-    Raises:
-        DataError: there is no answer.
-    """
+    """A client of the cluster at the address ``where``, or of the database in the folder of that name."""
     import pymilvus
 
     for logger in ("pymilvus", "milvus_lite", "grpc"):
@@ -103,9 +99,6 @@ class MilvusRanker:
 
         An embedded database is searched in a temporary copy: Milvus writes into the files that it opens, and admits one
         process only.
-
-        Raises:
-            DataError: it is missing, damaged, or incomplete.
         """
         record = _Collection.from_file(folder / _COLLECTION, REBUILD)
         name, uri = record.collection, record.uri

@@ -29,11 +29,7 @@ _JAPANESE_FUNCTION = {"助詞", "助動詞", "補助記号", "空白", "記号"}
 
 
 def morphemes(language: str) -> Callable[[str], list[str]]:
-    """A function from a run of ``language``, ``ko`` or ``ja``, to the dictionary forms of its content morphemes.
-
-    Raises:
-        MissingExtra: the package is not installed.
-    """
+    """A function from a run of ``language``, ``ko`` or ``ja``, to the dictionary forms of its content morphemes."""
     missing = missing_packages("morphemes", language)
     if missing:
         raise MissingExtra(f"The morphological analysis of {language!r}", " and ".join(missing), "morphology")

@@ -114,11 +114,7 @@ class OpenSearchRanker:
 
     @classmethod
     def open(cls, folder: Path, settings: OpenSearchSettings) -> OpenSearchRanker:
-        """The index that :func:`build_opensearch` made for ``folder``.
-
-        Raises:
-            DataError: it is not on the server, or incomplete.
-        """
+        """The index that :func:`build_opensearch` made for ``folder``."""
         sent, features = _Sent.from_file(folder / _RECORD, REBUILD), None
         if sent.tokens:
             try:

@@ -29,11 +29,7 @@ _ADVICE = {
 
 
 def connected_to(settings: OpenSearchSettings) -> Any:
-    """A client of the server, which has answered.
-
-    Raises:
-        DataError: there is no answer, or OpenSearch does not give it.
-    """
+    """A client of the server, which has answered."""
     import opensearchpy
 
     logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it raises what it logs

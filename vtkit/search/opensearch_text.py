@@ -114,11 +114,7 @@ def of_table(
     tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], length: int, texts: tuple[str, ...]
 ) -> TextQueries:
     """The table of ``weights``, (vocabulary,), of the tokens of ``tokenizer``; other arguments as in
-    :func:`text_queries`.
-
-    Raises:
-        DataError: a weight is below zero or above :data:`LARGEST_WEIGHT`.
-    """
+    :func:`text_queries`."""
     from vtkit.encoder.static_queries import looked_up
 
     if not ((weights >= 0) & (weights <= LARGEST_WEIGHT)).all():

@@ -54,11 +54,7 @@ class Documents:
 
     @classmethod
     def open(cls, path: Path) -> Documents:
-        """Find the first byte of each line of ``path``.
-
-        Raises:
-            DataError: it is missing.
-        """
+        """Find the first byte of each line of ``path``."""
         try:
             with path.open("rb") as file:
                 return cls(path, np.fromiter(accumulate(map(len, file), initial=0), dtype=np.int64))
@@ -69,22 +65,14 @@ class Documents:
         return len(self.starts) - 1
 
     def __getitem__(self, number: int) -> dict[str, str]:
-        """``_id``, ``title`` and ``text`` of a document.
-
-        Raises:
-            DataError: its line is damaged.
-        """
+        """``_id``, ``title`` and ``text`` of a document."""
         start, stop = (int(byte) for byte in self.starts[number : number + 2])
         with self.path.open("rb") as file:
             file.seek(start)
             return self._read(number, file.read(stop - start))
 
     def find(self, name: str) -> int:
-        """The number of the document with the id ``name``.
-
-        Raises:
-            VtkitError: there is none.
-        """
+        """The number of the document with the id ``name``."""
         examples: list[str] = []
         with self.path.open("rb") as file:
             for number, line in enumerate(file):
@@ -132,9 +120,6 @@ class Searcher:
             index: the folder of one set's index: ``postings/``, ``documents.jsonl`` and ``index.json``.
             settings: how its engine searches, and how queries are encoded; the engine itself is in ``index.json``.
             bridge: folder of translations that encode queries instead of the model, and the language of the queries.
-
-        Raises:
-            DataError: files are missing or damaged, or the index has another model's vocabulary.
         """
         record = IndexRecord.load(index)
         opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
@@ -178,11 +163,7 @@ class Searcher:
                 yield Found(query, *self._own(vector), results, warnings[row])
 
     def explain(self, query: str, document_id: str) -> Explanation:
-        """Why one document scores what it does for ``query``.
-
-        Raises:
-            VtkitError: the index has no such document.
-        """
+        """Why one document scores what it does for ``query``."""
         number = self.documents.find(document_id)
         document = self.documents[number]
         vector = self.encode([query])

@@ -152,11 +152,7 @@ class SeismicRanker:
 
     @classmethod
     def open(cls, folder: Path, settings: SeismicSettings, postings: int, dimensions: int) -> SeismicRanker:
-        """The index that :func:`build_seismic` left in ``folder``, with these numbers of postings and dimensions.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
+        """The index that :func:`build_seismic` left in ``folder``, with these numbers of postings and dimensions."""
         if not postings:
             return cls(None, settings)
         index = _load(folder, dimensions, postings)

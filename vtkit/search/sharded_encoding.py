@@ -75,9 +75,6 @@ def encode_to_disk(
 
     Returns:
         The counts; with ``part``, of its own shards.
-
-    Raises:
-        DataError: parts that should be joined are missing.
     """
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions, "keep": keep,

@@ -28,11 +28,7 @@ class Part:
 
     @staticmethod
     def parse(text: str) -> Part:
-        """The part that ``3/16`` stands for.
-
-        Raises:
-            RecipeError: there is no such part.
-        """
+        """The part that ``3/16`` stands for."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise RecipeError(f"{text!r} is no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
@@ -51,11 +47,7 @@ def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
-    """What :func:`write_vectors` wrote, its arrays mapped into memory, not read.
-
-    Raises:
-        DataError: files are missing or do not fit each other.
-    """
+    """What :func:`write_vectors` wrote, its arrays mapped into memory, not read."""
     try:
         width = int(np.load(folder / _WIDTH, allow_pickle=False))
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
@@ -78,8 +70,7 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
 
 def join_vectors(parts: Sequence[Path], folder: Path) -> None:
     """Write the rows of all ``parts``, folders of vectors with the same width, into ``folder`` as
-    :func:`write_vectors` does, with no more than one part in memory.
-    """
+    :func:`write_vectors` does, with no more than one part in memory."""
     folder.mkdir(parents=True)
     ends = [read_vectors(part).indptr[1:] for part in parts]
     entries = np.cumsum([0, *(int(each[-1]) if len(each) else 0 for each in ends)])

@@ -19,11 +19,7 @@ from vtkit.system.interrupt import unfinished
 
 
 def refuse_existing(out: Path) -> None:
-    """Refuse an ``out`` that exists, before minutes of work.
-
-    Raises:
-        RecipeError: it does.
-    """
+    """Refuse an ``out`` that exists, before minutes of work."""
     if os.path.lexists(out):
         raise RecipeError(f"{out} already exists and will not be overwritten. Choose another name, or remove it.")
 
@@ -64,8 +60,7 @@ def new_folder(out: Path) -> Iterator[Path]:
 @contextmanager
 def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
     """A folder beside ``out`` to write into, which becomes ``out`` if the block succeeds. Otherwise the folder stays,
-    and the next call with the same ``made_from`` continues in it.
-    """
+    and the next call with the same ``made_from`` continues in it."""
     refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.unfinished")
     record = work / ".made_from"
@@ -93,11 +88,7 @@ def refuse_folder(file: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
+    """Write ``text`` to ``path``."""
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

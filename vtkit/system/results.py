@@ -24,11 +24,7 @@ class Result:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The opposite of :meth:`to_json`; fields that the class does not have are ignored.
-
-        Raises:
-            pydantic.ValidationError: a field without a default is missing, or a value is of another type.
-        """
+        """The opposite of :meth:`to_json`; fields that the class does not have are ignored."""
         result: Self = _adapter(cls).validate_python(dict(values))
         return result
 
@@ -42,9 +38,6 @@ class Result:
 
         Args:
             remedy: what to do about a file that cannot be used, for the message.
-
-        Raises:
-            DataError: the file is missing or damaged.
         """
         try:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))

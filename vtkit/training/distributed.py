@@ -53,11 +53,7 @@ def alone() -> Iterator[None]:
 
 
 def share(batch_size: int) -> int:
-    """Texts of a batch that each process encodes.
-
-    Raises:
-        DataError: they cannot be equally many.
-    """
+    """Texts of a batch that each process encodes."""
     if batch_size % count():
         raise DataError(
             f"a batch of {batch_size} cannot be divided equally among {count()} processes. Set batch_size to a "
@@ -79,11 +75,7 @@ def from_main(value: Any = None) -> Any:
 
 
 def by_main(work: Callable[[], T]) -> T:
-    """What ``work`` gives in the main process, in all of them.
-
-    Raises:
-        MainFailed: in the others, where it failed.
-    """
+    """What ``work`` gives in the main process, in all of them."""
     if count() == 1:
         return work()
     answer: tuple[bool, Any] = (False, None)

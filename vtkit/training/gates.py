@@ -93,9 +93,6 @@ class CollapseGate:
             queries: term weights, (queries, vocabulary).
             documents: term weights, (documents, vocabulary).
             scores: (queries, documents).
-
-        Raises:
-            CollapseError: NaN or infinity at once; dead, dense or constant vectors after ``PATIENCE`` batches.
         """
         if not bool(torch.isfinite(loss)):
             advice = lower(self.learning)

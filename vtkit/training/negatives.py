@@ -104,9 +104,6 @@ def system_rankings(
         lengths: tokens that queries and documents are cut at.
         folder: below the run's checkpoints.
         read: what ``encoder`` reads of each document, where that is not its text.
-
-    Raises:
-        DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
     """
     queries, texts = [query.text for query in data.queries], data.contents
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,9 +161,6 @@ def model_ranking(
 
     Args:
         lengths: tokens that both are cut at.
-
-    Raises:
-        DataError: the model is missing, damaged or a cross-encoder, which cannot search.
     """
     model = load_teacher(name, lengths, setting)
     if not isinstance(model, SparseTeacher | DenseTeacher):

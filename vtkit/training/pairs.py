@@ -47,9 +47,6 @@ class TrainingBatches:
     Args:
         seed: of the order and of the hard negatives.
         pools: for each query the documents that hard negatives are sampled from, where there are any.
-
-    Raises:
-        DataError: too few pairs, or too few that can stand in one batch.
     """
 
     def __init__(self, judged: Judged, section: FinetuneSection, seed: int, pools: Pools = ()) -> None:

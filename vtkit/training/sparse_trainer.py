@@ -73,9 +73,6 @@ def train_vectors(
 
     Returns:
         The curves: ``steps`` and those of :attr:`Objective.curves`.
-
-    Raises:
-        CollapseError: a collapse gate stopped the run.
     """
     arguments = SparseEncoderTrainingArguments(
         **trainer_settings(

@@ -230,9 +230,6 @@ def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None
         setting: argument that sets ``scale``, if the recipe can: ``kl.scale`` or ``margin_mse.scale``. ``kl`` also
             learns the order of a query's other documents, and warns if the targets give one document all weight.
         scale: the teacher's scores were multiplied by it.
-
-    Raises:
-        DataError: the targets are nearly uniform: the encoder would learn that all documents are equally good.
     """
     entropy = float(normalized_entropy(logits))
     if ONE_HOT <= entropy <= UNIFORM or entropy != entropy:
@@ -297,9 +294,6 @@ class KeptScores:
     Args:
         folder: the files go below it.
         own: keep the scores of each query's own candidates only; the others are NaN.
-
-    Raises:
-        DataError: a score is infinite, or a query has no score for one of its own documents.
     """
 
     def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
@@ -314,11 +308,7 @@ class KeptScores:
         return len(self._steps)
 
     def __getitem__(self, step: int) -> Tensor:
-        """Float32 (queries, documents).
-
-        Raises:
-            IndexError: there is no such step.
-        """
+        """Float32 (queries, documents)."""
         place = range(len(self))[step]
         start = place - place % STEPS_AT_ONCE
         if start != self._start:

@@ -76,8 +76,7 @@ def validation_set(
     data: RetrievalSet, judged_on: str, seed: int, *, most_queries: int = MOST_QUERIES, most_documents: int = 10_000
 ) -> ValidationSet:
     """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all
-    documents judged for them, and others sampled up to ``most_documents``.
-    """
+    documents judged for them, and others sampled up to ``most_documents``."""
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
@@ -101,9 +100,6 @@ def validation_set(
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
     """What is left to train on, and ``share`` of the queries; queries of the same text, and queries to which the same
     document is relevant, are on the same side: an encoder that has learned to find a document finds it for others too.
-
-    Raises:
-        DataError: too few queries for both.
     """
     groups = _of_one_text_or_document(data)
     sizes = np.bincount(groups)

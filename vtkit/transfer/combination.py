@@ -26,9 +26,6 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
 
     Args:
         mixtures: name and mixture of each method, the first to be asked first.
-
-    Raises:
-        ValueError: there are none, or they are over different vocabularies.
     """
     if not mixtures:
         raise ValueError("there is no method in the list")

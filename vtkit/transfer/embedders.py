@@ -116,9 +116,6 @@ def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
 
     Args:
         embedder: an :class:`Embedder`; or anything with sentence-transformers' ``encode``, which is not cached.
-
-    Raises:
-        DataError: vectors that are not finite; see :class:`Embedder` for the others.
     """
     distinct = sorted(set(texts), key=lambda text: (len(text), text))
     if isinstance(embedder, Embedder):

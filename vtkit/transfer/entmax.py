@@ -104,9 +104,6 @@ def similarity_part(
         anchors: unit vectors, (anchors, width).
         source_ids: of the anchors, (anchors,); several may be one source token.
         alpha: 1 or more.
-
-    Raises:
-        ValueError, DataError, RecipeError: as :func:`entmax_rows`.
     """
     if _is_softmax(alpha):
         _check(queries, anchors, alpha)
@@ -124,9 +121,6 @@ def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
 
     The weights are exactly those of scores that differ from the given ones by about ``1e-14 / (α-1)``, where the
     highest is 0. A weight close to zero may differ by far more where α is large.
-
-    Raises:
-        ValueError: α below 1 or infinite.
     """
     _check_alpha(alpha)
     found: NDArray[np.float64] = _solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()

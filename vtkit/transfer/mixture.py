@@ -51,9 +51,6 @@ class Mixture:
 
         Args:
             embeddings: ``E``, (source rows, width).
-
-        Raises:
-            DataError: the source's embeddings are not finite.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
         self._check(embeddings, "embeddings")
@@ -89,9 +86,6 @@ class Mixture:
             source_bias: (source rows,).
             ordinary: the source rows that the mean is over (:func:`vtkit.transfer.surgery.bias.ordinary_rows`), (source
                 rows,); all that are not masked by default.
-
-        Raises:
-            DataError: the source's bias is not finite.
         """
         source_bias = np.asarray(source_bias, dtype=np.float32)
         self._check(source_bias[:, None], "decoder bias")
@@ -180,11 +174,7 @@ class Part:
 
 
 def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback: Fallback = "mean") -> Mixture:
-    """One mixture out of the overlap and what methods found; new tokens that no part covers become ``fallback``.
-
-    Raises:
-        ValueError: a part that covers an overlapping token or one of another part, or a row without weight.
-    """
+    """One mixture out of the overlap and what methods found; new tokens that no part covers become ``fallback``."""
     overlap = pair.overlap
     methods = all_made_by(fallback, overlap.target_size)
     known = overlap.overlap_ids

@@ -79,11 +79,7 @@ def read_new_ids(path: Path) -> NDArray[np.int64]:
 
 
 def read_provenance(path: Path) -> list[Origin]:
-    """The origins of all tokens, by ascending id.
-
-    Raises:
-        DataError: the file is missing or is not such a table.
-    """
+    """The origins of all tokens, by ascending id."""
     names = [field.name for field in fields(Origin)]
     listed = ("sources", "source_ids", "weights")
     rows: list[dict[str, Any]] = _table(path, names).to_pylist()

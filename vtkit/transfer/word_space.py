@@ -53,9 +53,6 @@ def word_space(
         weighting: ``zipf`` stands for the frequencies of the words, which these files do not hold: they list words by
             descending frequency, and frequency falls as 1/rank.
         wanted: words whose own vectors are kept.
-
-    Raises:
-        DataError: see :func:`vtkit.data.vectors.read_vectors`; or no word contains a token of the vocabulary.
     """
     file = open_vectors(path)
     known = np.array([bool(text) for text in vocabulary.texts])
@@ -104,9 +101,6 @@ def neighbour_mixture(
     Args:
         source: vectors of the source tokens, (source vocabulary, width).
         target: vectors of the target tokens, (target vocabulary, width).
-
-    Raises:
-        DataError: no source token, or none of the new ones, has a vector.
     """
     anchors = np.flatnonzero(source.any(axis=1))
     ids = pair.overlap.new_ids[target[pair.overlap.new_ids].any(axis=1)]

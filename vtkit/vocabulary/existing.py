@@ -153,11 +153,7 @@ def wrapped_like(backend: Tokenizer, tokenizer: PreTrainedTokenizerFast) -> PreT
 
 
 def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_roles: bool = True) -> Any:
-    """A fast tokenizer around ``backend`` whose special tokens are ``roles``, with ``cls ... sep`` around texts.
-
-    Raises:
-        DataError: a role that is needed has no token (``where`` says whose).
-    """
+    """A fast tokenizer around ``backend`` whose special tokens are ``roles``, with ``cls ... sep`` around texts."""
     missing = [role for role in ("pad", "mask", "cls", "sep") if role not in roles]
     if missing and require_roles:
         raise DataError(
@@ -261,11 +257,7 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
 
 
 def check_ids(vocabulary: Mapping[str, int]) -> None:
-    """Refuse ids that no model has rows for; the library takes minutes to write such a vocabulary.
-
-    Raises:
-        DataError: an id beyond :data:`LARGEST_ID`, as a damaged file has them.
-    """
+    """Refuse ids that no model has rows for; the library takes minutes to write such a vocabulary."""
     last, largest = max(vocabulary.items(), key=lambda pair: pair[1], default=("", 0))
     if largest > LARGEST_ID:
         raise DataError(
@@ -275,11 +267,7 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
 
 
 def check_readable(backend: Tokenizer, where: str) -> None:
-    """Refuse a tokenizer without tokens, and one that fails on what it does not know.
-
-    Raises:
-        DataError: as said.
-    """
+    """Refuse a tokenizer without tokens, and one that fails on what it does not know."""
     if not backend.get_vocab():
         raise DataError(f"The tokenizer {where} has an empty vocabulary. Fetch it again, or name another.")
     try:

@@ -112,11 +112,7 @@ class Vocabulary:
 
 
 def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
-    """How the tokenizer marks the beginnings of words.
-
-    Raises:
-        DataError: a tokenizer that marks word ends (``</w>``) or nothing at all.
-    """
+    """How the tokenizer marks the beginnings of words."""
     layout = json.loads(tokenizer.backend_tokenizer.to_str())
     model = layout["model"]
     prefix = model.get("continuing_subword_prefix")
@@ -160,11 +156,7 @@ def _as_text(token: str) -> str:
 
 
 def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """The token of each id as the vocabulary writes it; the empty string for ids without one.
-
-    Raises:
-        DataError: an id that no model has a row for, as a damaged file has them.
-    """
+    """The token of each id as the vocabulary writes it; the empty string for ids without one."""
     vocabulary = tokenizer.get_vocab()
     check_ids(vocabulary)
     listed = [""] * (max(vocabulary.values()) + 1)

@@ -33,9 +33,6 @@ def build(
 
     Args:
         texts: what to learn from; by default what the corpora of ``vocabulary`` hold.
-
-    Raises:
-        DataError: a corpus that cannot be read, or from which the wanted vocabulary cannot be learned.
     """
     match vocabulary:
         case TrainedVocabulary():

@@ -40,11 +40,7 @@ class TokenizerFile:
     @classmethod
     def load(cls, folder: Path, settings: Mapping[str, Any]) -> TokenizerFile:
         """The one in ``folder``; transformers reads more than this file, so its tokens may differ
-        (:func:`tokenizer_digest` tells).
-
-        Raises:
-            Exception: of the library, for a damaged file.
-        """
+        (:func:`tokenizer_digest` tells)."""
         return cls(Tokenizer.from_file(str(folder / FILE)), settings)
 
     def __getattr__(self, name: str) -> str | None:

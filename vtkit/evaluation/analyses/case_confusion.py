@@ -44,9 +44,6 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
 
     A dimension j is active where max_i logit_ij > 0, and the token at the position i of that maximum activates it. A
     token is cased if any of its characters is upper case.
-
-    Raises:
-        DataError: queries are looked up in a table, so that no token activates another.
     """
     side = encoder.query_side if isinstance(encoder, WholeEncoder) and encoder.query_side is not None else encoder
     if not hasattr(side[0], "auto_model"):

@@ -59,11 +59,7 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
 
 
 def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
-    """Nothing, if every name is a measure that can be computed here from the first ``depth`` results.
-
-    Raises:
-        RecipeError: all the names that are not.
-    """
+    """Nothing, if every name is a measure that can be computed here from the first ``depth`` results."""
     bad = [
         f"{name[:_LONGEST_NAME]!r}: {complaint}" for name in names if (complaint := _complaint(name, depth)) is not None
     ]

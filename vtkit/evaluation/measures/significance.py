@@ -25,9 +25,6 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
 
     Args:
         a, b: values by query id, of the same queries.
-
-    Raises:
-        ValueError: the queries differ, or there are none.
     """
     differences = _differences(a, b)
     differences = differences[differences != 0]

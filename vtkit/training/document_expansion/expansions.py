@@ -144,11 +144,7 @@ class Expansions:
     def expand(
         self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
     ) -> list[str]:
-        """:func:`with_words` of ``texts``.
-
-        Raises:
-            KeyError: a text that was not expanded.
-        """
+        """:func:`with_words` of ``texts``."""
         return with_words(texts, [self.words[digest(text)] for text in texts], tokenizer, max_length, prompt)
 
     def expand_set(

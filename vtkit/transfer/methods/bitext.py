@@ -86,11 +86,7 @@ def _effort(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> int:
 
 def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitext:
     """Tokenize both texts of each pair. Special and unknown tokens are left out (what is unknown has no meaning
-    to translate), and then pairs of which one text is empty.
-
-    Raises:
-        DataError: no pair has a known token in both texts.
-    """
+    to translate), and then pairs of which one text is empty."""
     vocabularies = (pair.source, pair.target)
     usable = [np.array([form is not None for form in vocabulary.forms]) for vocabulary in vocabularies]
     texts = RaggedRows(), RaggedRows()

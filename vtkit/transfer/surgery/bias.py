@@ -38,9 +38,6 @@ def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray
     Args:
         vocabulary: of the decoder; it may have fewer tokens than the decoder has rows (a filled-up matrix).
         bias: the decoder's bias, (rows,).
-
-    Raises:
-        DataError: there is no such row.
     """
     rows = has_text(vocabulary, len(bias)) & ~is_masked(bias)
     if not rows.any():

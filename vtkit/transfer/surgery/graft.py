@@ -107,9 +107,6 @@ def graft_encoder(
     Args:
         mixture: every target token in terms of the source tokens. A static query table is mixed by the same weights.
         bias: gives the decoder bias of the target vocabulary for that of the source.
-
-    Raises:
-        DataError: as :func:`graft`; or a source with an output vocabulary of its own.
     """
     refuse_output_vocabulary(source)
     sides = [(source, folder / "document")]
@@ -151,9 +148,6 @@ def rebuilt(
     Args:
         tokenizer: whose special ids the configuration gets; None leaves them as they are.
         untied: whether the decoder gets rows of its own; else as in the source.
-
-    Raises:
-        DataError: the source's weights do not fit its configuration, or it cannot read another padding id.
     """
     config = copy.deepcopy(source.config)
     config.vocab_size = size
@@ -199,9 +193,6 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
     padding behind it is among them.
 
     The source reads the target's embedding rows themselves, in place of token ids.
-
-    Raises:
-        DataError: they differ, or one of them does not take such inputs.
     """
     head = mlm_head(target)
     ordinary = [number for number in range(len(tokenizer)) if number not in set(tokenizer.all_special_ids)]

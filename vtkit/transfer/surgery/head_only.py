@@ -44,9 +44,6 @@ def graft_head(
 
     Returns:
         A new model in evaluation mode with an untied decoder.
-
-    Raises:
-        DataError: shapes do not fit, a value is not finite, or the source cannot be rebuilt.
     """
     source = with_plain_head(source)
     head = mlm_head(source)
