@@ -137,7 +137,7 @@ ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
 
 
 def model_kind(folder: Path, label: str) -> ModelKind | None:
-    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else in it is looked at."""
+    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else is looked at."""
     types = [kind for _, kind in _modules(folder, label)]
     config, settings = (
         _settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")

@@ -53,7 +53,6 @@ class TermWeights(nn.Module):
     """Token ids to ``logits``, (batch, tokens, vocabulary), and ``weights``, (batch, vocabulary)."""
 
     def __init__(self, encoder: SparseEncoder) -> None:
-        """ """
         super().__init__()
         if is_unicoil(encoder):
             raise DataError(

@@ -104,7 +104,7 @@ class _Connection(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket with this address, port 0 for any free one, which refuses connections until :func:`serve` listens on it."""
+    """A socket with this address, port 0 for any free one, which refuses connections until :func:`serve` listens."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
