@@ -1,7 +1,5 @@
 """Where ``vtkit`` and ``python -m vtkit`` start: Ctrl-C is answered while the command line is imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -5,8 +5,6 @@ code of its class (1, or 2 for a recipe or arguments that cannot be run), withou
 exits with 130, a bug in vtkit with 70 and a traceback in a file. Slow imports are left to the commands that need them.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """``vtkit calibrate``: rescale, shift and fold the logits of a model, with one table of what that does."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

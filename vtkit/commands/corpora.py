@@ -1,7 +1,5 @@
 """Corpora as arguments of a command: files, folders and standard input."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """``vtkit doctor``: what this machine has for vtkit, and what is amiss."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``vtkit encode`` and ``vtkit index``: texts to vectors on disk, and these to an index that can be searched."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``vtkit expand``: an existing vocabulary and the most frequent new tokens of a corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

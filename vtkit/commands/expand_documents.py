@@ -1,7 +1,5 @@
 """``vtkit expand-documents``: documents with the words that their queries are likely to have."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``vtkit export``: a model or a run's index in the form that an engine takes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

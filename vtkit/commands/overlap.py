@@ -1,7 +1,5 @@
 """``vtkit overlap``: what one vocabulary knows of another, by class, with examples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

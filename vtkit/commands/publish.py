@@ -1,7 +1,5 @@
 """``vtkit publish``: a run's model as a repository of the Hugging Face hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

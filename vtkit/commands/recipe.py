@@ -1,7 +1,5 @@
 """``vtkit recipe``: recipes written, checked and shown."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """``vtkit runs`` and ``vtkit clean``: the runs of a folder, and what of its store no run needs any more."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

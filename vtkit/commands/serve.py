@@ -1,7 +1,5 @@
 """``vtkit serve``: a model's vectors and the searches of runs, over HTTP."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Literal
 

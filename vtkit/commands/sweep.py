@@ -1,7 +1,5 @@
 """``vtkit sweep``: the grid of a recipe's [sweep]."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

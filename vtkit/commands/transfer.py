@@ -1,7 +1,5 @@
 """``vtkit transfer``: only the move of an encoder onto another vocabulary, without a recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 The stages use the same readers, so these are exactly the problems that would stop a stage.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Judged collections by name: a user's folder, a public collection of the hub, or one of ir_datasets."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

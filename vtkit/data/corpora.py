@@ -1,8 +1,6 @@
 """Corpora, the texts for vocabularies, transfers and trainings: files and folders in several formats, and columns of
 datasets, read as streams."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents without judgements: read for encoding, from the formats of collections, and kept beside vectors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The network is not used otherwise. Interrupted downloads are resumed: the hub's 
 process, so the bytes are fetched here, with the client's functions, and the client only registers them in its cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import queue

@@ -1,7 +1,5 @@
 """Collections of the package ir_datasets, by id: written once as files into vtkit's cache, and read from there."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,8 +1,6 @@
 """Parallel text: sentences or dictionary entries in two languages, one pair per line, separated by a tab; whether its
 lines are translations of each other, and the languages of its columns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the names of files and folders show them: BEIR's, MIRACL's, mMARCO's, C-MTEB's, 
 ``qrels/``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Problems of the user's files, collected and reported together: every correction of a large file costs another run."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ The heads of the repositories' READMEs, or the names of their files, show which 
 which file (:mod:`vtkit.data.parts`). A repository without a revision is read at its newest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

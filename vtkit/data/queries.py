@@ -1,7 +1,5 @@
 """Queries without judgements, from a file or standard input."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator

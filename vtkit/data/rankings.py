@@ -3,8 +3,6 @@
 One reader supports all layouts in which such lists are published (:data:`FORMS`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 Columns have several names on the hub; the known ones are listed here, the usual one first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sampling texts from streams of any length."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from collections.abc import Iterable, Sequence

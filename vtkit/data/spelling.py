@@ -1,7 +1,5 @@
 """Letters and signs that writers of a script interchange or leave out."""
 
-from __future__ import annotations
-
 ARABIC: dict[str, str] = {
     **dict.fromkeys([chr(0x640), chr(0x670), *map(chr, range(0x64B, 0x660))], ""),  # tatweel and vowel signs
     **dict.fromkeys("أإآٱ", "ا"),

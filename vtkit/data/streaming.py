@@ -1,8 +1,6 @@
 """Text columns of a dataset, streamed row by row through the ``datasets`` library: from the Hugging Face hub, or from a
 folder of parquet, json, csv, text or arrow files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

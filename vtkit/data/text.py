@@ -5,8 +5,6 @@ warning: otherwise damaged text could get into a vocabulary or an index unnotice
 without line ends cannot fill the memory.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

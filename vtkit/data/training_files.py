@@ -9,8 +9,6 @@ one other is their margin. ``.tar.gz``: WebFAQ for ir_datasets, with BGE-M3's sc
 :mod:`vtkit.data.rankings` reads data that refers to texts by ids.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Runs, the results of a system for each query, and TREC's run files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The words come from ICU's dictionaries (Thai, Lao, Khmer, Burmese; Chinese and J
 run alone, not on its context.
 """
 
-from __future__ import annotations
-
 import re
 
 import regex

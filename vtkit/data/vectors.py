@@ -4,8 +4,6 @@ binary format of word2vec.
 Such files hold millions of words, far more than a vocabulary needs, so they are never held as a whole.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import zlib

@@ -5,8 +5,6 @@ once. Counts that do not fit into memory are written to sorted runs in a tempora
 limits the size of a corpus.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import re

@@ -1,7 +1,5 @@
 """What a calibration did to an encoder, as plain values: made by :mod:`vtkit.encoder.calibration`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Texts to sparse vectors: batches of similar length under a token budget, the streaming head, a scipy matrix out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 

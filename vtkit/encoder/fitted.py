@@ -1,7 +1,5 @@
 """How a head or units were fitted to a dense embedder, as plain values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vtkit.system.results import Result

@@ -1,7 +1,5 @@
 """Kinds of encoders: SPLADE, whose weights are a masked language model's logits, and uniCOIL; one made of the other."""
 
-from __future__ import annotations
-
 import copy
 from typing import Literal, assert_never
 

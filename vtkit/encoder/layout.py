@@ -6,8 +6,6 @@ finds nothing. So its files are rearranged: names and settings of the older form
 folder's root, as in the folders of OpenSearch's inference-free encoders.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ A folder must not run code or ask a question. A configuration can name classes o
 the weight files show it, since the libraries' own messages name neither the file nor the fault.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Which files of a model are read; pickled weights (``pytorch_model.bin``) by torch's weights-only loader alone."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Systems compared on collections: measures with intervals, and paired tests against one of the systems."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Rankings and their measures, as values that stages, commands and reports share: nothing heavy is imported here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

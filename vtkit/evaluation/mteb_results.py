@@ -9,8 +9,6 @@ abstention measures (``nauc_…``) are left out. A public collection of vtkit ha
 task is called as its folder.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

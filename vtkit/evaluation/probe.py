@@ -4,8 +4,6 @@ A probe pair is a span of a text and the text without it, so that finding one by
 words. No judgement is needed, and none of a collection's queries is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The facts of an export, for its ``export.json`` and the console."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """How far apart the words of two corpora are: the yardstick of the CAI paper, and the words typical of each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A vocabulary without a script is seen at once by its unknown tokens. A normalize
 Korean syllables apart is not: every word still has tokens, of other words.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping

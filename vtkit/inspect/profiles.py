@@ -1,7 +1,5 @@
 """What is found of the vocabularies of a run, as plain values: made by :mod:`vtkit.inspect.vocabularies`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vtkit.system.results import Result

@@ -5,8 +5,6 @@ Thai, Lao, Khmer and Burmese: the words of ICU's dictionaries (:mod:`vtkit.data.
 its marks. All kinds may stand in one text, even in one stretch.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

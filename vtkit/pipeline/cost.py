@@ -7,8 +7,6 @@ The factors are those of runs on two processor cores (docs/log.md). A step may e
 depends on what only the run itself finds out.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

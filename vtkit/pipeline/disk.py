@@ -4,8 +4,6 @@ Weights and checkpoints follow from the sizes of source and vocabulary and are g
 how many dimensions of a document are active, which only the trained encoder knows: ``DIMENSIONS`` are assumed.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection

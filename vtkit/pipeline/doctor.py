@@ -1,7 +1,5 @@
 """What this machine has for vtkit, and what is amiss: versions, processors, memory, Java, the hub, disk, extras."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

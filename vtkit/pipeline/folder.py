@@ -1,8 +1,6 @@
 """A run's folder: what its user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and which outputs of the
 store it came from (``run.json``)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Mapping

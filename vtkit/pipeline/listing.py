@@ -1,8 +1,6 @@
 """The runs of a folder at a glance: how far each is, what came of it, how much disk it takes and how long it took; and
 what none of them refers to in the store, where outputs pile up: each change of a setting makes new ones."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

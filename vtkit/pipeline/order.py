@@ -1,7 +1,5 @@
 """All stages in the order they run. Plan, command line and report take names and order from here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vtkit.pipeline.stage import Stage

@@ -1,7 +1,5 @@
 """The plan of a recipe: which stages it has, what each is made from, and which must run and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

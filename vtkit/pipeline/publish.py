@@ -1,7 +1,5 @@
 """A run's model as a repository of the Hugging Face hub: its files, and a card."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The store beside the runs is shared, so recipes that agree on a stage share its output.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """How large collections are, and what a stage does with one: what estimates of disk and time are made from."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import dataclass
 from functools import lru_cache

@@ -11,8 +11,6 @@ The key of an output is a digest of the stage's name and version, its settings, 
 inputs and the digests of the files it reads. Its folder appears by one rename, after its manifest was written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Running the cells of a sweep: each is a run of its own, over the store that all runs share, so that what several need
 is made once, and whatever is finished is not repeated; then their figures, gathered into tables."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

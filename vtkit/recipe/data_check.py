@@ -4,8 +4,6 @@
 judgement of a document that is not there would otherwise be found after hours of training.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

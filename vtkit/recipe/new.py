@@ -1,7 +1,5 @@
 """A first recipe from a few answers, with comments that say what to change next."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

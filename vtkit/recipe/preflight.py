@@ -5,8 +5,6 @@ Looks at names, folders and the cache only, so that it takes a fraction of a sec
 checked where they are read.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What is wrong with a recipe, in plain words: which file, which line, which setting, what was expected there
 and what was found. All problems of a recipe end in one error."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy

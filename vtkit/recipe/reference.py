@@ -4,8 +4,6 @@ JSON Schema, by which editors complete and check a recipe while it is written.
 ``python -m vtkit.recipe.reference > docs/settings.md`` writes the page anew; a test compares the two.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

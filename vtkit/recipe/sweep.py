@@ -1,7 +1,5 @@
 """The cells of a recipe's [sweep]: a recipe for each row, column, value and seed, and all that is wrong with any."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What may stand where in a recipe, read off the types of its settings."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """A recipe written out whole: every setting with its value, and above it what it means."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Both forms are rendered from the same blocks, so that neither can say what the o
 the templates escape every string, whichever block it stands in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

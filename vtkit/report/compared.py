@@ -1,7 +1,5 @@
 """Runs beside each other as values, and their page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the report of a run says: its page, made of sections; a part of the run without data gives none."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 

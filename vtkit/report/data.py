@@ -4,8 +4,6 @@ A part that a run does not have (no fine-tuning, no judged sets) is None or empt
 could not be measured are None or not finite.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Each rule is a function of the report that returns its advice, or nothing. They 
 most: a run that should not have been made comes before one that could be a little better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

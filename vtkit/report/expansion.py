@@ -1,7 +1,5 @@
 """How a vocabulary grew: its curve as a drawing, and a page with the curve, its numbers and the new tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path

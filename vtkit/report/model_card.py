@@ -4,8 +4,6 @@ Unlike the report it leaves out the recipe and the example: a model folder trave
 both hold paths and texts of its maker.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

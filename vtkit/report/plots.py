@@ -6,8 +6,6 @@ the reader's own fonts, so no script lacks glyphs; rules for the whole page, met
 so several drawings can stand in one page. The same report gives the same bytes.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,8 +1,6 @@
 """The results of a run as a page shows them: tables with an explanation behind each column and row, the queries won
 and lost beside BM25, and example searches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from vtkit.report.blocks import Block, Foreign, Heading, Hit, Inline, Inlines, Paragraph, Section, Strong, Table, Token

@@ -1,7 +1,5 @@
 """The page of a sweep: its tables, values against measures, FLOPS against effectiveness, training curves."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

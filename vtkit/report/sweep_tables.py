@@ -1,7 +1,5 @@
 """What came of a sweep, and its tables as papers print them: Markdown, LaTeX, and CSV with every single figure."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """How the model of a run was trained and calibrated, and the one list of training curves, for tables and charts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

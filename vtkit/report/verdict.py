@@ -1,7 +1,5 @@
 """What came of a run, in one paragraph and a few numbers: the head of the page, and of the model card."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The vocabularies of a run as a page shows them: overlap, where the new rows came from, languages, fragmentation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from vtkit.inspect.composition import LANGUAGES

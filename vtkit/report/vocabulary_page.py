@@ -1,7 +1,5 @@
 """What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Nothing is escaped here, that is the work of whoever writes HTML or Markdown. :f
 the characters that would otherwise act on the page unseen.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from typing import Any, TypeGuard

@@ -5,8 +5,6 @@ The script of a run of characters decides how it is cut, not the language of the
 names is searchable by both. The language adds the stemmer and a few conventions of spelling.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Exact search over dense vectors: every document is scored for every query."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ which the jar needs. A process has one virtual machine, started with the first c
 started again, nor used after a fork.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

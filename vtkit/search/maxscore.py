@@ -4,8 +4,6 @@ vtkit's own search does not use MaxScore (:mod:`vtkit.search.pruning` says why).
 other engines use it, and because the papers' tables report them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

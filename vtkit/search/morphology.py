@@ -4,8 +4,6 @@ A Korean word, or a run of Japanese between spaces and punctuation, is analysed 
 in every query and document, and is analysed once per collection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """The client of an OpenSearch server, and messages for its errors: what went wrong, where, and what to do."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import os

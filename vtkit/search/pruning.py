@@ -18,8 +18,6 @@ of the ten best, in real passages and random vectors alike, and looking up the r
 than adding them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Search results and their explanations, as values that commands and the Python API pass on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Shards do not depend on each other, so several processes or machines can each en
 2, 18, 34 and so on, counted from 0. The vectors are the same as from one process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

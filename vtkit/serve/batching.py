@@ -5,8 +5,6 @@ One thread computes, because models and engines are not made for several; the ev
 to refuse them, and to drop those whose client has gone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

@@ -1,8 +1,6 @@
 """Limits of a server's requests, beyond which it refuses, so that memory stays bounded; and refusals, in the format of
 text-embeddings-inference: ``{"error": …, "error_type": …}``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Counts and times of a server, in Prometheus' text format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest

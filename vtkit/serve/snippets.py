@@ -1,7 +1,5 @@
 """The part of a document's text that shows why it was found."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

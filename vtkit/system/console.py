@@ -8,8 +8,6 @@ Ids, titles, tokens and queries are other people's data, and a terminal executes
 move or rename, direction overrides reverse text. Everything written here has passed :func:`clean`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

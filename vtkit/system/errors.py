@@ -1,8 +1,6 @@
 """Errors a user can act on: each says what is wrong, where, and what to do. The command line prints them without a
 traceback and exits with ``exit_code``."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

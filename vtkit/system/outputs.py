@@ -1,7 +1,5 @@
 """Files and folders that are written whole or not at all, and locks. A user's files are never overwritten."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Results and records: frozen dataclasses that are kept as plain JSON, in the manifest of a stage or a file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

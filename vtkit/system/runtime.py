@@ -3,8 +3,6 @@
 Importing this module loads nothing heavy.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

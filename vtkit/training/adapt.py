@@ -4,8 +4,6 @@ Each objective has texts of its own and a term of its own, and one step takes a 
 before training starts (:mod:`vtkit.training.resuming` says why).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial

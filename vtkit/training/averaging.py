@@ -7,8 +7,6 @@ Trainings that start together end in one basin of the loss, where the mean gener
 the price of one model in search.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

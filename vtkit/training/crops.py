@@ -4,8 +4,6 @@ Random cropping as in Contriever (Izacard et al. 2022, arXiv:2112.09118): both s
 they share some words or none. Lengths are counted in words; where a script writes no spaces, in pairs of characters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import count

@@ -1,7 +1,5 @@
 """Fine-tuning: training of the sparse vectors on judged pairs, towards the judgements or towards a teacher's scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path

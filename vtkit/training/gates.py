@@ -1,8 +1,6 @@
 """Collapse gates: a run whose loss explodes, or whose vectors carry no information any more, is stopped, with what was
 seen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite

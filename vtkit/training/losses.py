@@ -1,7 +1,5 @@
 """Losses over the term weights of queries and documents: one function each, with its equation."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

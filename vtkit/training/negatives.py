@@ -1,7 +1,5 @@
 """Hard negatives: documents that are judged as not relevant to a query, or that rankings put near the top for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path

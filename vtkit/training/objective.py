@@ -4,8 +4,6 @@ A loss or a penalty is a function of a :class:`Batch`; its name is the name of i
 together in :mod:`vtkit.training.finetune` and :mod:`vtkit.training.adapt`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

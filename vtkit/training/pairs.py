@@ -1,7 +1,5 @@
 """Training batches out of judged pairs: which query, relevant document and hard negatives stand together, in order."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

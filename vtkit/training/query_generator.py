@@ -1,8 +1,6 @@
 """Queries written by a model: a sequence-to-sequence model reads a document and writes what it answers (docT5query,
 GPL: Wang et al. 2022, arXiv:2112.07577)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

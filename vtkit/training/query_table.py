@@ -1,7 +1,5 @@
 """The query encoder of a fine-tuning run: the encoder of documents, or a static table, trained or left as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, assert_never
 

@@ -4,8 +4,6 @@ Each is computed on all queries, or all documents, of a batch, however many part
 sparsity does not depend on the parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 from typing import assert_never

@@ -1,7 +1,5 @@
 """Training of the sparse vectors, through sentence-transformers' ``SparseEncoderTrainer`` and the streaming head."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

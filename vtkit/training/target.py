@@ -22,8 +22,6 @@ read without it too, and a_t is the count of the batch times the ratio seen in t
 checkpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, log
 

@@ -1,7 +1,5 @@
 """How good an encoder was from time to time while it was trained."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vtkit.system.results import Result

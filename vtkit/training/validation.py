@@ -5,8 +5,6 @@ Validations before the end of the ramp do not count: vectors are not as sparse y
 ones find more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

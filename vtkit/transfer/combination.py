@@ -1,7 +1,5 @@
 """How the rows of several methods become one mixture, and what tokens without evidence become."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args

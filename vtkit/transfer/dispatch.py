@@ -1,7 +1,5 @@
 """The methods by name: what [transfer] of a recipe asks for, as one mixture and one bias."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never, cast, get_args

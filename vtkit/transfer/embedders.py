@@ -5,8 +5,6 @@ length, so that the vector of a text does not depend on the texts embedded with 
 comes out of the cache, it is the same to the bit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ threshold of the solution *proves* that nothing outside could have received weig
 again with more candidates. The result is that of the full matrix.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ disagree. Rows that depend on no source token in particular (the mean of all, ra
 name without weights, because a dense row for each of them would not fit in memory for large vocabularies.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Where each token came from, as a table of one row a token: ``provenance.parquet``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path

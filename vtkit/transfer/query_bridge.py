@@ -1,8 +1,6 @@
 """p(target token | source token) of the parallel text that a transfer learns from, for queries in the source's
 language (:mod:`vtkit.search.bridge_queries`)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import islice

@@ -4,8 +4,6 @@ What OFA and WECHSEL share. A token's vector is the mean of the vectors of the w
 so that word endings and beginnings have vectors too, which no file of word vectors lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Tokens are compared by what they stand for (:mod:`vtkit.vocabulary.forms`), beca
 differently. Plain string equality finds less than a third of the common tokens of two families.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from dataclasses import dataclass
 

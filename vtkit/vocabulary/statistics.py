@@ -1,7 +1,5 @@
 """What is known of how a vocabulary was made: plain values, for manifests, tables and pages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vtkit.system import console

@@ -6,8 +6,6 @@ the rate is p to 2⁻¹⁶, the bits come from torch's generator, so that a seed
 is scaled so that its expected value stays. In bf16 attention keeps to bf16; only the products sum in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Encoding in bf16: the transformer's linear maps on packed weights, and those of the head in single precision."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

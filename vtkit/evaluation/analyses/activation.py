@@ -1,7 +1,5 @@
 """How often a dimension is active beside how often its token stands in the collection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

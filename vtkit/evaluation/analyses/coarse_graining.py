@@ -4,8 +4,6 @@ Merging surface forms (``Token`` and ``token``) makes the hypothesis class small
 dimensions told apart. Both are estimated from vectors of queries and documents.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Whether a system gives query terms the weight that the relevance judgements say they deserve (Robertson Spärck Jones
 weights, as CAI's figure 2 uses them)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """All checks of an encoder that a transfer or a calibration made."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

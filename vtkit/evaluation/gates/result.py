@@ -6,8 +6,6 @@ that should be copies and are not), that they are worth a *warning* (outside wha
 does not look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Checks of the rows that a transfer made: shared tokens have the source's, and new ones can be told apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How well an engine's results agree with exact ones: what quantisation and approximation cost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ What each measure's provider does with equal scores differs (one ranks the lower
 higher), so it is handed the ranks of the run, never its scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether the difference between two systems could be chance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

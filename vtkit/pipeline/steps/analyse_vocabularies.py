@@ -1,7 +1,5 @@
 """Stage ``analyse``: the languages of the old and the new vocabulary, and how they cut up the run's own texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 

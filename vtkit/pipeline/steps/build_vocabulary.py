@@ -1,8 +1,6 @@
 """Stage ``vocabulary``: the source's own tokenizer, whole or trimmed, or an existing, trained or expanded one with the
 casing policy in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

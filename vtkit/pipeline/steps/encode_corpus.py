@@ -1,7 +1,5 @@
 """Stage ``encode``: the documents of every evaluation set as sparse vectors on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

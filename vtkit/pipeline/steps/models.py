@@ -1,7 +1,5 @@
 """The stages that make a model, what reports call their models, and the stages that evaluate, in the order they run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

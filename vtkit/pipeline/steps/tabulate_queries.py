@@ -1,7 +1,5 @@
 """Stage ``query-table``: the final model with its queries encoded by a static table (SPLADE-doc), trained or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

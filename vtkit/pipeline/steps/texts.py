@@ -1,7 +1,5 @@
 """Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Container, Iterable, Iterator, Set
 from itertools import chain, count, islice

@@ -1,7 +1,5 @@
 """Stage ``report``: what the other stages found, brought together, and the pages made from it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping

@@ -18,8 +18,6 @@ This is the rule. :func:`alternatives` has what comes close to it, and a probe d
 (:mod:`vtkit.pipeline.steps.probed_transfer`). docs/transfer.md compares all this with every single method.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

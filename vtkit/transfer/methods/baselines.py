@@ -1,7 +1,5 @@
 """Methods that all others have to beat: the mean of source rows, noise, or the mean of a token's pieces."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_matrix
 

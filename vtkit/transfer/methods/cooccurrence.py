@@ -6,8 +6,6 @@ other occur in the same pairs, so the cosine of their vectors is high; α-entmax
 SemBridge. There is nothing to learn and no alignment inside the sentences.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array, vstack

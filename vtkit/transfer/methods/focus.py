@@ -4,8 +4,6 @@ It needs text of the target language and nothing else: the vectors are trained o
 cuts it, so that they are vectors of tokens.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """New tokens as mixtures of their neighbours in a multilingual word-vector space (OFA)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from vtkit.transfer.mixture import Mixture

@@ -7,8 +7,6 @@ mixture of sentence pairs and dictionary entries serves. The probabilities live 
 pairs that were ever seen together, and nothing is random: the same text gives the same bytes.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from scipy.sparse import csr_matrix, diags_array

@@ -5,8 +5,6 @@ All it needs of that model is a table with a vector for each token: the input em
 sentence-transformers model, or a static table (StaticEmbedding, model2vec).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The embedder must know both languages; within one language any sentence embedder will do.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """New tokens as mixtures of their neighbours in another word-vector space, reached by way of a dictionary (WECHSEL)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
