@@ -71,7 +71,10 @@ def _lines(found: Sequence[Analyses]) -> list[list[str]]:
         "low_rsj_low_idf": "other frequent terms",
     }
     lines = [
-        [f"ΔRSJ, {words} (0: as the judgements say)", *(_number(getattr(each.rsj, group).mean) for each in found)]
+        [
+            f"ΔRSJ, {words} (0: as the judgements say)",
+            *(_shown(getattr(each.rsj, group).mean, "number") for each in found),
+        ]
         for group, words in groups.items()
     ]
     wanted: list[tuple[str, str, str, str]] = [
@@ -90,20 +93,13 @@ def _lines(found: Sequence[Analyses]) -> list[list[str]]:
         ("... with case variants merged", "coarse_graining", "rademacher_merged", "number"),
         ("cost of merging (ε_RC over the largest feature)", "coarse_graining", "relative", "share"),
     ]
-    shown = {"share": _share, "number": _number, "count": _count}
     for words, part, field, kind in wanted:
         values = [getattr(getattr(each, part), field, None) for each in found]
-        lines.append([words, *(shown[kind](value) for value in values)])
+        lines.append([words, *(_shown(value, kind) for value in values)])
     return lines
 
 
-def _number(value: Any) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _share(value: Any) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-def _count(value: Any) -> str:
-    return "–" if value is None else f"{value:,}"
+def _shown(value: Any, kind: str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f} %" if kind == "share" else f"{value:.3f}" if kind == "number" else f"{value:,}"

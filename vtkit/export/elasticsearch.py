@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, load_and_search
+from vtkit.export.readme import Facts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,14 +29,11 @@ MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 
 
-def write_for_elasticsearch(
-    source: Source, portable: Portable, collection: Collection | None, folder: Path
-) -> list[Section]:
+def write_for_elasticsearch(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
     names = token_names(source.encoder, _called)
     why = model_stays_outside(source, portable, names, (isinstance(tokenization, str), str(tokenization)))
-    sections = []
     if collection is not None:
         mapping = {
             "mappings": {
@@ -47,11 +43,9 @@ def write_for_elasticsearch(
         }
         (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
         write_bulk(collection, folder, numbered(collection.dimensions) if why or names is None else names)
-        sections.append(Section("First result", _first(source.identifier)))
-    if why is not None:
-        return [*sections, Section("The model in Elasticsearch", _NOT.format(why=why))]
-    _write_model(source, folder / "model", tokenization)
-    return [*sections, Section("The model in Elasticsearch", _model(source))]
+    if why is None:
+        _write_model(source, folder / "model", tokenization)
+    return {"why": why, "model": MODEL}
 
 
 def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
@@ -101,46 +95,3 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
         return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not support"
     bert = {"do_lower_case": bool(lower), "with_special_tokens": True, "max_sequence_length": min(length, 512)}
     return {"bert": bert}
-
-
-def _first(name: str) -> str:
-    commands = load_and_search(
-        "ELASTICSEARCH", "       # ELASTICSEARCH_API_KEY, or user:password in the address", name.replace("_", "-")
-    )
-    return f"""
-{commands}
-
-A query is `{{"sparse_vector": {{"field": "weights", "query_vector": {{...}}, "prune": false}}}}`; `dimensions.json` has
-the names of the dimensions. `"index_options"` needs Elasticsearch 8.19 or 9.1; remove it for older versions. Weights
-are kept with 9 significant bits (0.4 %). These files follow Elasticsearch's documentation; vtkit's authors did not try
-them on a server.
-"""
-
-
-_NOT = """
-Elasticsearch cannot run the model: {why}. Encode queries with `encode.py`.
-"""
-
-
-def _model(source: Source) -> str:
-    queries = ""
-    if query_table(source.encoder) is not None:
-        queries = " It encodes documents only. Elasticsearch has no query tables, so encode queries with `encode.py`."
-    name = source.identifier
-    return f"""
-`model/` has the model with its pooling, in the form that `text_expansion` reads.{queries}
-
-```python
-from eland.ml.pytorch import PyTorchModel          # pip install "eland[pytorch]"
-from elasticsearch import Elasticsearch
-
-model = PyTorchModel(Elasticsearch("http://localhost:9200"), "{name}")
-model.put_config(path="model/config.json")
-model.put_vocab("model/vocabulary.json")
-model.put_model("model/{MODEL}")
-model.start()
-```
-
-**Do not import the folder with `eland_import_hub_model`**: it traces the model without pooling, which keeps about a
-fifth of the tokens (eland issue 827).
-"""

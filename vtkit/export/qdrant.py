@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.readme import Section
+from vtkit.export.readme import Facts
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source
@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 VECTOR = "text"  # name of the sparse vector
 
 
-def write_for_qdrant(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:
+def write_for_qdrant(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body."""
-    sections = []
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _request)
-        sections.append(Section("First result", _first(source.identifier)))
-    return [*sections, Section("FastEmbed", _fastembed(source, portable))]
+    return {"documents_only": query_table(source.encoder) is not None or source.lexical}
 
 
 def _request(entries: Iterable[Entry]) -> Iterator[str]:
@@ -44,50 +42,3 @@ def _request(entries: Iterable[Entry]) -> Iterator[str]:
         yield separator + json_line(point)
         separator = ","
     yield "]}\n"
-
-
-def _first(name: str) -> str:
-    return f"""
-```bash
-pip install qdrant-client onnxruntime tokenizers numpy
-docker run -p 6333:6333 qdrant/qdrant    # or another Qdrant: QDRANT=ADDRESS, and QDRANT_API_KEY if it needs one
-python index.py load
-python index.py search "a query"
-```
-
-`QDRANT=some-folder` keeps the collection in that folder, without a server (slow, for a trial). Without Python:
-
-```bash
-curl -X PUT localhost:6333/collections/{name} -H 'Content-Type: application/json' -d @collection.json
-for part in points/*.json; do
-  curl -X PUT 'localhost:6333/collections/{name}/points?wait=true' -H 'Content-Type: application/json' -d @$part
-done
-```
-
-Leave the collection's `modifier` off: the weights already contain what `idf` would multiply in.
-"""
-
-
-def _fastembed(source: Source, portable: Portable) -> str:
-    if not portable.pools_elsewhere:
-        return (
-            "FastEmbed pools the logits itself, which would give different weights here (see below). Encode with "
-            "`encode.py`."
-        )
-    queries = ""
-    if query_table(source.encoder) is not None or source.lexical:
-        queries = " Use it for documents only: queries have other weights, so encode them with `encode.py`."
-    prompts = ""
-    if portable.prompts:
-        prompts = " FastEmbed adds no prompt; add the one in `settings.json` yourself."
-    return f"""
-FastEmbed accepts only the sparse models on its list, but their files may be anywhere:
-
-```python
-from fastembed import SparseTextEmbedding        # pip install fastembed
-model = SparseTextEmbedding("prithivida/Splade_PP_en_v1", specific_model_path="PATH/OF/THIS/FOLDER")
-(vector,) = model.embed(["a text"])              # vector.indices, vector.values
-```
-
-Texts are cut at {source.document_length} tokens, like the documents.{queries}{prompts}
-"""

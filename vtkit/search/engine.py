@@ -144,7 +144,10 @@ def build_index(
     with _moved_into_place(folder) as fresh:
         exact.save(fresh)
         if index.engine != "exact":
-            _build(index, _by_document(exact), fresh / index.engine, queries)
+            shape = (exact.document_count, exact.vocabulary)
+            matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
+            matrix.sort_indices()
+            _build(index, matrix, fresh / index.engine, queries)
         checksums = {
             path.relative_to(fresh).as_posix(): _checksum(path) for path in sorted(fresh.rglob("*")) if path.is_file()
         }
@@ -306,13 +309,6 @@ def _sound_answer(ids: Ids, scores: Scores, documents: int) -> bool:
             ids.min() >= 0 and ids.max() < documents and len(np.unique(ids)) == len(ids) and np.isfinite(scores).all()
         )
     )
-
-
-def _by_document(exact: ExactIndex) -> sp.csr_matrix:
-    shape = (exact.document_count, exact.vocabulary)
-    matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
-    matrix.sort_indices()
-    return matrix
 
 
 @contextmanager

@@ -77,11 +77,6 @@ def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) 
         parameter.copy_(values[name])
 
 
-def trains_in_bf16(model: Any) -> bool:
-    """Whether ``model``, a transformer, is trained under autocast to bf16."""
-    return bf16_is_fast() and takes_autocast(model)
-
-
 def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
     """Settings both library trainers take, whatever they train; ``model`` is the transformer."""
     cuda = torch.cuda.is_available()
@@ -94,7 +89,7 @@ def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpo
         "weight_decay": 0.01,
         "data_seed": seed,
         "use_cpu": not cuda,
-        "bf16": trains_in_bf16(model),
+        "bf16": bf16_is_fast() and takes_autocast(model),
         "save_strategy": "steps",
         "save_steps": checkpoint_every,
         "save_total_limit": 2,

@@ -63,6 +63,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
     final = list(labels)[-1]
     transfer = result_of(inputs["transfer"], TransferResult)
+    moved = transfer.moved
     adapted = _found(inputs, "adapt", AdaptResult)
     tuned = _found(inputs, "finetune", FinetuneResult)
     expander = _found(inputs, "expand", ExpanderResult)
@@ -88,9 +89,13 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
         results=_results(recipe, inputs, labels, final, encoded, queries),
-        vocabulary=_overlap(transfer),
+        vocabulary=None
+        if moved is None
+        else Overlap(
+            moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods, moved.probed
+        ),
         vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
-        neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
+        neighbours=moved.neighbours if moved is not None else (),
         curves={
             name: {curve: tuple(values) for curve, values in training.curve.items()}
             for name, training in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
@@ -140,15 +145,6 @@ def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
     return result_of(inputs[name], kind) if name in inputs else None
 
 
-def _overlap(transfer: TransferResult) -> Overlap | None:
-    moved = transfer.moved
-    if moved is None:
-        return None
-    return Overlap(
-        moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods, moved.probed
-    )
-
-
 def _results(
     recipe: View,
     inputs: Mapping[str, Path],
@@ -179,7 +175,7 @@ def _results(
         ]
         p_values = {}
         if baseline is not None:
-            values = {name: _per_query(inputs, name, folder, first) for name in (baseline, *claims)}
+            values = {name: read_per_query(inputs[f"evaluate:{name}"] / folder)[first] for name in (baseline, *claims)}
             p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
         rows = []
         for name, evaluated in on_set.items():
@@ -199,11 +195,6 @@ def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None
     """The BM25 that is better in ``measure``: no claim is made against a weak one."""
     lexical = [name for name, evaluated in on_set.items() if evaluated.role == "bm25"]
     return max(lexical, key=lambda name: on_set[name].measures[measure], default=None)
-
-
-def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
-    """Query -> value of ``measure``."""
-    return read_per_query(inputs[f"evaluate:{name}"] / folder)[measure]
 
 
 def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
@@ -228,7 +219,7 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
     system = DEPLOYED if f"evaluate:{DEPLOYED}" in inputs else final
     compared = None
     if baseline is not None and f"evaluate:{system}" in inputs:
-        values = (_per_query(inputs, name, folder, measure) for name in (system, baseline))
+        values = (read_per_query(inputs[f"evaluate:{name}"] / folder)[measure] for name in (system, baseline))
         names = (
             "the index to deploy" if system == DEPLOYED else "the encoder",
             rows_of(recipe, {final: final})[baseline][1],

@@ -1,6 +1,6 @@
 """New tokens as mixtures of their neighbours in another word-vector space, reached by way of a dictionary (WECHSEL)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,14 @@ def wechsel_mixture(
             f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL rotates one "
             "space into the other, which needs the same width in both. Train or fetch vectors of one width."
         )
-    pairs = _spellings(pairs_in(dictionary, pair.source.tokenizer, pair.target.tokenizer))
+    pairs = list(
+        dict.fromkeys(  # each as it is, in lower case and in title case, in the order of the dictionary
+            (first, second)
+            for source, target in pairs_in(dictionary, pair.source.tokenizer, pair.target.tokenizer)
+            for first in (source, source.lower(), source.title())
+            for second in (target, target.lower(), target.title())
+        )
+    )
     known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
     wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
     pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
@@ -80,14 +87,3 @@ def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating])
     """
     rotation, _ = orthogonal_procrustes(np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64))
     return np.asarray(rotation)
-
-
-def _spellings(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each pair as it is, in lower case and in title case, every combination once, in the order of the dictionary."""
-    combinations = (
-        (first, second)
-        for source, target in pairs
-        for first in (source, source.lower(), source.title())
-        for second in (target, target.lower(), target.title())
-    )
-    return list(dict.fromkeys(combinations))
