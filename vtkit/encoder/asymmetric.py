@@ -1,23 +1,18 @@
 """Encoders whose queries take a way of their own, or whose output vocabulary is not the input's."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
 from tokenizers import models
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
 from vtkit.system.errors import DataError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 class WholeEncoder(SparseEncoder):  # type: ignore[misc]

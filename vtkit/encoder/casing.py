@@ -1,20 +1,16 @@
 """A casing policy put into a finished encoder or tokenizer, without training (docs/casing.md)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sentence_transformers import SparseEncoder
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.folding import Fold, apply_output_casing
 from vtkit.encoder.query_tables import filled_up
 from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
 from vtkit.vocabulary.existing import with_casing
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 Input = Literal["keep", "lowercase"]
 Output = Literal["mask", "map", "fold"]

@@ -1,17 +1,22 @@
 """Sparse encoders on disk: loading a source, making a new one, saving what plain sentence-transformers loads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
@@ -39,9 +44,6 @@ from vtkit.system.errors import DataError
 from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
 from vtkit.vocabulary.saved import save_tokenizer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
 def load_encoder(name: str, device: str = "cpu", label: str = "source model") -> SparseEncoder:

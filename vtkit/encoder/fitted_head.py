@@ -15,18 +15,18 @@ is. With h the state of a token x and e_x its input embedding, which the decoder
    token's own is :data:`OWN_LOGIT` in the mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.fitted import HeadFit
@@ -38,10 +38,6 @@ from vtkit.settings.source import Head as HeadSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import bf16_is_fast, fastest_device
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedModel
 
 FEWEST = 20  # texts below which nothing is fitted
 

@@ -5,9 +5,7 @@ bias or tokenizer can: the saved folder only *says* that its vectors are to be f
 which other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.kinds import set_counted
@@ -23,9 +22,6 @@ from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.model_folder import FOLD_SETTING
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 Fold = Literal["max", "sum"]
 

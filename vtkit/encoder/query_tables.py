@@ -5,11 +5,8 @@ A query's vector has the table's weight for each of its distinct tokens. The tab
 and masked dimensions weigh nothing, and no prompt stands before a query.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +15,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tokenizers import AddedToken
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
 from vtkit.encoder.families import as_array, mlm_head
@@ -27,9 +25,6 @@ from vtkit.encoder.masked import is_masked
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import Vocabulary
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 def query_encoder_of(encoder: SparseEncoder) -> str | None:

@@ -12,16 +12,13 @@ Queries keep their sums, as BM25 counts a term as often as it occurs in the quer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
+from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import writes_units
 from vtkit.system.results import Result
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
 
 K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
 

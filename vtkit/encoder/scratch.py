@@ -1,16 +1,11 @@
 """New masked language models, with random weights."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.settings.source import Scratch
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 DROPOUT = 0.1  # dropout probability while training, BERT's
 

@@ -1,14 +1,13 @@
 """Encoding queries and documents, which may differ: each side has its prompt, and queries may have their own way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.encoding import encode
@@ -18,9 +17,6 @@ from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import looked_up, looked_up_by_token
 from vtkit.encoder.truncation import first_encoding
 from vtkit.system.runtime import Precision
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 Side = Literal["query", "document"]
 

@@ -5,19 +5,14 @@ needs vtkit to be loaded. The first keeps its masked language model: head and de
 but without them it could be neither moved to another vocabulary nor trained on its texts.
 """
 
-from __future__ import annotations
-
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class TokenTransformer(Transformer):  # type: ignore[misc]

@@ -1,20 +1,15 @@
 """Two systems' runs made into one ranking: an encoder's and BM25's, on one scale."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from vtkit.data.trec import Run
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.system.results import Result
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 ENCODER_WEIGHT = 0.2
 """Share of the encoder in the sum where neither training queries nor spans of documents say anything."""

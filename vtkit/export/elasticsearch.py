@@ -6,24 +6,19 @@ model is traced with its pooling, so that there is one position. Since 8.19 and 
 default; the mapping and every query turn this off.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-    from vtkit.export.portable import Portable, Source
 
 MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}

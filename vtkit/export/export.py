@@ -5,28 +5,23 @@ The folder is filled beside its place and moved there when it is complete. Parts
 kept if the same is exported again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from vtkit import __version__
 from vtkit.data.text import digest
 from vtkit.export.documents import Collection
 from vtkit.export.network import require_onnx
 from vtkit.export.portable import SCRIPTS, Portable, Source, write_portable, write_replay
-from vtkit.export.readme import readme
+from vtkit.export.readme import Facts, readme
 from vtkit.export.result import Export, Target
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import resumed_folder
-
-if TYPE_CHECKING:
-    from vtkit.export.readme import Facts
 
 BITS = 8  # of document weights, for engines that need whole numbers
 

@@ -4,20 +4,16 @@ share, and the reasons why an engine cannot run the model.
 A dimension is ``t`` and its number. If the engine itself encodes texts with the model, it is the token's name there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.export.documents import Collection, Entry, json_line
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-
-    from vtkit.export.portable import Portable, Source
+from vtkit.export.portable import Portable, Source
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.export.documents import Collection, Entry, json_line
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 from vtkit.system import console
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 CIFF = "index.ciff"
 _AT_ONCE = 4096

@@ -1,16 +1,11 @@
 """Target ``milvus``: files of rows for Milvus' import, for Milvus Lite, a server or a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry, json_line
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 
 def write_for_milvus(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:

@@ -6,20 +6,19 @@ decoder. Engines that pool themselves, ``max_i log(1 + ReLU(logit_i))``, read th
 that this gives the same weights.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
 from vtkit.encoder.asymmetric import output_tokenizer
@@ -30,9 +29,6 @@ from vtkit.encoder.unicoil import is_unicoil
 from vtkit.settings.engines import not_installed
 from vtkit.system.errors import DataError, MissingExtra, VtkitError
 from vtkit.system.runtime import quiet_libraries
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
 
 MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"  # files of the network, with the outputs `logits` and `weights`
 

@@ -1,16 +1,11 @@
 """Target ``onnx``: the network for ONNX Runtime and OpenVINO, and the documents as lines of JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry, json_line
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 
 def write_for_onnx(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:

@@ -6,14 +6,12 @@ steps below a ceiling. So ``seismic.json`` gives every used dimension its own nu
 and the ceilings fit this index.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
@@ -22,13 +20,9 @@ from vtkit.encoder.folding import folding
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 from vtkit.search.opensearch_text import MOST_TOKENS, of_table, registration, tokenizer_parts, write_zip
-
-if TYPE_CHECKING:
-    import scipy.sparse as sp
-
-    from vtkit.export.portable import Portable, Source
 
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them

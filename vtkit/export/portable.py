@@ -5,15 +5,15 @@ The folder is a SparseEncoder with the document transformer at the top level. It
 terms as ``terms.json``, and ``replay.jsonl``: queries, their vectors, and the first ten results of exact search.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from vtkit.data.queries import is_blank
@@ -28,13 +28,8 @@ from vtkit.export.documents import DEPTH, Collection, json_line
 from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.export.result import Target
 from vtkit.search.lexical import TERMS
+from vtkit.search.searcher import Searcher
 from vtkit.vocabulary.saved import save_tokenizer
-
-if TYPE_CHECKING:
-    import scipy.sparse as sp
-    from sentence_transformers import SparseEncoder
-
-    from vtkit.search.searcher import Searcher
 
 SETTINGS, REPLAY, CHECKED = "settings.json", "replay.jsonl", "checked.json"
 DOCUMENT_WEIGHTS = "document_weights.npy"

@@ -4,18 +4,13 @@ Its dimensions count from 1. A column holds vectors of at most 16,000 weights, a
 an index, search reads all rows and is exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.export.documents import Collection, Entry
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 from vtkit.system.errors import DataError
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold
 

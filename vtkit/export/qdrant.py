@@ -4,19 +4,15 @@ Qdrant can multiply a query's weights by IDF (``modifier: idf``), counted in its
 terms already have their weights, so the modifier stays off, and the scores are vtkit's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection, Entry, json_line
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 VECTOR = "text"  # name of the sparse vector
 

@@ -5,24 +5,19 @@ the network has an input for types, and ``tokenizer.json`` has no decoder if Ves
 the tokens themselves.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.export.documents import Collection, Entry, json_line
 from vtkit.export.features import NAMES, model_stays_outside, numbered, token_names
 from vtkit.export.network import MODEL
+from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 from vtkit.system.templates import from_template
 from vtkit.vocabulary.tokenizer_file import FILE
-
-if TYPE_CHECKING:
-    from vtkit.export.portable import Portable, Source
 
 
 def write_for_vespa(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:

@@ -11,9 +11,9 @@ The factors of the two scores are in the query, so another weight needs no other
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,6 @@ from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import LexicalRecord
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 

@@ -4,8 +4,6 @@
 service is read-only, and its answers contain no more of a document than a snippet.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -14,7 +12,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic_core import from_json
@@ -25,9 +23,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vtkit import __version__
 from vtkit.data.queries import is_blank
+from vtkit.search.results import Found, Weighted
 from vtkit.serve.batching import Batcher
 from vtkit.serve.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded
 from vtkit.serve.metrics import MEDIA_TYPE, Metrics
@@ -35,11 +35,6 @@ from vtkit.serve.served import Answer, Encoding, Kind, Searching, Served, Text, 
 from vtkit.serve.snippets import snippet
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_failure
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from vtkit.search.results import Found, Weighted
 
 T = TypeVar("T")
 

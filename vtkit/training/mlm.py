@@ -9,15 +9,13 @@ labelled with output tokens. Instead of predicting tokens it may be brought to a
 How well masked tokens are predicted is measured before and after it, on texts that are held out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
@@ -43,9 +41,6 @@ from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
 HELD_OUT_BATCH = 16  # held-out texts that are predicted at a time

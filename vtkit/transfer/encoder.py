@@ -1,13 +1,12 @@
 """An encoder moved onto another vocabulary: mixture, bias, graft and output casing, one after another."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
@@ -21,10 +20,6 @@ from vtkit.transfer.result import MovedRows, Probed, TransferResult, sample_neig
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.pair import VocabularyPair, pair_of
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedTokenizerFast
 
 SAMPLED_NEIGHBOURS = 40  # new tokens whose sources are shown
 

@@ -21,17 +21,17 @@ Words can stand beside them. A head that reads tokens back (:mod:`vtkit.encoder.
 with z ≈ L x + l by least squares, a token's row is L'E_j and its bias b_j + E_j'l, so that both share the linear map.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
 from tokenizers import Tokenizer, models
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
@@ -44,12 +44,6 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device
 from vtkit.transfer.surgery.head_only import graft_head
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedTokenizerFast
 
 FEWEST_TOKENS = 1000
 

@@ -1,13 +1,11 @@
 """Which case the tokens of a text activate: the confusion matrices of the casing study's figure 2."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
 from vtkit.encoder.sides import prompt_of
@@ -16,9 +14,6 @@ from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 from vtkit.vocabulary.casing import cased_ids
 from vtkit.vocabulary.forms import Vocabulary
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
 
 TEXTS_AT_ONCE = 8
 

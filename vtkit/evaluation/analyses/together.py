@@ -1,14 +1,16 @@
 """All analyses of one encoder on one collection: what is encoded and searched once for all of them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.asymmetric import output_tokenizer, query_table, writes_units
 from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.sides import encode_side
@@ -25,15 +27,6 @@ from vtkit.settings.analysers import Analysis
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
 from vtkit.vocabulary.casing import fold_map
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sentence_transformers import SparseEncoder
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    from vtkit.data.retrieval import RetrievalSet
 
 LONGEST_QUERY = 64
 TEXTS_AT_ONCE = 1000

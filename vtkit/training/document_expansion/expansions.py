@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.text import batches
@@ -27,10 +28,6 @@ from vtkit.settings.expand import ExpandSection
 from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
 from vtkit.training.resuming import kept_array
 from vtkit.vocabulary.forms import Vocabulary
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedTokenizerFast
 
 EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded by
 

@@ -6,13 +6,11 @@ for a document (query likelihood), of the document for a query (document likelih
 starts (:mod:`vtkit.training.resuming`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.sequences import listed
@@ -38,9 +36,6 @@ from vtkit.training import distributed
 from vtkit.training.gates import LossGate
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import Vocabulary
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128  # tokens that queries and documents are cut at
 EPOCHS = 5  # passes over the pairs, as in the corpus-specific vocabularies paper

@@ -6,12 +6,10 @@ weights writes checkpoints that do not load (docs/transfer.md). Nothing here kno
 grafted is compared with the source on a few texts instead, and refused if it computes anything else.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
@@ -31,10 +29,6 @@ from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.vocabulary.trimmed import kept_ids
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TOLERANCE = 1e-3
 """Hidden states of the grafted model may differ from the source's by this much of the largest, for rounding."""

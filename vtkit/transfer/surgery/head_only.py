@@ -8,17 +8,15 @@ loads this like any other encoder and gives the same vectors; only the names of 
 tokenizer's (folder ``output_tokenizer``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
@@ -26,9 +24,6 @@ from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.graft import check_unchanged, install, rebuilt
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
 def graft_head(
