@@ -83,7 +83,7 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
             yield number, f"is not JSON ({said})"
             continue
         if not isinstance(entry, dict):
-            yield number, f"is not a JSON object but {_json_kind(entry)}"
+            yield number, f"is not a JSON object but {_JSON_KINDS[type(entry)]}"
         elif _UNPAIRED.search(line) and not _can_be_written(entry):
             yield number, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
         else:
@@ -271,15 +271,14 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+_JSON_KINDS = {
+    type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list",
+}  # fmt: skip
+
+
 def _can_be_written(entry: dict[str, Any]) -> bool:
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _json_kind(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list"}[type(value)]

@@ -99,8 +99,13 @@ class _Gathered:
 
 
 def load_training_data(name: str | Path) -> RetrievalSet:
-    """:func:`load_training_file`, or :func:`load_column_pairs` if ``name`` is pairs of a dataset."""
-    return load_column_pairs(str(name)) if str(name).startswith(PREFIX) else load_training_file(name)
+    """:func:`load_training_file`, or the same of two columns of a dataset, queries and a relevant document each
+    (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, :func:`vtkit.data.streaming.read_column_pairs`)."""
+    spec = str(name)
+    if not spec.startswith(PREFIX):
+        return load_training_file(name)
+    rows = (_Row(query.strip(), [document.strip()], [], []) for query, document in read_column_pairs(spec))
+    return _collected(Path(spec), rows, Problems(), Path(spec.split(":")[1]).name)
 
 
 def load_training_file(path: str | Path) -> RetrievalSet:
@@ -114,17 +119,6 @@ def load_training_file(path: str | Path) -> RetrievalSet:
     if path.name.lower().endswith((".tar.gz", ".tgz")):
         return _archive(path, problems)
     return _collected(path, _rows(path, problems), problems)
-
-
-def load_column_pairs(spec: str) -> RetrievalSet:
-    """The collection in two columns of a dataset, queries and a relevant document each, like that of
-    :func:`load_training_file`.
-
-    Args:
-        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT`` (:func:`vtkit.data.streaming.read_column_pairs`).
-    """
-    rows = (_Row(query.strip(), [document.strip()], [], []) for query, document in read_column_pairs(spec))
-    return _collected(Path(spec), rows, Problems(), Path(spec.split(":")[1]).name)
 
 
 def _collected(path: Path, rows: Iterable[_Row], problems: Problems, name: str = "") -> RetrievalSet:

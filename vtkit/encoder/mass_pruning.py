@@ -52,7 +52,8 @@ def pruned(
         keep: share of a row's sum, above 0 and up to 1.
     """
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
-    if keep is None and (top_dimensions is None or _is_short(vectors, top_dimensions)):
+    longest = np.diff(vectors.indptr).max(initial=0)
+    if keep is None and (top_dimensions is None or (longest <= top_dimensions and vectors.data.all())):
         return vectors, before
     vectors = vectors.copy()
     for start, stop in pairwise(vectors.indptr.tolist()):
@@ -66,8 +67,3 @@ def pruned(
     vectors.eliminate_zeros()
     mass = float(vectors.data.sum(dtype=np.float64))
     return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - mass))
-
-
-def _is_short(vectors: sp.csr_matrix, entries: int) -> bool:
-    """Whether no row has more than so many entries, none of which is 0, as in vectors that were pruned before."""
-    return bool(np.diff(vectors.indptr).max(initial=0) <= entries and vectors.data.all())

@@ -374,17 +374,15 @@ def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, 
     if not (lowercase if asked is None else asked):
         return False
     tokens = list(tokens)
-    lost = sum(_without_accents(token) != token for token in tokens)
+    decomposed = (unicodedata.normalize("NFD", token) for token in tokens)
+    without = ("".join(c for c in token if unicodedata.category(c) != "Mn") for token in decomposed)
+    lost = sum(token != stripped for token, stripped in zip(tokens, without, strict=True))
     if lost <= UNREACHABLE_SHARE * len(tokens):
         return True
     console.warn(
         f"{path}: accents are kept, since {lost} of the {len(tokens)} tokens could not be matched without them."
     )
     return False
-
-
-def _without_accents(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
 def _from_byte_level_files(path: Path) -> tuple[Tokenizer, int]:

@@ -87,10 +87,12 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
 def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
     """The collections a recipe is judged on, each with a folder name of its own: the last part of its path, or its
     name without colons."""
+    if recipe.evaluate is None:
+        return ()
     sets: list[Corpus] = []
-    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
+    for name in recipe.evaluate.sets:
         folder = distinct(Path(name).name.replace(":", "-"), [corpus.folder for corpus in sets])
-        sets.append(Corpus(name, evaluation_split(recipe, name), folder))
+        sets.append(Corpus(name, recipe.evaluate.split or default_split(name), folder))
     return tuple(sets)
 
 
@@ -174,13 +176,6 @@ def _same_queries(tuned: Corpus, corpus: Corpus) -> bool:
     own = judgements(corpus.name, corpus.split).keys()
     shared = len(own & judgements(tuned.name, tuned.split).keys())
     return shared > 0 if os.path.realpath(tuned.name) == os.path.realpath(corpus.name) else 2 * shared > len(own)
-
-
-def evaluation_split(recipe: Recipe, name: str) -> str:
-    """The judgements that a collection is judged on."""
-    if recipe.evaluate is not None and recipe.evaluate.split is not None:
-        return recipe.evaluate.split
-    return default_split(name)
 
 
 def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
