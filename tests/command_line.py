@@ -5,8 +5,6 @@ exit code are those of ``python -m vtkit``. What a process does while it imports
 (``test_interrupt.py``, ``test_import_floors.py``).
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

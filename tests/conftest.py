@@ -1,7 +1,5 @@
 """Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A server on this machine that speaks as much of the Hugging Face hub as its client asks for: revisions, listings with
 checksums, files with byte ranges, refusals; and that can break a connection in the middle of a file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,8 +1,6 @@
 """Every training loop on tiny models without dropout, in float32: ``torchrun … joint_training.py FOLDER`` trains in
 several processes, and the main one keeps the weights and curves in FOLDER."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

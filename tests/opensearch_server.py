@@ -11,8 +11,6 @@ special tokens, its weight looked up in ``idf.json`` and 1 where it is missing. 
 processors ``neural_query_enricher`` and ``neural_sparse_two_phase_processor``.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

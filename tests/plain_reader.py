@@ -4,8 +4,6 @@ Reads ``FOLDER/models/NAME``, ``FOLDER/tokenizers/NAME`` and ``FOLDER/texts.json
 versions, and for each folder what was read in it or why it could not be.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

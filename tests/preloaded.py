@@ -1,7 +1,5 @@
 """What the server of :mod:`command_line` has imported before a call: every module of vtkit, and so what they import."""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from pkgutil import walk_packages

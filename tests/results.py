@@ -1,7 +1,5 @@
 """Results of stages as small as their classes allow, for tests of what keeps and reads them."""
 
-from __future__ import annotations
-
 import types
 from collections import abc
 from dataclasses import MISSING, fields

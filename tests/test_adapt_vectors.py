@@ -1,7 +1,5 @@
 """Adaptation of the vectors: its losses, its texts, that it learns, repeats and survives interruptions."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

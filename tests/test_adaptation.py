@@ -1,7 +1,5 @@
 """Masked-language-model adaptation: it learns, leaves frozen weights alone, repeats, and survives interruptions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

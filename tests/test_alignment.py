@@ -1,7 +1,5 @@
 """Parallel text whose columns do not belong together, or stand in the wrong order, is found."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from pathlib import Path

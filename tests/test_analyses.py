@@ -1,7 +1,5 @@
 """The analyses of the papers, each on a case worked out by hand and against a slow reference."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

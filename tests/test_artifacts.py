@@ -1,7 +1,5 @@
 """Stage outputs on disk: their keys, that they appear whole or not at all, and that damage is found."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

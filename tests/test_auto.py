@@ -1,7 +1,5 @@
 """Tokens without evidence, and the method that chooses by evidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

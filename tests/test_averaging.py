@@ -1,7 +1,5 @@
 """Several trainings: the mean of their weights, and rounds that mine negatives with the encoder of the one before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

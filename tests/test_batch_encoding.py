@@ -1,7 +1,5 @@
 """Gradient caching: the losses, gradients and sparsity of the whole batch, in the memory of one group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The decoder bias of a new vocabulary: by hand, and the prior of a model that owns the vocabulary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BM25 against its formula, what the analysers cut, and known figures on real collections."""
 
-from __future__ import annotations
-
 import math
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """Queries in another language through the translations of a run's own transfer."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

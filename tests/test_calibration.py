@@ -1,8 +1,6 @@
 """Calibration: the share of positive activations that was asked for, counted by brute force; rescaling, shifting and
 folding against their definitions; and the table by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands without a tokenizer: what they find to look at, also where there is nothing at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Cased tokens, case variants and lower-case names: by hand in every family, on real vocabularies, by the command."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Encoders on disk: what can be a source and what is refused, new encoders, and models where vtkit is not installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Collections by name: folders of all layouts, and public collections in copies of the hub's files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -8,8 +8,6 @@ what stands in brackets is left out, recipes and specifications that ship with v
 looked at instead of run.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``vtkit compare``: what it says of two runs is what their outputs and searches say."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

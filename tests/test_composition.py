@@ -1,7 +1,5 @@
 """Languages, scripts and waste of vocabularies: by hand on small ones, and against lingua and the real ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

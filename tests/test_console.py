@@ -1,7 +1,5 @@
 """What reaches the terminal: other people's text is shown, never obeyed."""
 
-from __future__ import annotations
-
 import ast
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """Vectors of sentence ids: equal to the cosines written out, and sensible on Korean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The gap between two corpora: weighted Jaccard similarity, unknown words, typical words, and what is made of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Cost of sparse vectors against counting it out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

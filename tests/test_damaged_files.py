@@ -1,7 +1,5 @@
 """Damaged models, tokenizers and runs through the command line: one message that names the file, never a traceback."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -1,7 +1,5 @@
 """What is wrong inside the files a recipe names is told before anything is computed, all of it at once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Settings are declared once: options of commands and arguments of functions are made of the sections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

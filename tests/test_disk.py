@@ -1,7 +1,5 @@
 """What a run will need of the disk: the estimate against what is really written, and what follows from it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

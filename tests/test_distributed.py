@@ -1,7 +1,5 @@
 """Training by two real processes, which torchrun starts: the weights of one, and a recipe from end to end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation hangs together: every page is in the index, and every link leads somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

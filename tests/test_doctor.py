@@ -1,7 +1,5 @@
 """``vtkit doctor``: what it finds on this machine, and that it says what to do."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

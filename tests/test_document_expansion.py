@@ -1,7 +1,5 @@
 """Documents expanded by TILDE: the loss, Borda's count, which tokens are added, how they are read, and training."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

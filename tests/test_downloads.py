@@ -1,7 +1,5 @@
 """Downloads from the hub, by the hub's own client, from a server on this machine that speaks as the hub does."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Dropout: its rate, its gradient, attention with it against the definition; and that it comes and goes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

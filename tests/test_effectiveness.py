@@ -1,7 +1,5 @@
 """Measures of runs against their definitions; queries without results and equal scores."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -5,8 +5,6 @@ Every kind of encoder gives the same vectors there, and every tokenizer the same
 reads all folders; together with making them that takes 35 seconds of one core.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

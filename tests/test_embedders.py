@@ -1,7 +1,5 @@
 """Embedders and their cache: a text has one vector, whatever it is embedded with, and is embedded once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``vtkit encode``, ``vtkit index`` and ``vtkit search`` of the folder that comes out, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

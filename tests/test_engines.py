@@ -1,7 +1,5 @@
 """Every search engine behind the one interface: its results by their definition, what it explains, what it counts."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import html

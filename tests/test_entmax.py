@@ -1,7 +1,5 @@
 """α-entmax by blocks: equal to the library's bisection over full rows, whatever the block and the first guess of k."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, localcontext
 

@@ -1,7 +1,5 @@
 """``vtkit evaluate``: any systems on any collections, with the figures of a run and of ir_measures."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

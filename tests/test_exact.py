@@ -1,7 +1,5 @@
 """Exact search against brute force, its order of equal scores, and what is said about a damaged index."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Vocabulary expansion: the paper's algorithm spelled out and run afresh for every size, against the one that reads
 the corpus once; then what a user sees of it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Models and indexes handed over to engines: what they get ranks as vtkit does, and runs where vtkit is not."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Every family of encoders: moved onto another vocabulary, saved, and read again with the same numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

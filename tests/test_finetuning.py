@@ -1,7 +1,5 @@
 """Contrastive fine-tuning: its batches, that it learns, repeats, and ends the same when it is killed on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A head fitted to an embedder that has none: ridge, softmax, threshold and scale, and the recipe around them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

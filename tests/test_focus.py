@@ -1,7 +1,5 @@
 """FOCUS: its equation against entmax's sparsemax, its training, the authors' package where it is installed."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Masked and folded dimensions: by hand, against a plain loop, and through models saved and loaded without vtkit."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Words by script, and fragmentation: equal to tokenizing every line, whatever the tokenizer and the text."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -29,7 +27,7 @@ from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text,
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, wrap
-from vtkit.vocabulary.trained import train_vocabulary
+from vtkit.vocabulary.trained import train
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [
@@ -67,7 +65,7 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
         size = 205 if algorithm == "unigram" else 400
         settings = {"algorithm": algorithm, "size": size, "split": split}
         section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), **settings})
-        return train_vocabulary(TEXTS * 2, section)
+        return train(TEXTS * 2, section)[0]
     if kind == "wordpiece":
         tokens = [*specials, *letters, *(f"##{letter}" for letter in letters), "the", "wild", "##ing", "서울"]
         backend = Tokenizer(models.WordPiece(pieces(list(dict.fromkeys(tokens))), unk_token="[UNK]"))

@@ -1,7 +1,5 @@
 """A disk that fills up, at every stage: one message, nothing lost, and the same command ends in the same numbers."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

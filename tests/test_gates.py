@@ -1,8 +1,6 @@
 """Gates: each one passes, warns and fails on small encoders, by hand where figures can be counted, and all of
 them on a real encoder moved to Korean."""
 
-from __future__ import annotations
-
 import gzip
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Grafting a new vocabulary: the same encoder under other token ids, saved and read again by the plain library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoding in bf16 against autocast alone and against float32."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Head-only transfer: what is read stays, what is written is another vocabulary; labels, the two objectives, and the
 model in the plain library."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

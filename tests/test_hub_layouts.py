@@ -3,8 +3,6 @@
 The reference is plain sentence-transformers, which loads the same folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

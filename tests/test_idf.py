@@ -1,7 +1,5 @@
 """Document weighting by inverse document frequency."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

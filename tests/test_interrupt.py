@@ -1,7 +1,5 @@
 """Ctrl-C: one line, exit code 130, no traceback, soon, whatever the command is doing."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Collections of ir_datasets, by their ids."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import ir_datasets

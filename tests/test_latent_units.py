@@ -1,7 +1,5 @@
 """Latent units: a sparse autoencoder on token states, saved as a head that plain sentence-transformers reads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lexical part of an index: BM25 as further dimensions of the same vectors, one index and one query."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

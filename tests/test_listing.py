@@ -1,7 +1,5 @@
 """``vtkit runs`` and ``vtkit clean``: what a list says of runs, and that cleaning takes nothing that a run needs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

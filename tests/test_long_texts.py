@@ -1,7 +1,5 @@
 """A document of many megabytes among ordinary ones: the same counts, in bounded memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

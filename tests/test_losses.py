@@ -1,7 +1,5 @@
 """What fine-tuning minimises, by hand and against torch; and the gates that stop a collapsed run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

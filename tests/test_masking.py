@@ -1,7 +1,5 @@
 """Overlap-aware masking: the rate that is asked for, whatever the weights, and who is masked how often."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

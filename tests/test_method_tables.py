@@ -1,7 +1,5 @@
 """[transfer]: a table and a class for each method, and what it takes to add one."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import shutil

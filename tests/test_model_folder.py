@@ -1,7 +1,5 @@
 """A model's folder can run no code and ask nothing; a relative folder is that folder."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

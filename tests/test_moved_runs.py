@@ -1,7 +1,5 @@
 """A run's folder that was copied or moved away from its store: what it holds itself goes on working."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

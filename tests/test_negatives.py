@@ -1,7 +1,5 @@
 """Where hard negatives come from: judgements, BM25, the encoder, other models, files of rankings."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """OFA against its definition, worked out densely: subword vectors, ten neighbours, factorised embeddings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

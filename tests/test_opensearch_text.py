@@ -1,7 +1,5 @@
 """Queries as text in OpenSearch: its tokenizer model and vtkit's vectors give the same scores, whatever the tokens."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

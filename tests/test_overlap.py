@@ -1,7 +1,5 @@
 """The overlap rule: by hand on small vocabularies, and the published shares on the real ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

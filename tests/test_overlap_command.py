@@ -1,7 +1,5 @@
 """``vtkit overlap``: counts and examples by class, the pairs as a file, and the published shares."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

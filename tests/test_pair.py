@@ -1,7 +1,5 @@
 """The pair of vocabularies: what is asked of it, and that asking costs one pass over each vocabulary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Translation probabilities: equal to IBM model 1 written out with dictionaries, and sensible on Korean."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Dense peers: embedders that could be used instead, judged beside the run's own models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

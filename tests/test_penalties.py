@@ -1,7 +1,5 @@
 """Penalties that keep vectors sparse: by hand, against sentence-transformers, and the same however a batch is cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, get_args
 

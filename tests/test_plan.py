@@ -1,7 +1,5 @@
 """The table of stages: what each output depends on, what must run, and the reason that is given for it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

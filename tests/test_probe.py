@@ -1,7 +1,5 @@
 """The gate after adaptation: probe pairs, their ranks, and what stops a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

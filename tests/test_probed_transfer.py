@@ -1,7 +1,5 @@
 """``auto`` decided by a probe: what comes close to its rule, which of them is taken, and what a user sees of it."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The weight of an encoder beside BM25 where no judgements say so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

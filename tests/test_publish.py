@@ -1,7 +1,5 @@
 """``vtkit publish``: a run's model on the hub, shown first, with what its card promises."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

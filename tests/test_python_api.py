@@ -1,7 +1,5 @@
 """The public names of ``vtkit``, and the examples of docs/python.md and the notebooks, run as they stand there."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import json

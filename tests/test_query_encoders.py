@@ -1,7 +1,5 @@
 """Query encoders: static tables by hand, what plain sentence-transformers makes of them, training, and whole runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

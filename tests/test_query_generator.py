@@ -1,7 +1,5 @@
 """Queries that a model writes: sampled anew for each document, kept, repeatable, and what adaptation does with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

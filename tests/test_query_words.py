@@ -1,7 +1,5 @@
 """What each word of a query adds to a score."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

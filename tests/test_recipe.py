@@ -1,7 +1,5 @@
 """Recipes: what a file may say, what its settings become, and what is said about a recipe that is wrong."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """``vtkit recipe`` as a user meets it: in a process of its own, off a terminal and on one."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

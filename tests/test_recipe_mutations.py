@@ -1,7 +1,5 @@
 """Recipes damaged in every way: ``vtkit recipe check`` answers with a message and an exit code, and soon."""
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

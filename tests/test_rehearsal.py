@@ -1,7 +1,5 @@
 """Shipped recipes as they ship, offline, out of a hub cache in the layouts of the hub: three of ``make rehearsal``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The version of the sources is that of their tag."""
 
-from __future__ import annotations
-
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

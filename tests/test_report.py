@@ -1,7 +1,5 @@
 """The report: its verdict and advice, both pages, the charts and the model card, with friendly and hostile contents."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What is shown while training goes on: the progress line, and curves for TensorBoard and Weights & Biases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Collections in BEIR layout: what is read, and that everything wrong is said at once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ The encoders are tiny (one layer, 32 wide) and learn nothing worth quoting; what
 its work, that nothing is repeated, and that a killed run ends in the numbers of an undisturbed one.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """What a run will take in time and memory: the work against counting it, and the truth beside the estimate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

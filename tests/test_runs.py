@@ -1,7 +1,5 @@
 """Runs: made from search results, written as TREC files and read again, and summed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

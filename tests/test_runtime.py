@@ -1,8 +1,6 @@
 """Threads: what is asked for holds for torch and numba alike, whichever starts its own first. Memory: what is freed is
 used again, and given back between stages."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

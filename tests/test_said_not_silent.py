@@ -1,8 +1,6 @@
 """Input that a command cannot take as it is, and that could pass unseen: bytes that are not UTF-8, queries that are cut
 or cannot be read, models that weigh nothing, files beside each other."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

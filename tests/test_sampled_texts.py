@@ -1,7 +1,5 @@
 """Which texts a stage reads, and drawing some of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

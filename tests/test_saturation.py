@@ -1,7 +1,5 @@
 """Documents of summed units, saturated as BM25 saturates term frequencies."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which terms can be positive: the screen misses none, that of fewer columns hardly any."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

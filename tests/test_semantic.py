@@ -1,7 +1,5 @@
 """Semantic initialisation: equal to the dense formula, and every kind of table that a target vocabulary may have."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The HTTP service as its clients meet it: a real server process, with good, bad, slow and broken clients."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

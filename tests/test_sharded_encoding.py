@@ -1,7 +1,5 @@
 """Encoding to disk, shard by shard: the same vectors as at once, continued after a kill, and what pruning removes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

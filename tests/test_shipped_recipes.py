@@ -1,8 +1,6 @@
 """The recipes that ship with vtkit: each passes the check once what it needs is there, and says what it was checked
 against."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Both sides of an encoder: static query tables, cut and folded like any vector, and prompts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paired randomisation test against all exchanges counted out, and against scipy."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``vtkit recipe new`` in six situations: what it writes is checked and runs to its report, on a small collection."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Large collections: mapped from files instead of held, with nothing else changed."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A recipe on the source's own vocabulary: the encoder stays as it is, bit for bit, until a stage trains it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The sparse head: the same numbers and gradients as its definition, written out; and encoding with it."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

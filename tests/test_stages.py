@@ -1,7 +1,5 @@
 """Stages as records: a stage sees what its record names and nothing else, and what it sees is in its key."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields, replace

@@ -1,7 +1,5 @@
 """The queries of an inference-free encoder without its documents' side: the same vectors, and nothing heavy loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """``vtkit sweep``: the cells are the product of what varies, what they share is made once, and tables are what the runs
 found."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

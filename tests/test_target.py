@@ -1,7 +1,5 @@
 """λ found while training: its law by hand, its bounds, and that an encoder ends with the dimensions asked for."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

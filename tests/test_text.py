@@ -1,7 +1,5 @@
 """Text files: lines, forms of corpora, parallel text, digests, and what is said about damaged files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

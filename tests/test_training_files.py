@@ -1,7 +1,5 @@
 """Training data in one file: its layouts, what they have in common, and what is wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """``vtkit transfer`` and ``vtkit provenance``, as a user calls them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.vocabulary.trained import train_vocabulary
+from vtkit.vocabulary.trained import train
 
 NEW = ("강", "숲", "돌", "##에서", "rivers")
 TARGET = (*tiny.ROLES.values(), *"abc", "##s", "river", "forest", *NEW)
@@ -95,7 +93,7 @@ def test_where_a_token_comes_from_and_where_one_went(moved: Path) -> None:
 
 def test_words_of_a_byte_level_vocabulary_are_looked_up_and_shown_as_text(folder: Path) -> None:
     section = TrainedVocabulary(kind="trained", corpus=("x",), algorithm="bpe", size=282)
-    train_vocabulary(["강 숲 river forest 한강"] * 20, section).save_pretrained(str(folder / "bytes"))
+    train(["강 숲 river forest 한강"] * 20, section)[0].save_pretrained(str(folder / "bytes"))
     out, pairs = folder / "moved bytes", str(folder / "pairs.tsv")
     called("transfer", str(folder / "source"), str(folder / "bytes"), "--parallel", pairs, "-o", str(out))
     found = json.loads(called("provenance", str(out), "강", "-s", "river", "--json"))

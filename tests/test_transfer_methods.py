@@ -1,7 +1,5 @@
 """Mixtures and what is made of them: embeddings, provenance, lists of methods; and the methods that need nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tracemalloc

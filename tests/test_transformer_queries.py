@@ -1,7 +1,5 @@
 """A query encoded with transformers alone has the vector that the whole encoder gives it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Trimming: texts whose tokens are kept are cut, and encoded, as before."""
 
-from __future__ import annotations
-
 import os
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Long texts cut before they are tokenized: the first tokens are those of the whole text, whatever the tokenizer."""
 
-from __future__ import annotations
-
 import time
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """uniCOIL encoders: the equation, what is saved, moved and trained, what is refused, and a whole run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -20,7 +20,7 @@ from vtkit.data.unspaced import begins_unspaced, count_unspaced, cut_run, cut_ru
 from vtkit.inspect.words import words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.forms import Vocabulary, token_family
-from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train_vocabulary
+from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -97,7 +97,7 @@ def trained(language: str, algorithm: str, **others: object) -> PreTrainedTokeni
     texts = DOCUMENTS[language] * 3
     smallest = max(100, len(set("".join(texts))) + 20)  # Unigram: hardly more than the characters
     size = {"unigram": smallest, "bpe": 700}.get(algorithm, 400)
-    return train_vocabulary(texts, section(algorithm, size, **others))
+    return train(texts, section(algorithm, size, **others))[0]
 
 
 def first_rank(word: str, documents: list[str], tokenizer: PreTrainedTokenizerFast) -> int:
@@ -127,7 +127,7 @@ def test_a_word_of_a_document_taken_verbatim_finds_the_document(language: str, a
 def test_words_of_real_thai_sentences_have_the_tokens_of_their_sentence(shared: Path) -> None:
     with gzip.open(shared / "data" / "parallel" / "en-th.pud.tsv.gz", "rt", encoding="utf-8") as file:
         texts = [line.rstrip("\n").split("\t")[1] for line in file]
-    tokenizer = train_vocabulary(texts, section("wordpiece", 6000))
+    tokenizer, _ = train(texts, section("wordpiece", 6000))
     held = [set(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     found = sorted({(word, number) for number, text in enumerate(texts) for word in words(text, "cut")})
     sample = random.Random(0).sample(found, 500)
@@ -186,8 +186,8 @@ def test_an_unknown_character_or_a_sentence_without_end_spoils_no_words() -> Non
 
 def test_wordpiece_keeps_its_continuations_where_few_characters_are_unspaced() -> None:
     mixed = [*DOCUMENTS["de"] * 20, "Er heißt 漢字."]
-    assert token_family(train_vocabulary(mixed, section("wordpiece", 400))) == "wordpiece"
-    assert token_family(train_vocabulary([*mixed, *DOCUMENTS["th"] * 4], section("wordpiece", 400))) == "sentencepiece"
+    assert token_family(train(mixed, section("wordpiece", 400))[0]) == "wordpiece"
+    assert token_family(train([*mixed, *DOCUMENTS["th"] * 4], section("wordpiece", 400))[0]) == "sentencepiece"
 
 
 READ = """

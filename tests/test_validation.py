@@ -1,7 +1,5 @@
 """Early stopping: what an encoder is judged on while it is trained, which weights are kept, and when it stops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of word vectors: every form gives the same words, and what is wrong with a file is said with its place."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import struct

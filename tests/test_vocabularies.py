@@ -1,7 +1,5 @@
 """The old and the new vocabulary side by side: checked against tokenizing every text, and by eye."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

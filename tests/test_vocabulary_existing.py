@@ -1,7 +1,5 @@
 """Reading tokenizers: every form on disk gives the whole vocabulary, its roles, and what AutoTokenizer agrees with."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import unicodedata

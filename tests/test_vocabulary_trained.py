@@ -1,8 +1,6 @@
 """Trained vocabularies: the wanted size, borders that no token crosses, the same bytes from process to process; then
 what a user sees of them: ``vtkit tokenizer``, and specifications that recipes name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -19,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
@@ -30,7 +28,7 @@ from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, token_family, tokens
-from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train_vocabulary
+from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ["wordpiece", "bpe", "unigram"]
@@ -38,6 +36,10 @@ FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencep
 
 
 SIZES = {"wordpiece": 400, "bpe": 400, "unigram": 200}
+
+
+def train_vocabulary(*arguments: object) -> PreTrainedTokenizerFast:
+    return train(*arguments)[0]  # type: ignore[arg-type]
 
 
 def section(algorithm: str = "wordpiece", size: int | None = None, **others: object) -> TrainedVocabulary:
@@ -84,8 +86,7 @@ KINDS: dict[str, dict[str, object]] = {
 TRAIN = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from test_vocabulary_trained import KINDS, made_up_texts, section
-from vtkit.vocabulary.trained import train_vocabulary
+from test_vocabulary_trained import KINDS, made_up_texts, section, train_vocabulary
 for name, settings in KINDS.items():
     train_vocabulary(iter(made_up_texts()), section(**settings)).save_pretrained(f"{sys.argv[1]}/{name}")
 """

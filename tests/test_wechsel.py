@@ -1,7 +1,5 @@
 """WECHSEL: Procrustes by hand, subword vectors by definition, the authors' package where it is installed."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Counts of words with the white space in front of them: exact, whatever fits into memory."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

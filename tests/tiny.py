@@ -1,7 +1,5 @@
 """Encoders, texts and collections small enough to be made anew by every test."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

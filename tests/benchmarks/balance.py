@@ -9,8 +9,6 @@ the mean loss where half of the judged queries choose the weight and the other h
 by ``chosen_weight``, over 100 draws.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Callable

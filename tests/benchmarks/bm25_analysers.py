@@ -6,8 +6,6 @@ Folders are BEIR folders whose names end in the language's code, such as scifact
 collection, and all of it as one line of JSON last.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -12,8 +12,6 @@ each side is in the table, its documents searched with queries encoded in float3
 The last line is one object of JSON; the ratios are documents a second of processor time over the library's faster way.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -11,8 +11,6 @@ A line an engine: seconds to build, milliseconds a query (all queries in one cal
 the first results with the exact ones, MiB of memory at the peak and on disk. The last line is one object of JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

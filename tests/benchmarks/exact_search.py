@@ -15,8 +15,6 @@ has no weights in queries, and is timed without them.
 The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

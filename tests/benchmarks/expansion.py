@@ -11,8 +11,6 @@ The last line is one object of JSON; ``ratio`` is the peer's time over vtkit's m
 processor time, which other work on the machine changes less.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

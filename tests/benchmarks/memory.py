@@ -1,7 +1,5 @@
 """The peak of memory of a benchmark's process."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import sys

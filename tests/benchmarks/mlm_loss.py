@@ -7,8 +7,6 @@ is the peak of a forward and backward pass above what was there, in a process of
     python tests/benchmarks/mlm_loss.py [--vocabulary 32500] [--positions 1200] [--width 384] [--repeats 5]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

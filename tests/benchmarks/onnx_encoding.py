@@ -7,8 +7,6 @@ makes batches of its own. Processor time, since the machine may be
 shared; that of opening an ONNX file is in it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ The folder holds ``models/`` (minilm-splade-en, all-MiniLM-L6-v2), ``vocab/`` (k
 (parallel/, text/). Word vectors are made of the texts: a word is the sum of random vectors of the lines it occurs in.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

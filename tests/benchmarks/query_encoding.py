@@ -10,8 +10,6 @@ documents' side too; its query side alone is a row of its own.
 Without ``--model`` the encoder is the small one with random weights of ``sparse_head.py``, of 30,522 tokens.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -8,8 +8,6 @@ is given beside the clock's.
     python tests/benchmarks/serving.py MODEL [--texts FILE] [--clients 50] [--seconds 60] [--prompt document]
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

@@ -10,8 +10,6 @@ both paths have in common: no head can make a step faster or smaller than that.
     python tests/benchmarks/sparse_head.py [--vocabulary 30522] [--batch 8] [--length 128] [--repeats 5]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

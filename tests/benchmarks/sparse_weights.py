@@ -9,8 +9,6 @@ in clusters of different tightness around topics; or, with ``--embedder``, of a 
                                       [--embedder FOLDER --vocabulary FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

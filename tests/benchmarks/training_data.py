@@ -14,8 +14,6 @@ finds what the first has made of the collection.
 measures that one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

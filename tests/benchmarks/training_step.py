@@ -23,8 +23,6 @@ bias makes a realistic share of dimensions active. Peak memory is what the steps
                                              [--model FOLDER --data BEIR_FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

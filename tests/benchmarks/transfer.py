@@ -7,8 +7,6 @@ block thrown away. Memory is what a child process grows by over its inputs; the 
     python tests/benchmarks/transfer.py [--new 32000] [--source 30000] [--width 1024] [--alpha 4] [--repeats 3]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

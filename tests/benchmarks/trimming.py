@@ -6,8 +6,6 @@ MODEL is a folder of a sparse encoder, a dense embedder, or a tokenizer, for whi
 made. TEXTS (text, .gz) is what each vocabulary is trimmed to. Texts are read one by one, so that none is padded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

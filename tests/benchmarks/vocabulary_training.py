@@ -10,8 +10,6 @@ its own, and each peak is that of its process. The last line is one object of JS
 over vtkit's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

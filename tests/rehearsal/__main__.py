@@ -1,7 +1,5 @@
 """``make rehearsal``: make the cache, run the recipes one after the other, and print a table of time and memory."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A cache of the Hugging Face hub, as its client leaves it: blobs, refs, and a snapshot of links to the blobs."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The data sets that recipes name, in the files of their repositories: samples of real collections."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

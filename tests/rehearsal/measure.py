@@ -1,7 +1,5 @@
 """A recipe run as a user runs it, in a process of its own, with its time and its peak memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

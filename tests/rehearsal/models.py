@@ -1,8 +1,6 @@
 """The models that recipes name, in the files of their repositories: real architectures and tokenizers, and weights made
 here that read each token back, so that an encoder without training already finds a text by its words."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

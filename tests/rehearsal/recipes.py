@@ -1,7 +1,5 @@
 """Of each shipped recipe, the steps and sample sizes that are lowered, and the files that its user brings."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The folder that rehearsals run in: recipes, and the cache of the hub."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 

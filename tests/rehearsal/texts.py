@@ -1,7 +1,5 @@
 """Small real collections and parallel text: of the folder VTKIT_DATA where it is there, else of the quickstart."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 learned from the quickstart's texts by vtkit, whose vocabularies are the same from run to run (the trainers of
 ``tokenizers`` give others each time, and with them another chance to fail a gate)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from functools import cache
@@ -22,7 +20,7 @@ from tokenizers import (
 
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.vocabulary.trained import train_vocabulary
+from vtkit.vocabulary.trained import train
 
 from .texts import from_shared, sample
 
@@ -59,7 +57,7 @@ def bert(name: str, language: str = "en", *, lowercase: bool, length: int = 512)
             kind="trained", corpus=("quickstart",), size=LEARNED, split="bert", clean="bert", strip_accents=lowercase
         )
         casing = CasingSection(input="lowercase" if lowercase else "keep")
-        vocabulary = train_vocabulary(_quickstart(language), section, casing).get_vocab()
+        vocabulary = train(_quickstart(language), section, casing)[0].get_vocab()
         tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
     made = BertWordPieceTokenizer(vocabulary, **settings)
     made.add_special_tokens(list(BERT_SPECIAL))
@@ -136,7 +134,7 @@ def xlm_roberta() -> Files:
     """XLM-R's: SentencePiece Unigram with RoBERTa's special tokens, learned from English and Korean; the repositories
     of BAAI and intfloat hold a ``tokenizer.json`` and its configuration."""
     section = TrainedVocabulary(kind="trained", corpus=("quickstart",), size=2 * LEARNED, algorithm="unigram")
-    learned = train_vocabulary([*_quickstart("en"), *_quickstart("ko")], section)
+    learned, _ = train([*_quickstart("en"), *_quickstart("ko")], section)
     pieces = json.loads(learned.backend_tokenizer.to_str())["model"]["vocab"][len(learned.all_special_tokens) :]
     own = [(token, 0.0) for token in ROBERTA_SPECIAL]
     made = SentencePieceUnigramTokenizer()._tokenizer

@@ -6,8 +6,6 @@ exit code is 1 if there was any. The seed is printed: the same seed makes the sa
 has a line for each case; --keep leaves it.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A full disk at ten places of a run: one message each time, nothing lost, and the same command goes on."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A flipped bit in every kind of stored file: found, made again, and the numbers stay; search never shows garbage."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

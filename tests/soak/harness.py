@@ -4,8 +4,6 @@ Importing torch takes seconds, so it is imported once and each case is a child f
 ``main`` a user's shell calls, with its own working folder, output and exit code, which can be killed at any moment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Mutated collections, corpora, parallel text, models, tokenizers: a message before anything long, or a good end."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

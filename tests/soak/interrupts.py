@@ -1,7 +1,5 @@
 """Ctrl-C in every command: one line, exit code 130, and no waiting."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """SIGKILL at any moment: the same command goes on, and ends in the numbers of an undisturbed run."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

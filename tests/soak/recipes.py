@@ -1,7 +1,5 @@
 """Mutated recipes: whatever stands in a recipe or behind --set, ``recipe check`` and ``--dry-run`` answer in words."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

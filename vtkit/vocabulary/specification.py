@@ -40,8 +40,8 @@ def build(
 
             if texts is None:
                 texts = read_corpora(vocabulary.corpus)
-            training = train(texts, vocabulary, casing)
-            return Built(training.tokenizer, describe(vocabulary, casing), training.corpus)
+            tokenizer, corpus = train(texts, vocabulary, casing)
+            return Built(tokenizer, describe(vocabulary, casing), corpus)
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary

@@ -22,7 +22,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,22 +107,9 @@ _JOINED_BY_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 """Characters at which Python cuts words, but which a normalizer drops, so that the words around them become one."""
 
 
-@dataclass(frozen=True)
-class Training:
-    """A vocabulary, and what it was learned from."""
-
-    tokenizer: PreTrainedTokenizerFast
-    corpus: CorpusCounts
-
-
-def train_vocabulary(
+def train(
     texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None
-) -> PreTrainedTokenizerFast:
-    """The vocabulary that :func:`train` learns, as a tokenizer."""
-    return train(texts, section, casing).tokenizer
-
-
-def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None) -> Training:
+) -> tuple[PreTrainedTokenizerFast, CorpusCounts]:
     """Learn a vocabulary of up to ``section.size`` tokens from ``texts``; a small corpus gives fewer.
 
     What happens to a text before it is cut into tokens (by default: Unicode form NFKC without control characters) is
@@ -163,7 +149,7 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
     tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
     say_if_smaller(len(tokenizer), section.size)
-    return Training(tokenizer, CorpusCounts(words.texts, words.characters, words.total, words.distinct))
+    return tokenizer, CorpusCounts(words.texts, words.characters, words.total, words.distinct)
 
 
 def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
