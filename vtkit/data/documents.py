@@ -31,7 +31,6 @@ from vtkit.system import console
 LARGE = 2**28  # larger collections (bytes of text) are mapped instead of held in memory
 COMPRESSED = 4  # approximate ratio of the size of a decompressed file to the compressed one
 FORM = 1  # version of the folder's format
-
 _ROWS, _CHARACTERS = 50_000, 2**26  # of an Arrow batch, at most
 _DOCUMENTS, _RECORD = "documents.arrow", "store.json"
 _ARRAYS = ("id_hashes", "id_numbers", "text_hashes")

@@ -37,7 +37,6 @@ class VectorFile:
     """The facts about a file of word vectors in its first line."""
 
     path: Path
-
     width: int  # numbers per word
     words: int | None  # words of the file; None if its first line already is a word (GloVe)
     binary: bool

@@ -10,7 +10,6 @@ Definition = Literal["token", "pooled"]
 """What an activation is counted over: see :class:`ActivationRates`."""
 
 QUERY_TOKENS = 16  # A probe text's beginning of so many tokens, special tokens included, stands in for a query
-
 RANKS = 10  # best scores of a query among which ties are counted
 
 

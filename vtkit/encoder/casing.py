@@ -25,7 +25,6 @@ class CasingChange:
     fold: Fold | None = None
     dimensions_after_folding: int | None = None
     masked_dimensions: int | None = None
-
     renamed_tokens: int | None = None  # cased-only tokens that took their lower-case names
     not_reached_by_text: int | None = None  # of these, those that the tokenizer makes of no text
 

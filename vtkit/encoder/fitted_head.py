@@ -40,19 +40,12 @@ from vtkit.system.errors import DataError
 from vtkit.system.runtime import bf16_is_fast, fastest_device
 
 FEWEST = 20  # texts below which nothing is fitted
-
 HELD_OUT_EVERY = 10  # of the texts every tenth is held out, to see how many of its tokens are read back
-
 RIDGE = 1e-3  # λ, in units of the mean variance of a state's dimensions times the number of states
-
 LINEAR = (2.0, 0.3)  # mean and deviation of what goes into the head's activation: GELU is nearly linear there
-
 OWN_LOGIT = 3.0  # mean logit of a token's own dimension in the end
-
 LOOKED_AT = 2048  # held-out tokens whose logits decide threshold and scale
-
 POSITIONS = 512  # tokens a step
-
 LEARNING_RATE = 1e-3  # of AdamW; it falls to 0 along a cosine
 
 TEXTS_A_BATCH = 32

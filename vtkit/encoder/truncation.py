@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 CHARACTERS_A_TOKEN = 8  # characters tried first for each token wanted: enough for most texts of most vocabularies
-
 GROWTH = 4  # where a beginning does not hold enough tokens, the next one tried is this many times as long
 
 MARGIN = 1000
 """Characters behind the last token that counts, at the least: what a normalizer or a pre-tokenizer may look ahead."""
 
 TEXTS_LOOKED_AT = 500  # texts whose lengths tell how many are cut
-
 OTHER_ENDS = (1, 2)  # a beginning shorter by so many characters must give the same tokens too
 
 

@@ -17,7 +17,6 @@ from vtkit.export.portable import Portable, Source
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names
-
 _LEAST = 2.0**-126  # engines refuse smaller floats, which are not normal
 _LONGEST_ID = 512
 

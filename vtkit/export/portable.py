@@ -53,7 +53,6 @@ class Source:
     queries: tuple[str, ...]
     query_length: int
     document_length: int  # tokens at which texts are cut
-
     document_candidates: int | None = None
     document_dimensions: int | None = None
     """Largest weights of a document that are kept before and after weighting; None: all."""

@@ -58,7 +58,6 @@ class CorpusWords:
     texts: int
     words: int
     distinct: int
-
     unknown_words: int  # occurrences of words that the other corpus has not
     unknown_distinct: int  # words that the other corpus has not
 

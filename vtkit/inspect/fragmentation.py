@@ -47,10 +47,8 @@ class Counts:
     RATIOS: ClassVar[tuple[str, ...]] = (
         *("tokens_per_word", "split_share", "tokens_per_text", "unknown_rate", "unknown_word_share"),
     )
-
     texts: int = 0
     words: int = 0
-
     tokens: int = 0  # tokens, without the special tokens around a text
     word_tokens: int = 0  # tokens that hold a part of a word: not punctuation on its own, not a bare word-start mark
     split_words: int = 0  # words of more than one token
@@ -98,7 +96,6 @@ class QueryCounts(Counts):
     """Counts of texts that were also told apart."""
 
     RATIOS: ClassVar[tuple[str, ...]] = (*Counts.RATIOS, "split_text_share", "unknown_text_share")
-
     split_texts: int = 0  # texts with a split word
     unknown_texts: int = 0  # texts with the unknown token
 
@@ -118,7 +115,6 @@ class FragmentedWord(NamedTuple):
 
     word: str
     occurrences: int
-
     extra_tokens: int  # tokens beyond the first of each occurrence, over all occurrences
     pieces: list[str]
     """Its tokens behind a space. Byte-level tokens are read as text, with bytes that are no whole character as
@@ -221,7 +217,6 @@ class _Piece(NamedTuple):
     priority: float  # random; the sample keeps the largest
     number: int
     text: str
-
     begins: bool  # whether a text begins with it
 
 

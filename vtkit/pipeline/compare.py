@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 TOKENS_SHOWN = 6  # that made most of the difference, of each query
-
 LENGTHS = {"of 1 or 2 words": 2, "of 3 to 5 words": 5, "of 6 words or more": None}  # kind -> most words
-
 NAMES = ("recipe.name", "recipe.about")  # settings that say nothing of what a run does
 
 

@@ -35,7 +35,6 @@ from vtkit.system import console
 from vtkit.system.runtime import peak_bytes
 
 LIBRARIES_S = 3.0  # to load torch, transformers and sentence-transformers, once a run
-
 PLAIN_BYTES = 350 * 2**20  # what a process takes before it loads a model, and ...
 
 LOADED_BYTES = {"models": 300 * 2**20, "trainer": 450 * 2**20, "search": 300 * 2**20, "plots": 150 * 2**20}

@@ -35,9 +35,7 @@ ADDS = {  # extra -> what one can do with it
 }
 
 FOR_AUTHORS = ("dev", "docs", "test")  # extras that only those need who change vtkit
-
 LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 5 * 10**9  # bytes free, below which usual runs are likely to fail
-
 SIDE = 1024  # of the square matrices whose products are timed
 
 

@@ -15,17 +15,11 @@ DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
 
 NUMBER = 4  # bytes of a float32 or an int32
-
 RUN_LINE = 48  # bytes of a line of a TREC run
-
 SAMPLE = 2**21  # bytes at the beginning of a collection by which its lines are estimated
-
 CHARACTERS_A_TOKEN = 4.5  # bytes of UTF-8, over the scripts
-
 QUERY = 12  # tokens of a query
-
 FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 1.3e-6, 4.6e-6  # to search for, judge and sum up one result of a query
-
 BALANCED_S = 12e-6  # to sum up and judge one result of a training query with each weight of a sum (``WEIGHTS``)
 
 BALANCING, SPANS = 1000, 256

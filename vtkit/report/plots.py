@@ -53,11 +53,8 @@ PALETTE = ("#3f7fd6", "#cf6a2b", "#3d9a6b", "#b5497f", "#8a6fd1", "#c9a227", "#2
 """Colours of the parts of a bar, in their order; they can be told apart on white and on black."""
 
 SHADES = ("#d6e4f5", "#b5cfee", "#92b8e5", "#6f9fdb", "#4d86cf", "#346dba", "#24569c", "#173f78")  # of one quantity
-
 REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")  # of the parts that are no class of their own
-
 ON_DARK, ON_LIGHT = "#fcfcfb", "#1c2128"  # lettering inside a part, whose colour light and dark pages share
-
 LABELLED_SHARE = 0.06  # a part's share is written into it from this width of the bar on
 BAR_INCHES = 0.42
 LEGEND_COLUMNS = 4

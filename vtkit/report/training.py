@@ -124,7 +124,6 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
 
 
 COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}  # by the definition
-
 FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}  # of case variants
 
 TOWARDS = {  # what single tokens were moved for

@@ -14,7 +14,6 @@ from vtkit.system.console import one_line
 SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
 DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own
 TOKEN_WIDTH = 30  # characters of a token that are shown
-
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))  # in characters, from and to
 
 REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}

@@ -41,7 +41,6 @@ class ExactIndex:
     documents: Ids  # document numbers, (postings,)
     weights: Scores  # weights beside them, (postings,)
     document_count: int
-
     frequent: FrequentTerms | None = None  # the rows that pruning needs; None if everything is always scored
 
     @property

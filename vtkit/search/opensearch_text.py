@@ -48,7 +48,6 @@ MODEL, MODEL_META, PIPELINE, TWO_PHASE = "model.zip", "model.json", "pipeline.js
 """Files that are sent, beside those of the index."""
 
 DEPLOYMENT_TIMEOUT = 300.0  # seconds that deploying a tokenizer model may take
-
 _LEAST_WEIGHT = 2.0**-126  # zero is refused; the features of such tokens are in no document
 _CHUNK_BYTES = 10_000_000  # the largest that ML Commons accepts
 _CLOSE = 1e-4  # sums of the same products in another order

@@ -35,10 +35,8 @@ class SearchResult:
     title: str
     text: str
     score: float
-
     tokens: Weighted  # tokens and their parts of the score, without special tokens
     special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
-
     words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
 
 
@@ -47,7 +45,6 @@ class Found:
     """The results of one query."""
 
     query: str
-
     tokens: Weighted  # the encoder's part of the query's vector, without special tokens
     special_tokens: Weighted
     results: tuple[SearchResult, ...]  # best first; empty if the query shares no term with any document
@@ -63,10 +60,8 @@ class Explanation:
     title: str
     text: str
     score: float
-
     rank: int | None  # among all documents; None if no term is shared
     tokens: tuple[SharedToken, ...]  # largest product first, without special tokens
     special_tokens: tuple[SharedToken, ...]
-
     words: tuple[WordShare, ...]  # the score by the words of the query
     query_tokens: Weighted  # the encoder's part of the query's vector, without special tokens

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from vtkit.search.index_info import Contributions
 
 TOKENS_A_WORD = 3  # tokens of the encoder, and terms of BM25, that are listed for a word
-
 _BEFORE = 3  # pieces of the text into which the terms of the next piece may reach back: pairs and threes of characters
 
 

@@ -173,7 +173,6 @@ class GivenScores:
     """The scores that training data bring."""
 
     data: RetrievalSet
-
     scale: float = 1.0
 
     @cached_property

@@ -34,7 +34,6 @@ class Transfer:
     bias: NDArray[np.float32]  # of the decoder, before output casing masks any, (target vocabulary,)
     masked_dimensions: int  # dimensions that output casing keeps from ever being active
     seed: int
-
     probed: tuple[Probed, ...] = ()  # what `auto` chose from
 
     def result(self) -> TransferResult:

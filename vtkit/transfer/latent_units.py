@@ -48,9 +48,7 @@ from vtkit.transfer.surgery.head_only import graft_head
 FEWEST_TOKENS = 1000
 
 REVIVED_EVERY = 100  # steps after which units that fired for no token since become states that are rebuilt badly
-
 REVIVED_UNTIL = 0.7  # of all steps; the rest is left to settle
-
 LOOKED_AT = 16_384  # tokens whose units decide thresholds and names
 
 UNIT_LOGIT = 30.0
@@ -58,7 +56,6 @@ UNIT_LOGIT = 30.0
 strongly it does (docs/log.md)."""
 
 POSITIONS = 1024  # tokens a step
-
 LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
 
 UNITS_AT_ONCE = 512

@@ -20,7 +20,6 @@ class Built:
     """A tokenizer, and what is to be said of how it was made."""
 
     tokenizer: PreTrainedTokenizerFast
-
     text: str | None = None  # what a trained one does to text, in words
     corpus: CorpusCounts | None = None  # what a trained one was trained on
     expansion: ExpansionStats | None = None  # how an expanded one came to its size

@@ -49,7 +49,6 @@ class Aligned:
 
     source: PreTrainedTokenizerFast
     overlap: Overlap
-
     bridged: bool  # whether the transfer knows which tokens of two languages mean the same
 
 

@@ -23,7 +23,6 @@ class Agreement(Result):
 
     mean_error: float  # |score − exact score| / exact score, mean over the documents that both find; so the next
     largest_error: float
-
     measure: str = ""
     measure_loss: float = 0.0  # the measure on the exact results less that on the engine's, in the measure's own unit
 

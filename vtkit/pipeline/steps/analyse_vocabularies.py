@@ -13,7 +13,6 @@ from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.settings.recipe import Recipe
 
 DOCUMENTS = 2_000  # sampled of all sets together: shares of words are then known to a percentage point
-
 DOCUMENT_CHARACTERS = 4_000  # read of each of them
 QUERIES = 5_000  # queries that are sampled, of all sets together
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FEWEST = 8
 
 TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0  # how far each token goes by document frequency, and its largest shift in logits
-
 HELD_TEXTS = 20_000  # drawn at most to see where tokens are held: many, since most words stand in few texts
 
 HELD_WANTS_TABLE = (
