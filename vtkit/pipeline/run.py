@@ -7,7 +7,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -186,35 +187,30 @@ def _train_along(store: Path, threads: int | None) -> None:
 
 def check_settings(loaded: LoadedRecipe) -> None:
     """Nothing, if everything that the recipe names is there, by names alone."""
-    problems: list[VtkitError] = []
-    for look in (_check_things, _check_measures, _check_reporting):
+    from vtkit.training.reporting import require
+
+    recipe, problems = loaded.recipe, list[VtkitError]()
+
+    @contextmanager
+    def gathered() -> Iterator[None]:
         try:
-            look(loaded)
+            yield
         except VtkitError as error:
             problems.append(error)
+
+    with gathered():
+        preflight(recipe, path=Path(loaded.shown), places=loaded.places)
+    if recipe.evaluate is not None:
+        with gathered(), arguments_called("evaluate.{}".format):
+            validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
+    with gathered():
+        for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
+            if section is not None:
+                require(section.report_to, name)
     if len(problems) == 1:
         raise problems[0]
     if problems:
         raise RecipeError("\n".join(map(str, problems)))
-
-
-def _check_things(loaded: LoadedRecipe) -> None:
-    preflight(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
-
-
-def _check_measures(loaded: LoadedRecipe) -> None:
-    section = loaded.recipe.evaluate
-    if section is not None:
-        with arguments_called("evaluate.{}".format):
-            validate_measures(section.measures, section.depth)
-
-
-def _check_reporting(loaded: LoadedRecipe) -> None:
-    from vtkit.training.reporting import require
-
-    for name, section in (("adapt", loaded.recipe.adapt), ("finetune", loaded.recipe.finetune)):
-        if section is not None:
-            require(section.report_to, name)
 
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:
