@@ -605,6 +605,15 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture
+def judged(tmp_path: Path, hub_cache: Path) -> Path:
+    """A recipe whose model and tokenizer are in the cache, and which is judged on a collection that is there."""
+    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
+        write(hub_cache, f"models--{name}", "{}")
+    collection(tmp_path / "judged", "test")
+    return write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
+
+
 def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
     collection(tmp_path / "judged", "test", "dev")
     text = SMALLEST.replace('"mean"', '"parallel"\nparallel.files = ["gone.tsv", "pairs.tsv"]') + (
@@ -634,38 +643,30 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
 
 
 def test_packages_of_an_analyser_are_looked_for_before_the_run_where_bm25_is_judged(
-    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+    judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
-        write(hub_cache, f"models--{name}", "{}")
-    collection(tmp_path / "judged", "test")
-    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
     settings = ("recipe.language=ja", "index.bm25_analyser=morphemes")
-    preflight(load_recipe(path, settings).recipe, path=path)
+    preflight(load_recipe(judged, settings).recipe, path=judged)
     for module in ("sudachipy", "sudachidict_core"):
         monkeypatch.setitem(sys.modules, module, None)
-    assert refused_before_the_run(path, *settings)[1:] == [
+    assert refused_before_the_run(judged, *settings)[1:] == [
         '--set 2 index.bm25_analyser: "morphemes" needs SudachiPy and SudachiDict-core, not installed: '
         "pip install 'vtkit[morphology]'",
         "--set index.bm25_analyser=full works in every language and needs no package.",
     ]
-    preflight(load_recipe(path, (*settings, "evaluate.bm25=false")).recipe, path=path)
+    preflight(load_recipe(judged, (*settings, "evaluate.bm25=false")).recipe, path=judged)
 
 
 def test_packages_of_an_engine_are_looked_for_before_the_run_where_anything_is_searched(
-    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
-        write(hub_cache, f"models--{name}", "{}")
-    collection(tmp_path / "judged", "test")
-    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
     monkeypatch.setitem(sys.modules, "jnius", None)
-    assert refused_before_the_run(path, "index.engine=lucene")[1:] == [
+    assert refused_before_the_run(judged, "index.engine=lucene")[1:] == [
         "--set 1 index.engine: \"lucene\" needs pyjnius, not installed: pip install 'vtkit[lucene]'",
         "--set index.engine=exact needs no package.",
     ]
     write(tmp_path, "small.toml", SMALLEST)
-    preflight(load_recipe(path, ("index.engine=lucene",)).recipe, path=path)
+    preflight(load_recipe(judged, ("index.engine=lucene",)).recipe, path=judged)
 
 
 @pytest.mark.parametrize(
@@ -683,13 +684,9 @@ def test_addresses_of_servers_are_checked_as_the_recipe_is_read(tmp_path: Path, 
 
 @pytest.mark.parametrize(("analysis", "knows"), [("morphemes", "ja, ko"), ("lucene", ", ".join(sorted(LUCENE)))])
 def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(
-    tmp_path: Path, hub_cache: Path, analysis: str, knows: str
+    judged: Path, analysis: str, knows: str
 ) -> None:
-    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
-        write(hub_cache, f"models--{name}", "{}")
-    collection(tmp_path / "judged", "test")
-    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
-    assert refused_before_the_run(path, "recipe.language=th", f"index.bm25_analyser={analysis}")[1:] == [
+    assert refused_before_the_run(judged, "recipe.language=th", f"index.bm25_analyser={analysis}")[1:] == [
         f'--set 2 index.bm25_analyser: "{analysis}" knows {knows}, not "th"',
         "--set index.bm25_analyser=full works in every language and needs no package.",
     ]
