@@ -200,34 +200,22 @@ def _length_words(bounds: tuple[int, int | None]) -> str:
     return f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more"
 
 
+MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
+    "with an upper-case letter": lambda one: one.casing.cased,
+    "lower case only": lambda one: one.casing.lower_case,
+    "letters without case": lambda one: one.casing.script_without_case,
+    "with a digit": lambda one: one.digits,
+    "punctuation only": lambda one: one.punctuation,
+    "unused fillers": lambda one: one.unused,
+    "duplicates after normalisation": lambda one: one.duplicates.count,
+    "never made by itself": lambda one: one.unreachable.count,
+}
+
+
 def _make_up_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    rows = [
-        _row(words, vocabularies, lambda one, key=key: getattr(one.casing, key))  # type: ignore[misc]
-        for key, words in (
-            ("cased", "with an upper-case letter"),
-            ("lower_case", "lower case only"),
-            ("script_without_case", "letters without case"),
-        )
-    ]
-    rows.append(
-        [
-            "continues a word (of those with letters)",
-            *(count_and_share(one.continuations.count, max(one.continuations.of, 1)) for one in vocabularies),
-        ]
-    )
-    rows += [
-        _row(words, vocabularies, lambda one, key=key: getattr(one, key))  # type: ignore[misc]
-        for key, words in (
-            ("digits", "with a digit"),
-            ("punctuation", "punctuation only"),
-            ("unused", "unused fillers"),
-        )
-    ]
-    rows += [
-        _row(words, vocabularies, lambda one, key=key: getattr(one, key).count)  # type: ignore[misc]
-        for key, words in (("duplicates", "duplicates after normalisation"), ("unreachable", "never made by itself"))
-    ]
-    return rows
+    rows = [_row(words, vocabularies, count) for words, count in MAKE_UP.items()]
+    continuing = [count_and_share(one.continuations.count, max(one.continuations.of, 1)) for one in vocabularies]
+    return [*rows[:3], ["continues a word (of those with letters)", *continuing], *rows[3:]]
 
 
 def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
