@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from encode import HERE, Results, Vector, index_main
-from rest import Server, hits, index_name, send_bulk
+from rest import Server, hits, index_name, names, send_bulk
 
 
 def server() -> Server:
@@ -27,8 +27,8 @@ def load() -> None:
 
 def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
-    names = json.loads((HERE / "dimensions.json").read_text("utf-8"))
-    tokens = {names[number]: weight for number, weight in vector.items()}
+    called = names()
+    tokens = {called[number]: weight for number, weight in vector.items()}
     asked = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
     return {"query": asked, "size": top, "_source": ["id"]}
 

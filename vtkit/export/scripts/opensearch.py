@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from encode import HERE, Results, Vector, index_main
-from rest import Server, hits, index_name, send_bulk
+from rest import Server, hits, index_name, names, send_bulk
 
 CHUNK = 10_000_000
 LARGEST = 64.0
@@ -38,12 +38,6 @@ def load() -> None:
     mapping = "mapping-seismic.json" if SEISMIC else "mapping.json"
     server()("PUT", index(), json.loads((HERE / mapping).read_text("utf-8")))
     send_bulk(server(), index(), renumbered if SEISMIC else None)
-
-
-def names() -> list[str]:
-    """What the dimensions are called."""
-    found: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
-    return found
 
 
 def renumbered(document: dict[str, Any]) -> dict[str, Any]:

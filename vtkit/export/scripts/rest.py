@@ -47,6 +47,12 @@ def index_name(suffix: str = "") -> str:
     return os.environ.get("INDEX") or re.sub(r"[^0-9a-z]+", "-", name).strip("-") + suffix
 
 
+def names() -> list[str]:
+    """What the dimensions are called."""
+    found: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    return found
+
+
 def send_bulk(server: Server, index: str, change: Any = None) -> None:
     """Send the files of bulk/, their documents changed first where that is asked for."""
     sent = 0

@@ -7,12 +7,11 @@ python index.py search "a query", python index.py replay
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
-from encode import HERE, Results, Vector, index_main
-from rest import Server
+from encode import Results, Vector, index_main
+from rest import Server, names
 
 
 def load() -> None:
@@ -22,13 +21,13 @@ def load() -> None:
 
 def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
-    names = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    called = names()
     return {
         "yql": "select id from doc where true",
         "ranking": "sparse",
         "hits": top,
         "presentation.summary": "ids",
-        "input.query(q)": {names[number]: weight for number, weight in vector.items()},
+        "input.query(q)": {called[number]: weight for number, weight in vector.items()},
     }
 
 
