@@ -42,7 +42,7 @@ def validation() -> Validation:
 
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])
 def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, query_encoder: str) -> None:
-    changes = {"query_encoder": query_encoder, "learned": {"learning_rate": 0.1}}
+    changes = {"query_encoder": query_encoder}
     single = [tuned(tmp_path / str(seed), seed, **changes) for seed in (5, 6, 7)]
     ours, curves = tuned(tmp_path / "ours", 5, trainings=3, **changes)
     found, of = weights(ours), [weights(each) for each, _ in single]

@@ -75,7 +75,7 @@ def test_a_batch_of_32_is_the_same_as_one_and_as_four_times_eight(
 
 def test_it_is_the_librarys_cached_loss(tmp_path: Path) -> None:
     model = encoder(tmp_path, dropout=0.0).train()
-    _, gradients, _ = step(model, 12, 3, section(flops={"query": 0.05, "document": 0.02}))
+    _, gradients, _ = step(model, 12, 3, section(query_lambda=0.05, document_lambda=0.02))
     theirs = CachedSpladeLoss(
         model,
         SparseMultipleNegativesRankingLoss(model, scale=1.0),

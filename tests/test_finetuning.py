@@ -218,7 +218,7 @@ def trained(folder: Path, seed: int = 5, **changes: Any) -> tuple[SparseEncoder,
 
 def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vectors_sparse(tmp_path: Path) -> None:
     before = encoder(tmp_path / "before")
-    strong = {"flops": {"query": 0.01, "document": 0.01}, "infonce": {"scale": 0.3}}
+    strong = {"query_lambda": 0.01, "document_lambda": 0.01, "infonce_scale": 0.3}
     ours, found = trained(tmp_path / "after", steps=80, learning_rate=5e-3, **strong)
     assert found["steps"] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert found["contrastive"][-1] < 0.5 * found["contrastive"][0]
@@ -338,7 +338,7 @@ def test_a_killed_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(t
 
 def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:
     with pytest.raises(CollapseError, match=r"fine-tuning step \d+: (query|document) vectors are dead"):
-        trained(tmp_path, steps=200, flops={"query": 1e4, "document": 1e4}, ramp=0.01, learning_rate=0.05)
+        trained(tmp_path, steps=200, query_lambda=1e4, document_lambda=1e4, ramp=0.01, learning_rate=0.05)
 
 
 def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -> None:
@@ -416,15 +416,15 @@ def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_before_trainin
     assert teacher.steps == 30
     for refused, wanted in (
         (Cosines(1.0), section(**changes)),
-        (Cosines(20.0), section(**changes, **{loss: {"scale": 1.0}})),
+        (Cosines(20.0), section(**changes, teacher_scale=1.0)),
     ):
-        with pytest.raises(DataError, match=rf"nearly alike.*Set {loss}\.scale to about 31 \(now 1\)"):
+        with pytest.raises(DataError, match=r"nearly alike.*Set teacher_scale to about 31 \(now 1\)"):
             finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
         assert refused.steps == 20  # the first sample, and no more
 
 
 def test_each_loss_has_its_weight(tmp_path: Path) -> None:
-    wanted = section(loss=["infonce", "listwise"], infonce={"weight": 0.5}, listwise={"weight": 3.0})
+    wanted = section(loss=["infonce", "listwise"], loss_weights=[0.5, 3.0])
     terms = objective_terms(wanted, 10, encoder(tmp_path), Taught(torch.zeros(1, 2, 2)))[:2]
     assert {term.name: term.weight(7) for term in terms} == {"contrastive": 0.5, "listwise": 3.0}
 
@@ -456,6 +456,11 @@ def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.Captur
         ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
         ({"hard_negatives": 1, "mining": {"bm25": False}}, "leaves no source of hard negatives"),
+        ({"loss_weights": [1.0, 2.0]}, "loss_weights has 2 numbers for 1 losses"),
+        (
+            {"document_penalty": ["flops", "l1"], "document_lambda": 1.0},
+            "document_lambda has 1 numbers for 2 penalties",
+        ),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
     ],
 )
@@ -466,11 +471,8 @@ def test_what_cannot_be_learned_is_an_error_of_the_recipe(changes: dict[str, Any
 
 def test_settings_of_what_is_not_used_have_no_effect() -> None:
     read = section(query_penalty="l1", document_penalty="masked_flops").settings_read
-    used = {name.removeprefix("finetune.") for name in read if name.count(".") == 2}
-    assert used == {
-        "infonce.weight", "infonce.scale", "l1.query",
-        "masked_flops.document", "masked_flops.document_dimensions",
-    }  # fmt: skip
+    assert {"finetune.infonce_scale", "finetune.query_lambda", "finetune.document_lambda"} <= read
+    assert not {"finetune.teacher_scale", "finetune.flops_definition"} & read
     of_teachers = {"finetune.teachers", "finetune.bm25"}
     assert not of_teachers & read
     assert of_teachers <= section(loss="listwise").settings_read

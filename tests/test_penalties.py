@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
-from vtkit.training import objective
+from vtkit.training import objective, regularizers
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.objective import Batch, Objective
@@ -51,7 +51,7 @@ def test_the_definition_that_a_recipe_names_is_the_penalty_of_its_documents(tmp_
     expected = {"batch": flops(documents), "splade": (flops(documents[:2]) + flops(documents[2:])) / 2}
     expected["cai"] = 2 * expected["splade"]
     for name, value in expected.items():
-        section = FinetuneSection(data="folder", flops={"definition": name})
+        section = FinetuneSection(data="folder", flops_definition=name)
         terms = {term.name: term for term in objective_terms(section, 3, model)}
         assert terms["document_flops"].value(batch).item() == pytest.approx(value.item())
         assert terms["query_flops"].value(batch).item() == pytest.approx(flops(queries).item())
@@ -106,8 +106,8 @@ EVERY = {"query_penalty": list(PENALTIES), "document_penalty": list(PENALTIES)}
 
 
 def test_each_side_has_its_penalties_with_strengths_of_their_own(tmp_path: Path) -> None:
-    own = {"query": 0.5, "document": 0.25}
-    wanted = section(query_penalty=["flops", "l1"], document_penalty="l1", ramp=0.5, l1=own, flops={"query": 2.0})
+    strengths = {"query_lambda": [2.0, 0.5], "document_lambda": 0.25}
+    wanted = section(query_penalty=["flops", "l1"], document_penalty="l1", ramp=0.5, **strengths)
     terms = {term.name: term for term in objective_terms(wanted, 20, encoder(tmp_path))}
     assert list(terms) == ["contrastive", "query_flops", "query_l1", "document_l1"]
     assert [terms["query_flops"].weight(step) for step in (0, 5, 10, 20)] == [0.0, 0.5, 2.0, 2.0]
@@ -129,7 +129,8 @@ def test_every_penalty_is_the_same_in_parts_of_any_size(
     model = encoder(tmp_path, dropout=0.0, tokens=(*TOKENS, "Paris", "##X"))
     columns = [texts(11, seed=1, words=(1, 3)), texts(11, seed=2, words=(1, 25))]
     features = [model.tokenizer(column, padding=True, return_tensors="pt") for column in columns]
-    wanted = section(**EVERY, masked_flops={"query_dimensions": 45, "document_dimensions": 55})
+    monkeypatch.setattr(regularizers, "MASKED", {"query": 45, "document": 55})  # of 62 tokens
+    wanted = section(**EVERY)
 
     def parts_and_gradient() -> tuple[dict[str, float], Tensor]:
         gates: dict[str, Any] = {"gate": CollapseGate(122, 10**9), "explosion": LossGate("", "")}

@@ -194,7 +194,7 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "transfer.sembridge.alpha=2.0") == downstream("transfer")
     assert changed(folder, "adapt.steps=11") == downstream("adapt")
     assert changed(folder, "calibrate.target_activation=0.2") == downstream("calibrate")
-    assert changed(folder, "finetune.infonce.scale=2.0") == downstream("finetune")
+    assert changed(folder, "finetune.infonce_scale=2.0") == downstream("finetune")
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
     assert changed(folder, "evaluate.depth=100") == evaluations
     encoded = [name for name in STEPS if name.startswith(("encode", "index", "evaluate:")) and "bm25" not in name]

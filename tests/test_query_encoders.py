@@ -438,7 +438,7 @@ def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensi
     ours = encoder(tmp_path)
     river = TOKENS.index("river")
     mask_dimensions(ours[0].auto_model, [river])
-    wanted = section(query_encoder="learned", steps=20, learned={"learning_rate": 0.5}, l1={"query": 0.3}, ramp=0.1,
+    wanted = section(query_encoder="learned", steps=20, query_lambda=0.3, ramp=0.1,
                      query_penalty="l1")  # fmt: skip
     ours = with_query_encoder(ours, wanted, DOCUMENTS)
     curves = finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
@@ -557,9 +557,9 @@ def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None
 
 def test_settings_without_effect_are_not_read() -> None:
     fixed, learned = section(query_encoder="idf").settings_read, section(query_encoder="learned").settings_read
-    assert not {"finetune.query_penalty", "finetune.flops.query", "finetune.learned.learning_rate"} & fixed
-    assert {"finetune.query_penalty", "finetune.flops.query", "finetune.learned.learning_rate"} <= learned
-    assert {"finetune.query_encoder", "finetune.activation", "finetune.flops.document"} <= fixed & learned
+    assert not {"finetune.query_penalty", "finetune.query_lambda"} & fixed
+    assert {"finetune.query_penalty", "finetune.query_lambda"} <= learned
+    assert {"finetune.query_encoder", "finetune.activation", "finetune.document_lambda"} <= fixed & learned
 
 
 def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
+from vtkit.settings.finetune import SIDES
 from vtkit.settings.named import named_things
 from vtkit.settings.transfer import SemanticTransfer
 from vtkit.settings.vocabulary import TrainedVocabulary
@@ -78,13 +79,11 @@ def test_the_penalties_are_made_for_the_loss(path: Path) -> None:
     if section is None:
         ending_before_it = ("quickstart", "without_judgements", "from_embedder", "cai_gpl", "sembridge_bridge")
         assert path.stem in ending_before_it
-    elif section.loss == "kl":
-        assert path.stem == "csv_unicoil" or 0.006 <= section.flops.document <= 0.009
+    elif section.loss == ("kl",):
+        assert path.stem == "csv_unicoil" or 0.006 <= section.penalties("document")["flops"] <= 0.009
     else:
-        first = section.losses[0].name
-        least, most = {"infonce": (1e-5, 1e-3), "margin_mse": (0.08, 0.5)}[first]
-        assert least <= section.flops.query <= most
-        assert least <= section.flops.document <= most
+        least, most = {"infonce": (1e-5, 1e-3), "margin_mse": (0.08, 0.5)}[section.loss[0]]
+        assert all(least <= strength <= most for side in SIDES for strength in section.penalties(side).values())
 
 
 @pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])
@@ -131,7 +130,7 @@ def test_chemistry_has_the_settings_of_its_authors_code() -> None:
     assert section.steps is not None
     assert 0 <= section.steps * section.batch_size - 200_000 < section.batch_size
     assert (section.batch_size, section.warmup, section.learning_rate) == (128, 0.1, 2e-5)
-    assert (section.loss, section.flops.query, section.flops.document) == ("infonce", 0.0, 3e-3)
+    assert (section.loss, section.query_lambda, section.document_lambda) == (("infonce",), (0.0,), (3e-3,))
     lengths = {section.query_length, section.document_length, recipe.index.query_length, recipe.index.document_length}
     assert lengths == {512}
     assert (recipe.index.top_dimensions, recipe.index.query_top_dimensions) == (128, 128)
@@ -148,16 +147,16 @@ def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints(
         assert recipe.adapt is not None
         assert (recipe.adapt.objective, recipe.adapt.train, recipe.adapt.mask_rate) == ("mlm", "all", 0.15)
         assert recipe.finetune is not None
-        assert recipe.finetune.loss == "kl"
+        assert recipe.finetune.loss == ("kl",)
         assert recipe.finetune.teachers
     assert (splade.source.kind, unicoil.source.kind) == ("splade", "unicoil")
     assert splade.finetune is not None
     assert (splade.finetune.query_encoder, splade.finetune.steps) == ("binary", 50_000)
-    assert [penalty.name for penalty in splade.finetune.penalties("document")] == ["flops"]
+    assert splade.finetune.penalties("document") == {"flops": 0.009}
     assert not splade.expands
     assert unicoil.expand is not None
     assert unicoil.finetune is not None
     assert (unicoil.expand.tokens, POSITIVES, EPOCHS) == (200, 10, 5)
     assert unicoil.expand.method == "tilde-aug"
     assert unicoil.finetune.epochs == 5.0
-    assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == ()
+    assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == {}

@@ -126,7 +126,7 @@ def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) ->
     data, ours = collection(48, seed=4), encoder(tmp_path)
     aims = {"query": 18.0, "document": 35.0}
     section = FinetuneSection(
-        data="unused", steps=150, batch_size=12, learning_rate=1e-3, target_active=aims, infonce={"scale": 0.3}
+        data="unused", steps=150, batch_size=12, learning_rate=1e-3, target_active=aims, infonce_scale=0.3
     )
     curves = finetune(ours, data, section, "en", 5, tmp_path / "checkpoints")
     assert min(curves["query_lambda"] + curves["document_lambda"]) > 0
@@ -144,7 +144,7 @@ def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) ->
             "target_active.query is reached by the first penalty of finetune.query_penalty, but there is",
         ),
         ({"query_penalty": "cased"}, "but cased concerns only some dimensions"),
-        ({"query_penalty": "masked_flops"}, "masked_flops.query_dimensions is 30, but target_active.query is 20"),
+        ({"query_penalty": "masked_flops"}, "30 active dimensions or fewer, but target_active.query is 20"),
     ],
 )
 def test_an_aim_that_no_penalty_reaches_is_an_error(changes: dict[str, Any], message: str) -> None:
@@ -154,6 +154,6 @@ def test_an_aim_that_no_penalty_reaches_is_an_error(changes: dict[str, Any], mes
 
 def test_an_aim_takes_the_place_of_the_strength() -> None:
     read = FinetuneSection(data="unused", target_active={"query": 20}).settings_read
-    assert {"finetune.target_active.query", "finetune.flops.document"} <= read
-    assert "finetune.flops.query" not in read
+    assert {"finetune.target_active.query", "finetune.document_lambda"} <= read
+    assert "finetune.query_lambda" not in read
     assert "adapt.target_active.query" in AdaptSection(objective="crop", target_active={"query": 20}).settings_read

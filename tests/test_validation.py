@@ -145,7 +145,7 @@ def test_training_stops_when_it_gets_no_better(tmp_path: Path) -> None:
 @pytest.mark.parametrize("queries", ["shared", "learned"])
 def test_it_ends_with_its_best_weights(queries: str, tmp_path: Path) -> None:
     # a learning rate at which the encoder first learns, and then breaks
-    changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "infonce": {"scale": 0.3}, "query_encoder": queries}
+    changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "infonce_scale": 0.3, "query_encoder": queries}
     ours, _, found, validation = validated(tmp_path, {"every": 2, "patience": 50}, **changes)
     assert found.steps[-1] == 23
     counted = {step: value for step, value in zip(found.steps, found.values, strict=True) if step >= found.counted_from}

@@ -137,9 +137,9 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
         )
 
         settings = {
-            "loss": SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce.scale),
-            "query_regularizer_weight": section.flops.query,
-            "document_regularizer_weight": section.flops.document,
+            "loss": SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce_scale),
+            "query_regularizer_weight": section.penalties("query")["flops"],
+            "document_regularizer_weight": section.penalties("document")["flops"],
         }
         if path == "library_cached":
             return CachedSpladeLoss(encoder, mini_batch_size=AT_ONCE, **settings)  # type: ignore[no-any-return]

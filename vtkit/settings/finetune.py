@@ -1,21 +1,18 @@
-"""[finetune] of a recipe: the settings of each loss, penalty and query encoder in a class, and what all share.
-
-:data:`AnyLoss`, :data:`AnyPenalty` and :data:`AnyQueryEncoder` are the lists of these: names, tables and help are read
-off their classes.
-"""
+"""[finetune] of a recipe: the losses, penalties and query encoders by their names, and the settings of all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from vtkit.data.training_files import is_training_file
 from vtkit.settings.types import (
     LearningRate,
     ModelName,
     NonNegativeFloat,
+    OneOrMore,
     PositiveFloat,
     PositiveInt,
     Ramp,
@@ -24,7 +21,6 @@ from vtkit.settings.types import (
     Section,
     Share,
     Steps,
-    first_sentence,
 )
 
 Dimensions = Annotated[float, Field(ge=2, le=1_000_000)]
@@ -33,206 +29,70 @@ Side = Literal["query", "document"]
 
 SIDES: tuple[Side, ...] = ("query", "document")
 
+LossName = Literal["infonce", "margin_mse", "kl", "listwise"]
 
-class _Named(Section):
-    """Something with the table [finetune.NAME], all settings of which are optional, so that it may stay in a recipe
-    that uses another one."""
+LOSSES: dict[LossName, str] = {
+    "infonce": "InfoNCE, the relevant document against all other documents of the batch",
+    "margin_mse": "MarginMSE, the squared error between the encoder's and the teacher's margins of a query's relevant "
+    "document over its hard negatives",
+    "kl": "KL divergence from the teacher's distribution over a query's relevant document and its hard negatives",
+    "listwise": "KL divergence from the teacher's distribution over all documents of the batch that it scored, with "
+    "its scores in standard deviations",
+}
+"""What each loss is. All but ``infonce`` learn a teacher's scores."""
 
-    name: ClassVar[str]
-    """As the recipe names it."""
+COMPARING: tuple[LossName, ...] = ("margin_mse", "kl")
+"""Losses that compare a query's relevant document with hard negatives of the query's own."""
 
-
-class LossSettings(_Named):
-    """What all losses are asked."""
-
-    taught: ClassVar[bool] = False
-    """Whether it learns a teacher's scores."""
-
-    compares: ClassVar[bool] = False
-    """Whether it compares a query's relevant document with hard negatives of the query's own."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of this loss in the sum."""
+PenaltyName = Literal["flops", "l1", "masked_flops", "df_flops", "cased"]
 
 
-class InfonceLoss(LossSettings):
-    """[finetune.infonce]: InfoNCE, the relevant document against all other documents of the batch."""
+class _Penalty(NamedTuple):
+    """What a penalty is, and its λ of each side where the recipe gives none."""
 
-    name = "infonce"
-
-    scale: PositiveFloat = 1.0
-    """Factor on the scores inside the softmax (the inverse of the temperature)."""
-
-
-_SCALE = (
-    "Factor on the teacher's scores, which brings them to the size of the encoder's. Default: by the kind of teacher; 1"
-    " for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and 5 for the mean of several"
-    " teachers, which is in standard deviations."
-)
+    what: str
+    query: float
+    document: float
 
 
-class MarginMseLoss(LossSettings):
-    """[finetune.margin_mse]: MarginMSE, the squared error between the encoder's and the teacher's margins of a query's
-    relevant document over its hard negatives."""
+PENALTIES: dict[PenaltyName, _Penalty] = {
+    "flops": _Penalty("FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", 3e-4, 1e-4),
+    "l1": _Penalty("the sum of a vector's weights", 1e-3, 1e-3),
+    "masked_flops": _Penalty(
+        "FLOPS of only those vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ mask, "
+        "arXiv:2504.14839)",
+        3e-4,
+        1e-4,
+    ),
+    "df_flops": _Penalty(
+        "FLOPS with larger weights for dimensions that are active in many texts, which shortens the longest postings "
+        "(DF-FLOPS, arXiv:2505.15070)",
+        3e-4,
+        1e-4,
+    ),
+    "cased": _Penalty(
+        "squared weights of the dimensions of cased tokens (the casing study, with λ = 0.2 beside MarginMSE, which is "
+        "far too much beside InfoNCE)",
+        1e-3,
+        1e-3,
+    ),
+}
 
-    name = "margin_mse"
-    taught = compares = True
-
-    scale: PositiveFloat | None = Field(default=None, description=_SCALE)
-
-
-class KlLoss(LossSettings):
-    """[finetune.kl]: KL divergence from the teacher's distribution over a query's relevant document and its hard
-    negatives."""
-
-    name = "kl"
-    taught = compares = True
-
-    scale: PositiveFloat | None = Field(default=None, description=_SCALE)
-
-
-class ListwiseLoss(LossSettings):
-    """[finetune.listwise]: KL divergence from the teacher's distribution over all documents of the batch that it
-    scored, with its scores in standard deviations."""
-
-    name = "listwise"
-    taught = True
-
-
-_QUERIES = "λ_q, its strength on queries once the ramp is over."
-_DOCUMENTS = "λ_d, its strength on documents once the ramp is over."
-
-
-class PenaltySettings(_Named):
-    """What all penalties are asked; each class has its own defaults of λ."""
-
-    counts: ClassVar[bool] = True
-    """Whether it bears on all dimensions, so that ``finetune.target_active`` can be reached by it."""
-
-    query: NonNegativeFloat = Field(description=_QUERIES)
-    document: NonNegativeFloat = Field(description=_DOCUMENTS)
-
-    def strength(self, side: Side) -> float:
-        """λ of a side."""
-        return self.query if side == "query" else self.document
-
-    def settings_of(self, side: Side) -> set[str]:
-        """Names of the settings that its penalty on a side reads."""
-        others = {f"{other}{end}" for other in SIDES if other != side for end in ("", "_dimensions")}
-        return set(type(self).model_fields) - others - ({"definition"} if side == "query" else set())
-
+MASKED: dict[Side, int] = {"query": 30, "document": 150}
+"""``masked_flops``: active dimensions up to which a vector is not penalised; 150 is the paper's for documents."""
 
 FlopsDefinition = Literal["batch", "splade", "cai"]
 
+QueryEncoderName = Literal["source", "shared", "binary", "idf", "learned"]
 
-class FlopsPenalty(PenaltySettings):
-    """[finetune.flops]: FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)."""
-
-    name = "flops"
-
-    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
-    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
-
-    definition: FlopsDefinition = "batch"
-    """How relevant documents and hard negatives are combined; a λ_d from elsewhere depends on it. ``batch``: FLOPS of
-    all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the relevant documents and
-    that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
-
-
-class L1Penalty(PenaltySettings):
-    """[finetune.l1]: L1, the sum of a vector's weights."""
-
-    name = "l1"
-
-    query: NonNegativeFloat = Field(default=1e-3, description=_QUERIES)
-    document: NonNegativeFloat = Field(default=1e-3, description=_DOCUMENTS)
-
-
-class MaskedFlopsPenalty(PenaltySettings):
-    """[finetune.masked_flops]: FLOPS of only those vectors that are not sparse enough yet (ℓ₀ mask,
-    arXiv:2504.14839)."""
-
-    name = "masked_flops"
-
-    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
-    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
-
-    query_dimensions: PositiveInt = 30
-    """Queries with at most this many active dimensions are not penalised."""
-
-    document_dimensions: PositiveInt = 150
-    """Documents with at most this many active dimensions are not penalised."""
-
-    def threshold(self, side: Side) -> int:
-        """Active dimensions up to which a vector of a side is left alone."""
-        return self.query_dimensions if side == "query" else self.document_dimensions
-
-
-class DfFlopsPenalty(PenaltySettings):
-    """[finetune.df_flops]: FLOPS with larger weights for dimensions that are active in many texts, which shortens the
-    longest postings (DF-FLOPS, arXiv:2505.15070)."""
-
-    name = "df_flops"
-
-    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
-    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
-
-    alpha: Share = 0.1
-    """A dimension that is active in this share of the texts has half the largest weight."""
-
-
-class CasedPenalty(PenaltySettings):
-    """[finetune.cased]: Squared weights of the dimensions of cased tokens (the casing study). The study has λ = 0.2
-    beside MarginMSE, which is far too much beside InfoNCE; the default suits InfoNCE."""
-
-    name = "cased"
-    counts = False
-
-    query: NonNegativeFloat = Field(default=1e-3, description=_QUERIES)
-    document: NonNegativeFloat = Field(default=1e-3, description=_DOCUMENTS)
-
-
-class QueryEncoderSettings(_Named):
-    """How queries are encoded."""
-
-    fixed: ClassVar[bool] = False
-    """Whether it is a table that training leaves as it is, so that nothing makes queries sparser."""
-
-
-class SourceQueries(QueryEncoderSettings):
-    """[finetune.source]: As in the model: the document encoder, or the model's static table, which is not trained."""
-
-    name = "source"
-
-
-class SharedQueries(QueryEncoderSettings):
-    """[finetune.shared]: The document encoder, even if the model had another query encoder."""
-
-    name = "shared"
-
-
-class BinaryQueries(QueryEncoderSettings):
-    """[finetune.binary]: A table in which every token weighs 1 (SPLADE-doc, arXiv:2109.10086)."""
-
-    name = "binary"
-    fixed = True
-
-
-class IdfQueries(QueryEncoderSettings):
-    """[finetune.idf]: A table of inverse document frequencies in ``finetune.data`` (arXiv:2411.04403)."""
-
-    name = "idf"
-    fixed = True
-
-
-class LearnedQueries(QueryEncoderSettings):
-    """[finetune.learned]: A table that is trained together with the document encoder, starting from the model's own
-    table or else from ``idf`` (after Li-LSR, arXiv:2505.01452)."""
-
-    name = "learned"
-
-    learning_rate: LearningRate = 1e-2
-    """Peak learning rate of the table's weights, which start at up to 10; the schedule is the encoder's."""
+QUERY_ENCODERS: dict[QueryEncoderName, str] = {
+    "source": "as in the model: the document encoder, or the model's static table, which is not trained",
+    "shared": "the document encoder, even if the model had another query encoder",
+    "binary": "a table in which every token weighs 1 (SPLADE-doc, arXiv:2109.10086)",
+    "idf": "a table of inverse document frequencies in ``finetune.data`` (arXiv:2411.04403)",
+    "learned": "a table that is trained with the document encoder, starting from the model's own table or else from "
+    "``idf`` (after Li-LSR, arXiv:2505.01452)",
+}
 
 
 class TargetActive(Section):
@@ -272,41 +132,6 @@ class FinetuneValidation(Section):
     """Share of the training queries to validate on instead of training on them."""
 
 
-AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
-
-AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | CasedPenalty
-
-AnyQueryEncoder = SourceQueries | SharedQueries | BinaryQueries | IdfQueries | LearnedQueries
-
-LOSSES: dict[str, type[AnyLoss]] = {kind.name: kind for kind in get_args(AnyLoss)}  # in the order of help texts
-
-PENALTIES: dict[str, type[AnyPenalty]] = {kind.name: kind for kind in get_args(AnyPenalty)}
-"""Name of each penalty -> its settings, in the order of help texts."""
-
-QUERY_ENCODERS: dict[str, type[AnyQueryEncoder]] = {kind.name: kind for kind in get_args(AnyQueryEncoder)}
-"""Name of each query encoder -> its settings, in the order of help texts."""
-
-_TABLES: dict[str, type[_Named]] = {  # name of each table of a choice -> its settings
-    **LOSSES,
-    **PENALTIES,
-    **{name: kind for name, kind in QUERY_ENCODERS.items() if kind.model_fields},
-}
-
-if TYPE_CHECKING:
-    LossName = str
-    PenaltyName = str
-    QueryEncoderName = str
-    _Tables = Section
-else:
-    LossName = Literal[tuple(LOSSES)]
-    PenaltyName = Literal[tuple(PENALTIES)]
-    QueryEncoderName = Literal[tuple(QUERY_ENCODERS)]
-    _Tables = create_model(
-        "_Tables", __base__=Section, __module__=__name__, **{name: (kind, kind()) for name, kind in _TABLES.items()}
-    )
-
-Kind = TypeVar("Kind", bound=_Named)
-
 Activation = Literal["source", "log1p", "log1p_log1p"]
 
 
@@ -344,13 +169,12 @@ class MiningSection(RankingSystems):
     encoder of the previous training. The last one is kept; each takes as long as the first."""
 
 
-def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | dict[str, type[AnyQueryEncoder]]) -> str:
-    return " ".join(f"``{name}``: {first_sentence(kind)}." for name, kind in kinds.items())
+def _listed(kinds: Iterable[tuple[str, str]]) -> str:
+    return " ".join(f"``{name}``: {what}." for name, what in kinds)
 
 
-class FinetuneSection(_Tables):
-    """[finetune]: training of the sparse vectors on queries with relevant documents. The settings of each loss, penalty
-    and query encoder stand in a table of its name; tables that are not used may stay in the recipe."""
+class FinetuneSection(Section):
+    """[finetune]: training of the sparse vectors on queries with relevant documents."""
 
     data: RetrievalName
     """Judged queries: a collection's folder or name, or training data (docs/data.md): a .tsv, .jsonl or .parquet
@@ -362,29 +186,51 @@ class FinetuneSection(_Tables):
 
     query_encoder: QueryEncoderName = Field(
         default="source",
-        description="How queries are encoded. "
-        + _summaries(QUERY_ENCODERS)
-        + " With a table a query has one weight for"
-        " each distinct token and needs no model.",
+        description=f"How queries are encoded. {_listed(QUERY_ENCODERS.items())} With a table a query has one weight "
+        "for each distinct token and needs no model.",
     )
 
     activation: Activation = "source"
     """How logits become weights. ``source``: as in the model. ``log1p``: log(1 + ReLU(x)). ``log1p_log1p``: log(1 +
     log(1 + ReLU(x))), which makes large weights smaller (arXiv:2504.14839)."""
 
-    loss: LossName | Annotated[tuple[LossName, ...], Field(min_length=1)] = Field(
-        default="infonce",
-        description=_summaries(LOSSES) + " A list: their sum, each times its ``weight``. All but ``infonce`` learn from"
-        " ``teachers``.",
+    loss: Annotated[tuple[LossName, ...], OneOrMore(LossName), Field(min_length=1)] = Field(
+        default=("infonce",),
+        description=f"{_listed(LOSSES.items())} A list: their sum. All but ``infonce`` learn from ``teachers``.",
     )
 
-    query_penalty: PenaltyName | tuple[PenaltyName, ...] = Field(
-        default="flops",
-        description="What keeps queries sparse. " + _summaries(PENALTIES) + " A list: all of them; an empty one: none.",
+    loss_weights: tuple[PositiveFloat, ...] = ()
+    """Weight of each loss of a list, in the same order. Default: 1 each."""
+
+    infonce_scale: PositiveFloat = 1.0
+    """``infonce``: factor on the scores inside the softmax (the inverse of the temperature)."""
+
+    teacher_scale: PositiveFloat | None = None
+    """``margin_mse``, ``kl``: factor on the teacher's scores, which brings them to the size of the encoder's. Default:
+    by the kind of teacher; 1 for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and 5
+    for the mean of several teachers, which is in standard deviations."""
+
+    query_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = Field(
+        default=("flops",),
+        description="What keeps queries sparse. "
+        + _listed((name, kind.what) for name, kind in PENALTIES.items())
+        + " A list: all of them; an empty one: none.",
     )
 
-    document_penalty: PenaltyName | tuple[PenaltyName, ...] = "flops"
+    document_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = ("flops",)
     """Penalties that keep documents sparse; as ``query_penalty``."""
+
+    query_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
+    """λ_q, the strength of ``query_penalty`` once the ramp is over; of several penalties a list in the same order.
+    Default: 3e-4 for those of FLOPS, 1e-3 for ``l1`` and ``cased``."""
+
+    document_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
+    """λ_d, the same for ``document_penalty``. Default: 1e-4 for those of FLOPS, 1e-3 for ``l1`` and ``cased``."""
+
+    flops_definition: FlopsDefinition = "batch"
+    """How ``flops`` combines relevant documents and hard negatives; a λ_d from elsewhere depends on it. ``batch``: of
+    all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the relevant documents and
+    that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
 
     ramp: Ramp = 0.33
     """Share of the steps over which the penalties rise quadratically to full strength."""
@@ -452,33 +298,26 @@ class FinetuneSection(_Tables):
     validation: FinetuneValidation | None = None
 
     @property
-    def losses(self) -> tuple[AnyLoss, ...]:
-        """The settings of the losses that are summed."""
-        names = self.loss if isinstance(self.loss, tuple) else (self.loss,)
-        return tuple(getattr(self, name) for name in names)
-
-    @property
-    def queries(self) -> AnyQueryEncoder:
-        """The settings of the query encoder."""
-        found: AnyQueryEncoder = getattr(self, self.query_encoder, None) or QUERY_ENCODERS[self.query_encoder]()
-        return found
-
-    @property
-    def table_learning_rate(self) -> float | None:
-        """Of the query table; None where none is trained."""
-        return self.queries.learning_rate if isinstance(self.queries, LearnedQueries) else None
+    def losses(self) -> dict[LossName, float]:
+        """The losses that are summed -> their weights."""
+        return dict(zip(self.loss, self.loss_weights or (1.0,) * len(self.loss), strict=True))
 
     @property
     def fixed_queries(self) -> bool:
         """Whether queries go through a table that is not trained."""
-        return self.queries.fixed
+        return self.query_encoder in ("binary", "idf")
 
-    def penalties(self, side: Side) -> tuple[AnyPenalty, ...]:
-        """The settings of the penalties on a side; none on queries that nothing can make sparser."""
+    def penalties(self, side: Side) -> dict[PenaltyName, float]:
+        """The penalties on a side -> λ; none on queries that nothing can make sparser."""
+        names, given = self._penalties(side)
         if side == "query" and self.fixed_queries:
-            return ()
-        names = self.query_penalty if side == "query" else self.document_penalty
-        return tuple(getattr(self, name) for name in (names if isinstance(names, tuple) else (names,)))
+            return {}
+        return dict(zip(names, given or (getattr(PENALTIES[name], side) for name in names), strict=False))
+
+    def _penalties(self, side: Side) -> tuple[tuple[PenaltyName, ...], tuple[float, ...]]:
+        if side == "query":
+            return self.query_penalty, self.query_lambda
+        return self.document_penalty, self.document_lambda
 
     def target(self, side: Side) -> float | None:
         """Active dimensions that a side is to end with, where that is said."""
@@ -487,7 +326,7 @@ class FinetuneSection(_Tables):
     @property
     def taught(self) -> bool:
         """Whether one of its losses learns a teacher's scores."""
-        return any(loss.taught for loss in self.losses)
+        return any(name != "infonce" for name in self.loss)
 
     @property
     def bm25_teaches(self) -> bool:
@@ -502,41 +341,44 @@ class FinetuneSection(_Tables):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its losses, penalties and query encoder read; the others have no effect."""
-        names = set(type(self).model_fields) - set(_TABLES)
-        if self.fixed_queries:
-            names -= {"query_penalty"}
-        names |= {f"{self.query_encoder}.{setting}" for setting in type(self.queries).model_fields}
-        names -= {"mining"}
+        names = set(type(self).model_fields) - {"mining"}
+        if "infonce" not in self.loss:
+            names -= {"infonce_scale"}
+        if not set(COMPARING) & set(self.loss):
+            names -= {"teacher_scale"}
         if not self.taught:
             names -= {"teachers", "scores", "bm25"}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
-        names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
         for side in SIDES:
-            for place, own in enumerate(self.penalties(side)):
-                unused = {side} if place == 0 and self.target(side) is not None else set()  # λ is found
-                names |= {f"{own.name}.{setting}" for setting in own.settings_of(side) - unused}
+            penalties = len(self.penalties(side))
+            if penalties == 0 or (penalties == 1 and self.target(side) is not None):  # λ is found
+                names -= {f"{side}_lambda"}
+        if self.fixed_queries:
+            names -= {"query_penalty"}
+        if "flops" not in self.penalties("document"):
+            names -= {"flops_definition"}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         if self.validation is not None:
             names |= {f"validation.{setting}" for setting in FinetuneValidation.model_fields}
         return {f"finetune.{name}" for name in names}
 
     def _faults(self) -> Iterator[str]:
-        for setting, named in (
-            ("loss", self.losses),
-            ("query_penalty", self.penalties("query")),
-            ("document_penalty", self.penalties("document")),
-        ):
-            if len({each.name for each in named}) < len(named):
+        for setting in ("loss", "query_penalty", "document_penalty"):
+            if len(set(getattr(self, setting))) < len(getattr(self, setting)):
                 yield f"{setting} lists something twice"
-        comparing = [loss.name for loss in self.losses if loss.compares]
+        if self.loss_weights and len(self.loss_weights) != len(self.loss):
+            yield f"loss_weights has {len(self.loss_weights)} numbers for {len(self.loss)} losses: give one for each"
+        comparing = [name for name in self.loss if name in COMPARING]
         if comparing and not self.hard_negatives:
             yield (
                 f"the loss {' + '.join(comparing)} compares a query's relevant document with its hard negatives: set "
                 "finetune.hard_negatives to 1 or more"
             )
         for side in SIDES:
-            first = self.penalties(side)[0] if self.penalties(side) else None
+            names, strengths = self._penalties(side)
+            if names and strengths and len(strengths) != len(names):
+                yield f"{side}_lambda has {len(strengths)} numbers for {len(names)} penalties: give one for each"
             target = self.target(side)
             if target is None:
                 continue
@@ -545,14 +387,13 @@ class FinetuneSection(_Tables):
                     f"target_active.query: with query_encoder {self.query_encoder} a query always has one dimension "
                     "for each distinct token. Remove it"
                 )
-                continue
-            if first is None or not first.counts:
-                why = "there is none" if first is None else f"{first.name} concerns only some dimensions"
+            elif not names or names[0] == "cased":
+                why = "cased concerns only some dimensions" if names else "there is none"
                 yield f"target_active.{side} is reached by the first penalty of finetune.{side}_penalty, but {why}"
-            elif isinstance(first, MaskedFlopsPenalty) and first.threshold(side) >= target:
+            elif names[0] == "masked_flops" and MASKED[side] >= target:
                 yield (
-                    f"masked_flops.{side}_dimensions is {first.threshold(side)}, but target_active.{side} is "
-                    f"{target:g}: texts below the threshold are not penalised, so set it lower"
+                    f"masked_flops penalises no text with {MASKED[side]} active dimensions or fewer, but "
+                    f'target_active.{side} is {target:g}: set {side}_penalty to "flops"'
                 )
         given = self.teachers or self.scores or is_training_file(self.data)
         if self.taught and not given and self.bm25 is False:

@@ -7,9 +7,9 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ LearningRate = Annotated[float, Field(gt=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
 Steps = Annotated[int, Field(ge=1, le=100_000_000)]
 Occurrences = Annotated[int, Field(ge=1, le=10**12)]
+
+
+def OneOrMore(kind: Any) -> BeforeValidator:
+    """On a list of ``kind``: one of them alone is a list too."""
+    return BeforeValidator(
+        lambda given: given if isinstance(given, list | tuple) else (given,),
+        json_schema_input_type=kind | tuple[kind, ...],
+    )
 
 
 class Section(BaseModel):

@@ -14,18 +14,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import (
-    SIDES,
-    AnyLoss,
-    FinetuneSection,
-    FlopsPenalty,
-    InfonceLoss,
-    KlLoss,
-    LearnedQueries,
-    ListwiseLoss,
-    MarginMseLoss,
-    Side,
-)
+from vtkit.settings.finetune import COMPARING, SIDES, FinetuneSection, LossName, Side
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
@@ -50,6 +39,9 @@ from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Taught, Teacher, check_targets, only
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
+
+TABLE_LEARNING_RATE = 1e-2
+"""Peak learning rate of a query table's weights, which start at up to 10; the schedule is the encoder's."""
 
 
 def finetune(
@@ -161,7 +153,7 @@ def _trained(
     columns = {"query": column(0, lambda query: data.queries[query].text)}
     for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
         columns[name] = column(place, texts.__getitem__)
-    looked_up, learned = query_table(encoder), isinstance(section.queries, LearnedQueries)
+    looked_up, learned = query_table(encoder), section.query_encoder == "learned"
     return train_vectors(
         encoder,
         columns,
@@ -184,7 +176,7 @@ def _trained(
             seed,
             section.texts_at_once,
             report_to=section.report_to,
-            table_learning_rate=section.table_learning_rate,
+            table_learning_rate=TABLE_LEARNING_RATE if learned else None,
         ),
         folder,
         "fine-tuning",
@@ -201,46 +193,45 @@ def objective_terms(
     Args:
         steps: of the run, of which ramps are a share.
     """
-    terms = [_loss_term(loss, taught) for loss in section.losses]
+    terms = [_loss_term(name, weight, section, taught) for name, weight in section.losses.items()]
     vocabulary = encoder[0].auto_model.config.vocab_size
     # A table of queries that is not trained is not changed by penalties.
-    fixed_queries = query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
+    fixed_queries = query_table(encoder) is not None and section.query_encoder != "learned"
     for side in ("document",) if fixed_queries else SIDES:
-        for place, settings in enumerate(section.penalties(side)):
-            value = penalty(settings, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
+        for place, (name, strong) in enumerate(section.penalties(side).items()):
+            value = penalty(name, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
-            fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
+            fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
             weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps)
-            definition = settings.definition if isinstance(settings, FlopsPenalty) else "batch"
-            terms.append(penalty_term(side, settings.name, value, weight, definition))
+            definition = section.flops_definition if name == "flops" else "batch"
+            terms.append(penalty_term(side, name, value, weight, definition))
     return terms
 
 
-def _loss_term(settings: AnyLoss, taught: Taught | None) -> Term:
-    def named(name: str, value: Callable[[Batch], Tensor]) -> Term:
-        return Term(name, value, lambda step: settings.weight)
+def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: Taught | None) -> Term:
+    def weighted(curve: str, value: Callable[[Batch], Tensor]) -> Term:
+        return Term(curve, value, lambda step: weight)
 
-    if isinstance(settings, InfonceLoss):
-        return named("contrastive", lambda batch: info_nce(batch.scores, settings.scale))
+    if name == "infonce":
+        return weighted("contrastive", lambda batch: info_nce(batch.scores, section.infonce_scale))
     assert taught is not None
+    scale = section.teacher_scale or taught.scale
 
     def teacher(batch: Batch) -> Tensor:
         return taught.scores[batch.step].to(batch.queries.device)
 
-    match settings:
-        case MarginMseLoss() | KlLoss():
-            scale = settings.scale or taught.scale
+    def own(batch: Batch) -> tuple[Tensor, Tensor]:
+        return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
 
-            def own(batch: Batch) -> tuple[Tensor, Tensor]:
-                return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
-
-            if isinstance(settings, KlLoss):
-                return named("kl", lambda batch: divergence(*own(batch)))
-            return named("margin_mse", lambda batch: margin_mse(*own(batch)))
-        case ListwiseLoss():
-            return named("listwise", lambda batch: listwise_divergence(batch.scores, teacher(batch)))
+    match name:
+        case "margin_mse":
+            return weighted(name, lambda batch: margin_mse(*own(batch)))
+        case "kl":
+            return weighted(name, lambda batch: divergence(*own(batch)))
+        case "listwise":
+            return weighted(name, lambda batch: listwise_divergence(batch.scores, teacher(batch)))
         case _:
-            assert_never(settings)
+            assert_never(name)
 
 
 def _taught(
@@ -267,7 +258,7 @@ def _taught(
         return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
 
     teacher = only(teachers)
-    own = not any(isinstance(loss, ListwiseLoss) for loss in section.losses)
+    own = "listwise" not in section.loss
     scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
         raise DataError(
@@ -282,13 +273,12 @@ def _taught(
 def _check_targets(scores: Tensor, section: FinetuneSection, scale: float) -> None:
     """Refuse ``scores``, (steps, queries, documents), of which one of the losses can learn nothing."""
     own = torch.cat([own_candidates(step) for step in scores])
-    for loss in section.losses:
-        match loss:
-            case MarginMseLoss() | KlLoss():
-                factor = loss.scale or scale
-                check_targets(factor * own, f"{loss.name}.scale", factor)
-            case ListwiseLoss():
-                check_targets(standardized(scores.flatten(0, 1)) / LISTWISE_TEMPERATURE)
+    factor = section.teacher_scale or scale
+    for name in section.loss:
+        if name in COMPARING:
+            check_targets(factor * own, "teacher_scale", factor, ordered=name == "kl")
+        elif name == "listwise":
+            check_targets(standardized(scores.flatten(0, 1)) / LISTWISE_TEMPERATURE)
 
 
 def _ramp_steps(section: FinetuneSection, steps: int) -> int:
@@ -303,7 +293,7 @@ def _ramp_ends(section: FinetuneSection, steps: int) -> int:
 def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
     def settings(side: Side) -> tuple[str, ...]:
         aimed = section.target(side) is not None
-        return tuple(f"{each.name}.{side}" for each in section.penalties(side)[aimed:]) or (f"{side}_penalty",)
+        return (f"{side}_lambda",) if len(section.penalties(side)) > aimed else (f"{side}_penalty",)
 
     return CollapseGate(
         encoder[0].auto_model.config.vocab_size,
@@ -315,5 +305,4 @@ def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder)
 
 def _learning(section: FinetuneSection) -> tuple[str, ...]:
     """The settings to lower if the loss explodes."""
-    scaled = any(isinstance(loss, InfonceLoss) for loss in section.losses)
-    return ("learning_rate", *(("infonce.scale",) if scaled else ()))
+    return ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ()))

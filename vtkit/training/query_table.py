@@ -19,14 +19,7 @@ from vtkit.encoder.query_tables import (
     with_static_queries,
     without_query_side,
 )
-from vtkit.settings.finetune import (
-    BinaryQueries,
-    FinetuneSection,
-    IdfQueries,
-    LearnedQueries,
-    SharedQueries,
-    SourceQueries,
-)
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 
 
@@ -40,8 +33,8 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
         refuse_unicoil(encoder, "activation")
         encoder[1].activation_function = "relu" if section.activation == "log1p" else "log1p_relu"
     table = query_table(encoder)
-    match section.queries:
-        case SourceQueries():
+    match section.query_encoder:
+        case "source":
             if isinstance(encoder, WholeEncoder) and encoder.query_side is not None and table is None:
                 raise DataError(
                     "Fine-tuning trains one encoder, and this model encodes queries with a separate one, which would "
@@ -57,18 +50,16 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
                     "query_encoder",
                 )
             return encoder
-        case SharedQueries():
+        case "shared":
             return without_query_side(encoder)
-        case BinaryQueries():
-            return with_static_queries(encoder, "binary", documents)
-        case IdfQueries():
-            return with_static_queries(encoder, "idf", documents)
-        case LearnedQueries():
+        case "binary" | "idf":
+            return with_static_queries(encoder, section.query_encoder, documents)
+        case "learned":
             own = None if table is None else as_array(table.weight) * can_weigh(encoder)
             start = idf_query_weights(encoder, documents) if own is None else own
             return with_query_table(encoder, start, frozen=False)
         case _:
-            assert_never(section.queries)
+            assert_never(section.query_encoder)
 
 
 class QueryTable(nn.Module):

@@ -11,16 +11,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
-from vtkit.settings.finetune import (
-    AnyPenalty,
-    CasedPenalty,
-    DfFlopsPenalty,
-    FlopsDefinition,
-    FlopsPenalty,
-    L1Penalty,
-    MaskedFlopsPenalty,
-    Side,
-)
+from vtkit.settings.finetune import MASKED, FlopsDefinition, PenaltyName, Side
 from vtkit.training.objective import Batch, Term
 
 Penalty = Callable[[Tensor], Tensor]  # term weights of one side of a batch, (texts, vocabulary) -> a scalar
@@ -123,7 +114,7 @@ class DfFlops(nn.Module):
     shares: Tensor
     batches: Tensor
 
-    def __init__(self, vocabulary: int, alpha: float, beta: float = 10.0, memory: int = 100) -> None:
+    def __init__(self, vocabulary: int, alpha: float = 0.1, beta: float = 10.0, memory: int = 100) -> None:
         super().__init__()
         self.alpha, self.beta, self.memory = alpha, beta, memory
         self.register_buffer("shares", torch.zeros(vocabulary))
@@ -160,27 +151,27 @@ def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
     return lambda step: strength * min(1.0, step / max(ramp_steps, 1)) ** 2
 
 
-def penalty(settings: AnyPenalty, side: Side, vocabulary: int, cased_tokens: Callable[[], Sequence[int]]) -> Penalty:
-    """The function that the settings of a penalty name.
+def penalty(name: PenaltyName, side: Side, vocabulary: int, cased_tokens: Callable[[], Sequence[int]]) -> Penalty:
+    """The penalty of this name.
 
     Args:
         side: whose thresholds it has.
         cased_tokens: gives the cased dimensions, where they are needed.
     """
-    match settings:
-        case FlopsPenalty():
+    match name:
+        case "flops":
             return flops
-        case L1Penalty():
+        case "l1":
             return l1
-        case MaskedFlopsPenalty():
-            return lambda weights: masked_flops(weights, settings.threshold(side))
-        case DfFlopsPenalty():
-            return DfFlops(vocabulary, settings.alpha)
-        case CasedPenalty():
+        case "masked_flops":
+            return lambda weights: masked_flops(weights, MASKED[side])
+        case "df_flops":
+            return DfFlops(vocabulary)
+        case "cased":
             dimensions = torch.tensor(cased_tokens(), dtype=torch.long)
             return lambda weights: cased(weights, dimensions.to(weights.device))
         case _:
-            assert_never(settings)
+            assert_never(name)
 
 
 def penalty_term(

@@ -221,14 +221,14 @@ def only(teachers: Sequence[Teacher]) -> Teacher:
     return teachers[0] if len(teachers) == 1 else Ensemble(teachers)
 
 
-def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None:
+def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0, *, ordered: bool = False) -> None:
     """Look whether the targets of a first sample of queries can teach a loss that compares documents.
 
     Args:
         logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
-        setting: argument that sets ``scale``, if the recipe can: ``kl.scale`` or ``margin_mse.scale``. ``kl`` also
-            learns the order of a query's other documents, and warns if the targets give one document all weight.
+        setting: argument that sets ``scale``, if the recipe can.
         scale: the teacher's scores were multiplied by it.
+        ordered: the loss learns the order of a query's other documents too: warn if one document has all weight.
     """
     entropy = float(normalized_entropy(logits))
     if ONE_HOT <= entropy <= UNIFORM or entropy != entropy:
@@ -245,10 +245,10 @@ def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None
             f"good (the targets' entropy is {entropy:.1%} of the maximum). {remedy}.",
             setting,
         )
-    if setting == "kl.scale":
+    if ordered:
         console.warn(
             f"the teacher gives nearly all weight to one document of each query (the targets' entropy is {entropy:.1%} "
-            f"of the maximum), so the order of the others is not learned. Set kl.scale {better}"
+            f"of the maximum), so the order of the others is not learned. Set {setting} {better}"
         )
 
 
