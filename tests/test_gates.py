@@ -357,7 +357,7 @@ def test_dead_vectors_fail_and_are_worth_a_warning_where_calibration_follows(tmp
         stop_at_failures(results)
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
-    assert all("To go on in spite of it, set gates." in line for line in lines)
+    assert all("To go on in spite of it, add " in line for line in lines)
     assert "gate dimensions after calibrate: 0 active dimensions" in lines[1]
     later = encoder_gates(MOST, "transfer", dead, TEXTS, more_follows=True)
     assert findings(later) == dict.fromkeys(("activation", "dimensions", "ties"), "warn")
@@ -374,7 +374,7 @@ def test_weights_that_are_not_finite_fail_whatever_follows(off: tuple[str, ...],
     broken = with_bias(tmp_path, 0.0)
     with torch.no_grad():
         mlm_head(broken[0].auto_model).embeddings.weight[70, 3] = torch.nan
-    section = GatesSection(**dict.fromkeys(off, "off"))  # type: ignore[arg-type]
+    section = GatesSection(off=off)  # type: ignore[arg-type]
     (result,) = encoder_gates(section, "transfer", broken, TEXTS, more_follows=True)
     assert result.gate == ("activation", "dimensions", "ties")[len(off)]
     assert (result.finding, result.seen) == ("fail", "weights are not finite (NaN or infinite)")
@@ -422,7 +422,7 @@ def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dead = with_bias(tmp_path, -100.0)
-    section = GatesSection(activation="off", dimensions="warn", ties="off", overlap="off", unicode="off")
+    section = GatesSection(off=("activation", "ties", "overlap", "unicode"), warn=("dimensions",))
     pair = pair_of(tokenizer(), tokenizer(TARGET))
     assert vocabulary_gates(section, tokenizer(TARGET), TEXTS, aligned(pair.overlap)) == []
     results = encoder_gates(section, "transfer", dead, TEXTS)

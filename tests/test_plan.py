@@ -293,14 +293,8 @@ CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"
 @pytest.mark.parametrize(
     ("override", "checks"),
     [
-        ("gates.ties=warn", ["check:transfer", "check:calibrate"]),
-        ("gates.dimensions=off", ["check:transfer", "check:calibrate"]),
-        ("gates.activation=warn", ["check:transfer", "check:calibrate"]),
-        ("gates.overlap=warn", CHECKS[:1]),
-        ("gates.unicode=warn", CHECKS[:2]),
-        ("gates.identity=warn", CHECKS[1:2]),
-        ("gates.neighbours=off", CHECKS[1:2]),
-        ("gates.retrieval=warn", ["check:transfer", "check:adapt"]),
+        ("gates.warn=ties", CHECKS),
+        ("gates.off=['ties', 'overlap']", CHECKS),
     ],
 )
 def test_a_changed_gate_runs_its_checks_again_and_nothing_else(override: str, checks: list[str], folder: Path) -> None:

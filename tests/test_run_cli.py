@@ -281,7 +281,7 @@ def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: P
 
 
 def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:
-    settings = ("--set", "finetune.learning_rate=2e-3", "--set", "gates.ties=off")
+    settings = ("--set", "finetune.learning_rate=2e-3", "--set", "gates.off=ties")
     short = vtkit(finished, "run", "korean.toml", *settings, "--dry-run").stderr.splitlines()
     full = vtkit(finished, "run", "korean.toml", *settings, "--dry-run", "--verbose").stderr.splitlines()
     running = [line.split()[0] for line in full if " run: " in line]
@@ -297,10 +297,10 @@ def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:
 def test_a_changed_gate_runs_its_checks_only_and_the_report_quotes_the_new_one(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder)
-    arguments = ("run", "korean.toml", "--set", "gates.ties=off", "--set", "gates.overlap=warn")
+    arguments = ("run", "korean.toml", "--set", "gates.off=ties", "--set", "gates.warn=overlap")
     done = vtkit(folder, *arguments).stderr
     made = [line.split("] ")[1] for line in done.splitlines() if line.startswith("[")]
-    assert made == ["check:vocabulary", "check:transfer", "check:calibrate", "report"]
+    assert made == ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate", "report"]
     before, after = (
         json.loads((f / "runs/korean/report.json").read_text("utf-8"))["gates"] for f in (finished, folder)
     )
@@ -320,7 +320,7 @@ def test_a_gate_that_fails_stops_before_anything_is_trained_however_often_it_onl
     shutil.copytree(finished / "runs", tmp_path / "runs")
     write_recipes(tmp_path)
     latin = [f"--set=vocabulary.corpus=['{DATA}/elements-en']", "--set=vocabulary.size=1200", "--until=adapt"]
-    warned = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=gates.unicode=warn", "--set=adapt.steps=2").stderr
+    warned = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=gates.warn=unicode", "--set=adapt.steps=2").stderr
     assert "gate unicode after transfer: fail" in " ".join(warned.split())
     stopped = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=adapt.steps=3", check=1).stderr
     assert [line.split("] ")[1] for line in stopped.splitlines() if line.startswith("[")] == ["check:vocabulary"]

@@ -91,11 +91,9 @@ def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(fo
 def test_gates_that_are_off_encode_nothing(folder: Path) -> None:
     every, none = (
         work(
-            steps(folder, *(f"gates.{gate}={value}" for gate in ("retrieval", "activation", "dimensions", "ties")))[
-                "check:transfer"
-            ]
+            steps(folder, f"gates.{level}=['retrieval', 'activation', 'dimensions', 'ties']")["check:transfer"]
         )
-        for value in ("warn", "off")
+        for level in ("warn", "off")
     )
     assert every.encoded > 0
     assert every.halved > 0

@@ -50,7 +50,7 @@ batch_size = 4
 max_length = 32
 learning_rate = 1e-3
 [gates]
-retrieval = "off"
+off = "retrieval"
 [evaluate]
 sets = ["collection"]
 measures = ["nDCG@10", "R@100"]

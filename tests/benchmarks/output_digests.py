@@ -51,7 +51,7 @@ def main() -> None:
                 source = str(data / "models" / "minilm-splade-en")
                 command = ["transfer", source, str(target), "--out", str(out), *given]
                 gates = ["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
-                command += [part for gate in gates for part in ("--set", f"gates.{gate}=off")]
+                command += ["--set", f"gates.off={gates}"]
                 sys.stdout, screen = sys.stderr, sys.stdout
                 app(command, standalone_mode=False)
                 sys.stdout = screen

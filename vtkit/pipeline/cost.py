@@ -272,10 +272,10 @@ def _checked(step: Step, encoder: Encoder, model: int) -> Work:
         return Work(programs=0.4, memory=TOKEN_BYTES * _tokens_known(step, encoder))
     gated = 0.0 if stage == "check:adapt" else GATED * (2 * length + QUERY)
     probed = 0.0 if stage == "check:calibrate" else 2 * PROBED * (length + QUERY)
-    gates = step.recipe.gates
-    if gates.activation == gates.dimensions == gates.ties == "off":
+    off = step.recipe.gates.off
+    if {"activation", "dimensions", "ties"} <= set(off):
         gated = 0.0
-    if gates.retrieval == "off" or (starts_untrained(step.recipe) and step.recipe.source.fitted is None):
+    if "retrieval" in off or (starts_untrained(step.recipe) and step.recipe.source.fitted is None):
         probed = 0.0
     elif step.recipe.source.fitted is not None:
         probed /= 2

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from vtkit.settings.types import Section
+from vtkit.settings.types import OneOrMore, Section
 
-GateLevel = Literal["fail", "warn", "off"]
+Gate = Literal[
+    "overlap", "unicode", "trimmed", "read_back", "identity", "neighbours", "activation", "dimensions", "ties",
+    "retrieval",
+]  # fmt: skip
 
 
 class GatesSection(Section):
-    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md). If a gate fails, ``fail``
-    stops the run and ``warn`` prints a warning; ``off`` skips the check."""
+    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md#gates). A gate that fails
+    stops the run, if it is not named here."""
 
-    overlap: GateLevel = "fail"
-    """Share of the target vocabulary that overlaps, compared with other pairs of vocabularies in these scripts."""
+    warn: Annotated[tuple[Gate, ...], OneOrMore(Gate)] = ()
+    """Gates that only warn if they fail."""
 
-    identity: GateLevel = "fail"
-    """Shared tokens have their source rows bit for bit, and their bias if ``transfer.bias`` keeps it."""
+    off: Annotated[tuple[Gate, ...], OneOrMore(Gate)] = ()
+    """Gates that are skipped."""
 
-    neighbours: GateLevel = "fail"
-    """Position of new rows among source rows, and whether new rows differ from each other."""
-
-    activation: GateLevel = "fail"
-    """Share of positive activations on probe texts; NaN and infinity."""
-
-    dimensions: GateLevel = "fail"
-    """Active dimensions of probe texts: neither dead nor dense."""
-
-    ties: GateLevel = "fail"
-    """Share of probe queries whose best score is shared by another text."""
-
-    read_back: GateLevel = "fail"
-    """Share of the tokens of held-out texts that a fitted head reads back."""
-
-    trimmed: GateLevel = "warn"
-    """Share of the tokens of held-out texts that trimming removed."""
-
-    unicode: GateLevel = "fail"
-    """Share of [UNK] in the target corpus, the scripts behind it, and characters that the normalizer loses."""
-
-    retrieval: GateLevel = "fail"
-    """Whether the adapted encoder finds texts by spans of them as well as the encoder before training. After the
-    transfer, at most a warning: whether the untransferred source finds more."""
+    def level(self, gate: Gate) -> Literal["fail", "warn"]:
+        """What a failure of a gate is; ``trimmed`` finds none."""
+        return "warn" if gate in self.warn else "fail"

@@ -33,7 +33,7 @@ def vector_gates(
 
     The activation rate is that of logits, which uniCOIL encoders do not use.
     """
-    wanted: list[Gate] = [gate for gate in _OF_VECTORS if getattr(section, gate) != "off"]
+    wanted: list[Gate] = [gate for gate in _OF_VECTORS if gate not in section.off]
     if is_unicoil(encoder) and "activation" in wanted:
         wanted.remove("activation")
     if not wanted:
@@ -146,14 +146,14 @@ def encoder_gates(
             worth a warning then, and no failure.
     """
     found: list[tuple[Gate, Seen]] = []
-    if fitted is not None and section.read_back != "off":
+    if fitted is not None and "read_back" not in section.off:
         found.append(("read_back", read_back_gate(fitted)))
-    if moved is not None and section.identity != "off":
+    if moved is not None and "identity" not in section.off:
         found.append(("identity", identity_gate(moved, encoder)))
-    if moved is not None and section.neighbours != "off":
+    if moved is not None and "neighbours" not in section.off:
         found.append(("neighbours", neighbours_gate(moved, encoder)))
     probes = [text for text in texts if text.strip()]
-    if probes and stage == "transfer" and section.unicode != "off" and head_only(encoder):
+    if probes and stage == "transfer" and "unicode" not in section.off and head_only(encoder):
         found.append(("unicode", unicode_gate(encoder.tokenizer, probes, PROBE_LENGTH)))
     if probes:
         found += vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)

@@ -2,14 +2,15 @@
 
 A gate finds that its figures *fail* (NaN, vectors without a dimension, scores all equal, a text of unknown tokens, rows
 that should be copies and are not), that they are worth a *warning* (outside what working runs show), or that they
-*pass*. What follows is the recipe's choice: ``fail`` stops the run at failures, ``warn`` says so and goes on, ``off``
-does not look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
+*pass*. Failures stop the run, but for the gates that the recipe names in ``gates.warn``; those in ``gates.off`` do not
+look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vtkit.settings.gates import Gate as Gate
 from vtkit.settings.gates import GatesSection
 from vtkit.system import console
 from vtkit.system.errors import CollapseError
@@ -18,10 +19,6 @@ from vtkit.system.results import Result
 PROBE_TEXTS, PROBE_PAIRS = 64, 300  # texts that the gates look at, and probe pairs of the gate `retrieval`
 PROBE_LENGTH = 128  # tokens that these texts are cut at
 
-Gate = Literal[
-    "overlap", "identity", "neighbours", "activation", "dimensions", "ties", "read_back", "trimmed", "unicode",
-    "retrieval",
-]  # fmt: skip
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str, dict[str, Any]]
@@ -56,7 +53,7 @@ class Checked(Result):
 def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:
     """What the gates of one stage ``found``, each with its level in the recipe."""
     return [
-        CheckResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
+        CheckResult(gate, stage, finding, section.level(gate), seen, advice, figures)
         for gate, (finding, seen, advice, figures) in found
     ]
 
@@ -85,7 +82,7 @@ def stop_at_failures(results: Sequence[CheckResult]) -> None:
         return
     lines = [
         f"gate {result.gate} after {result.stage}: {console.one_line(result.seen, 400)}. {result.advice} "
-        f'To go on in spite of it, set gates.{result.gate} to "warn".'
+        f'To go on in spite of it, add "{result.gate}" to gates.warn.'
         for result in stopping
     ]
     raise CollapseError("\n".join(lines))

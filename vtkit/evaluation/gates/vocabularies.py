@@ -67,12 +67,12 @@ def vocabulary_gates(
         trimmed: what trimming found; None where nothing was.
     """
     found: list[tuple[Gate, Seen]] = []
-    if aligned is not None and section.overlap != "off":
+    if aligned is not None and "overlap" not in section.off:
         found.append(("overlap", overlap_gate(target, aligned)))
-    if trimmed is not None and section.trimmed != "off":
+    if trimmed is not None and "trimmed" not in section.off:
         found.append(("trimmed", trimmed_gate(trimmed, len(target))))
     probes = [text for text in texts if text.strip()]
-    if probes and section.unicode != "off":
+    if probes and "unicode" not in section.off:
         found.append(("unicode", unicode_gate(target, probes, PROBE_LENGTH)))
     return results(section, "transfer", found)
 

@@ -58,7 +58,7 @@ CHECK_VOCABULARY = Stage(
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
-        *("gates.overlap", "gates.trimmed", "gates.unicode"),
+        "gates",
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,
@@ -153,8 +153,7 @@ CHECK_TRANSFER = Stage(
     version=7,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
-        *("transfer.bias.method", "adapt?", "calibrate?", "gates.identity", "gates.neighbours", "gates.unicode"),
-        *("gates.activation", "gates.dimensions", "gates.ties", "gates.read_back", "gates.retrieval"),
+        *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
     ),
     corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
     function=check_transfer,
@@ -185,7 +184,7 @@ def _wired_adaptation(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 CHECK_ADAPTATION = Stage(
     "check:adapt",
     version=1,
-    reads=("source", "gates.retrieval"),
+    reads=("source", "gates"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
     wire=_wired_adaptation,
@@ -210,7 +209,7 @@ def _wired_calibration(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 CHECK_CALIBRATION = Stage(
     "check:calibrate",
     version=1,
-    reads=("finetune?", "gates.activation", "gates.dimensions", "gates.ties"),
+    reads=("finetune?", "gates"),
     corpora={"calibrate.corpus": calibration_corpus},
     function=check_calibration,
     wire=_wired_calibration,
@@ -222,7 +221,7 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
     gate is off, where the source never learned to retrieve, or where there are too few to say anything."""
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
-    if recipe.gates.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):
+    if "retrieval" in recipe.gates.off or (starts_untrained(recipe) and recipe.source.fitted is None):
         return None
     texts = probe_texts(recipe.corpora(corpus), PROBE_PAIRS, recipe.recipe.seed)
     probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)
