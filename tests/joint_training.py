@@ -83,8 +83,8 @@ def of_bm25(ours: SparseEncoder, folder: Path) -> Curves:
 
 def of_masked_tokens(ours: SparseEncoder, folder: Path) -> Curves:
     """A tenth is masked, so that a share may have nothing to predict, and it goes through the encoder in parts."""
-    section = adaptation("mlm", train="all", mask_rate=0.1, prior="unigram")
-    trained = adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, held_out=texts(10, seed=12))
+    section = adaptation("mlm", train="all", mask_rate=0.1)
+    trained = adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, held_out=texts(10, seed=12), frequencies=True)
     assert trained.held_out is not None
     return {**trained.curve, "bits": [float(trained.held_out.after.all.bits_per_byte)]}
 

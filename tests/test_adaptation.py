@@ -163,7 +163,7 @@ def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Pa
     ours = encoder(tmp_path, tied=False)  # tied rows move as inputs too: masking puts random tokens in
     head = mlm_head(ours[0].auto_model)
     before = head.decoder.weight.detach().clone(), head.decoder.bias.detach().clone()
-    found = adapt(ours, words, NEW, section(prior="unigram", steps=20), 5, tmp_path / "checkpoints").curve
+    found = adapt(ours, words, NEW, section(steps=20), 5, tmp_path / "checkpoints", frequencies=True).curve
     occurring = sorted({token for text in words for token in ours.tokenizer(text)["input_ids"]})
     rest = np.setdiff1d(np.arange(len(TOKENS)), occurring)
     assert torch.equal(head.decoder.bias[rest], before[1][rest])
@@ -185,10 +185,12 @@ def test_grouped_predictions_by_hand() -> None:
     assert grouped_predictions(nothing, nothing.astype(bool), nothing.astype(int), nothing.astype(bool)) is None
 
 
-@pytest.mark.parametrize("prior", ["none", "unigram"])
-def test_held_out_predictions_are_those_of_all_logits(prior: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frequencies", [False, True])
+def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_path: Path) -> None:
     ours, unseen = encoder(tmp_path), texts(20, seed=12)
-    found = adapt(ours, TEXTS, NEW, section(prior=prior, steps=30), 5, tmp_path / "checkpoints", held_out=unseen)
+    found = adapt(
+        ours, TEXTS, NEW, section(steps=30), 5, tmp_path / "checkpoints", held_out=unseen, frequencies=frequencies
+    )
     assert found.held_out is not None
     assert found.held_out.texts == 20
     assert found.held_out.after.all.bits_per_byte < found.held_out.before.all.bits_per_byte
@@ -203,7 +205,7 @@ def test_held_out_predictions_are_those_of_all_logits(prior: str, tmp_path: Path
     )  # fmt: skip
     bits, right, size = 0.0, 0, 0
     labels = masking.tokenized(tokenizer, None, TEXTS, 24).token_ids
-    added = mlm.unigram_prior(labels, len(TOKENS), batches.special_ids, unseen=1) if prior == "unigram" else 0.0
+    added = mlm.unigram_prior(labels, len(TOKENS), batches.special_ids, unseen=1) if frequencies else 0.0
     for number in range(2):
         batch = batches[number]
         with torch.no_grad():

@@ -172,8 +172,6 @@ validation = {{split = "dev", every = 2}}
 sets = ["./collection"]
 models = ["finetune"]
 bm25 = false
-[report]
-formats = ["md"]
 """,
         "utf-8",
     )

@@ -302,7 +302,7 @@ def test_expansions_are_found_again_by_their_texts(tmp_path: Path) -> None:
 def test_settings_of_the_method_count_and_faults_are_told_at_once() -> None:
     assert ExpandSection(method="none").settings_read == {"expand.method"}
     assert not any("rankings" in name for name in ExpandSection().settings_read)
-    assert "expand.rankings.models" in ExpandSection(method="tilde-aug").settings_read
+    assert "expand.rankings" in ExpandSection(method="tilde-aug").settings_read
     with pytest.raises(ValidationError, match=r"learns from rankings"):
         ExpandSection(method="tilde-aug", rankings={"bm25": False})
     base: dict[str, Any] = {

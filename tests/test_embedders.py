@@ -66,24 +66,14 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "sentence"])
-@pytest.mark.parametrize("pooling", ["model", "mean", "cls", "last"])
-def test_pooling_is_the_models_own_or_the_stated_one(
-    kind: str, pooling: Any, plain: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+def test_pooling_is_the_models_own_and_the_mean_where_it_has_none(
+    kind: str, plain: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtkit.system.runtime.bf16_is_fast", lambda: False)
     states = hidden_states(plain, "copper river apple")
-    own = {"plain": "mean", "sentence": "cls"}[kind]
-    expected = {"mean": states.mean(axis=0), "cls": states[0], "last": states[-1]}[
-        own if pooling == "model" else pooling
-    ]
-    found = embed(["copper river apple"], load_embedder(plain if kind == "plain" else sentence, pooling))
+    expected = {"plain": states.mean(axis=0), "sentence": states[0]}[kind]
+    found = embed(["copper river apple"], load_embedder(plain if kind == "plain" else sentence))
     assert found[0] == pytest.approx(unit(expected), abs=1e-5)
-
-
-def test_a_prompt_is_put_before_each_text(plain: str) -> None:
-    prompted = embed(["river"], load_embedder(plain, prompt="copper "))
-    assert np.array_equal(prompted, embed(["copper river"], load_embedder(plain)))
-    assert not np.allclose(prompted, embed(["river"], load_embedder(plain)), atol=1e-3)
 
 
 def test_prompts_of_the_model_itself_are_not_used(sentence: str, tmp_path: Path) -> None:
@@ -103,8 +93,6 @@ def test_a_static_embedder_needs_no_batches_of_equal_length(tmp_path: Path) -> N
     found = embed(["river", "apple"], load_embedder(str(tmp_path / "static")))
     wanted = table[[tiny.TOKENS.index("river"), tiny.TOKENS.index("apple")]].numpy()
     assert np.abs(found - np.stack([unit(row) for row in wanted])).max() < 1e-2  # bf16 where there is one
-    with pytest.raises(DataError, match=r"pooling = cls replaces .* made of StaticEmbedding"):
-        embed(["river"], load_embedder(str(tmp_path / "static"), "cls"))
 
 
 def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
@@ -160,18 +148,13 @@ def test_what_two_recipes_share_is_embedded_once(plain: str, monkeypatch: pytest
         assert np.array_equal(embed(["stone", "apple"], load_embedder(plain)), np.stack([second[1], first[0]]))
 
 
-def test_another_pooling_prompt_or_content_is_another_embedder(plain: str, tmp_path: Path) -> None:
+def test_another_content_is_another_embedder(plain: str, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     shutil.copytree(plain, changed)
     weights = load_file(changed / "model.safetensors")
     save_file({name: tensor * 1.5 for name, tensor in weights.items()}, changed / "model.safetensors", {"format": "pt"})
-    embedders = [
-        load_embedder(plain),
-        load_embedder(plain, "cls"),
-        load_embedder(plain, prompt="a "),
-        load_embedder(str(changed)),
-    ]
-    assert len({Cache(embedder.identity).folder for embedder in embedders}) == 4
+    folders = [Cache(load_embedder(name).identity).folder for name in (plain, str(changed))]
+    assert folders[0] != folders[1]
 
 
 def test_what_was_embedded_before_an_interruption_stays(

@@ -295,7 +295,7 @@ def test_output_tokens_behind_the_last_input_token_are_learnt_with_a_prior(tmp_p
     ours, new = moved(tmp_path, LONGER), LONGER[len(TOKENS) :]
     few = [f"{first} {second} willow" for first, second in pairwise(new[:9])]
     before = mlm_head(ours[0].auto_model).decoder.weight.detach().clone()
-    curve = adapt(ours, few, np.arange(0), section(prior="unigram"), 1, tmp_path / "checkpoints", None, few).curve
+    curve = adapt(ours, few, np.arange(0), section(), 1, tmp_path / "checkpoints", None, few, frequencies=True).curve
     assert np.isfinite(curve["loss"]).all()
     moves = (mlm_head(ours[0].auto_model).decoder.weight - before).abs().amax(dim=1)
     assert (moves[[LONGER.index(token) for token in new[:9]]] > 0).all()

@@ -129,7 +129,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changes = (
         "index.lexical=bm25",
         "evaluate.weightings=['none', 'geng']",
-        "evaluate.lexical=['none', 'bm25']",
     )
     return run(folder / "tiny.toml", changes, runs=folder / "runs", threads=1)
 
@@ -151,9 +150,8 @@ def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) 
     assert report is not None
     (results,) = report.results
     rows = {row.model: row for row in results.rows if row.index}
-    assert list(rows) == ["deployed", "variant:none", "variant:geng", "variant:geng+bm25"]
+    assert list(rows) == ["deployed", "variant:geng+bm25"]
     alone = next(row for row in results.rows if row.model == "transfer")
-    assert rows["variant:none"].measures == alone.measures
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
     (standing,) = standings(report)
     assert (standing.final, standing.hybrid) == (alone, rows["deployed"])
@@ -245,7 +243,7 @@ def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) 
     assert [name for name in before if before[name] != after[name]] == ["report"]
 
 
-def test_variants_are_every_weighting_with_every_lexical_part_but_the_recipes_own(finished: Path) -> None:
+def test_variants_are_every_weighting_but_the_recipes_own(finished: Path) -> None:
     recipe = finished.parents[1] / "tiny.toml"
 
     def variants(*changes: str) -> list[str]:
@@ -253,5 +251,4 @@ def test_variants_are_every_weighting_with_every_lexical_part_but_the_recipes_ow
 
     assert variants() == []
     assert variants("evaluate.weightings=['none', 'geng']") == ["geng"]
-    assert variants("evaluate.lexical=['bm25']", "index.document_weighting=geng") == ["geng+bm25"]
     assert variants("evaluate.weightings=['cai-code']", "index.lexical=bm25") == ["cai-code+bm25"]

@@ -78,15 +78,10 @@ def test_a_setting_of_a_table_is_set_by_its_path(tmp_path: Path) -> None:
 
 def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_use() -> None:
     parallel = {"parallel.files", "parallel.estimator", "parallel.min_probability"}
-    sembridge = {"sembridge.embedder", "sembridge.pooling", "sembridge.prompt", "sembridge.alpha"}
+    sembridge = {"sembridge.embedder", "sembridge.alpha"}
     assert used(section(method="mean", parallel={"files": ("a",)})) == set()
     assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel
-    counted = {"files": ("a",), "estimator": "cooccurrence"}
-    assert used(section(method="parallel", parallel=counted)) == parallel | {"parallel.alpha"}
-    either = parallel | {"parallel.alpha"}
-    assert used(section(method="auto")) == either | sembridge | {"auto.probe_pairs"}
-    by_rule = section(method="auto", auto={"probe_pairs": 0})
-    assert used(by_rule) == parallel | sembridge | {"auto.probe_pairs"}
+    assert used(section(method="auto")) == parallel | sembridge | {"auto.probe_pairs"}
     both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
     assert used(both) == sembridge
     assert used(section(method="focus")) == {"focus.vectors"}
@@ -108,8 +103,8 @@ def test_everything_that_methods_lack_is_said_at_once() -> None:
 def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Path) -> None:
     text = resolved_toml(load(tmp_path, "transfer.method=auto").recipe)
     transfer = tomllib.loads(text)["transfer"]
-    alphas = {name: transfer[name]["alpha"] for name in ("parallel", "sembridge", "semantic")}
-    assert alphas == {"parallel": 4.0, "sembridge": 4.0, "semantic": 2.0}  # each paper's
+    alphas = {name: transfer[name]["alpha"] for name in ("sembridge", "semantic")}
+    assert alphas == {"sembridge": 4.0, "semantic": 2.0}  # each paper's
     lines = text.splitlines()
     unused = {name for name in METHODS if f"[transfer.{name}]" in lines
               and lines[lines.index(f"[transfer.{name}]") - 1].startswith("# Not used")}  # fmt: skip

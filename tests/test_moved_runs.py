@@ -19,7 +19,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("moved")
     tiny.finished_run(folder, tiny.collection(30))
     recipe = folder / "tiny.toml"
-    lexical = f'[index]\nlexical = "{request.param}"\n[report]\nformats = ["json", "html"]\n'
+    lexical = f'[index]\nlexical = "{request.param}"\n'
     recipe.write_text(recipe.read_text("utf-8") + lexical, "utf-8")
     return run(recipe, runs=folder / "runs", threads=1)
 

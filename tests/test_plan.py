@@ -196,14 +196,13 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "calibrate.target_activation=0.2") == downstream("calibrate")
     assert changed(folder, "finetune.infonce_scale=2.0") == downstream("finetune")
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
-    assert changed(folder, "evaluate.depth=100") == evaluations
+    assert changed(folder, "evaluate.measures=['nDCG@5']") == evaluations
     encoded = [name for name in STEPS if name.startswith(("encode", "index", "evaluate:")) and "bm25" not in name]
     assert changed(folder, "index.document_length=64") == encoded  # of spans, which weigh the sum, too
     assert changed(folder, "index.document_weighting='geng'") == encoded  # the largest weights that are kept are others
     searches = [name for name in encoded if name.startswith("evaluate:")]
     searches.insert(0, "encode:queries")
     assert changed(folder, "index.query_length=32") == searches
-    assert changed(folder, "report.formats=['md']") == []
     drawn = [name for name in downstream("adapt") if name != "report"]
     assert changed(folder, "recipe.seed=1") == drawn  # neither vocabulary nor rows are drawn
     noise = "transfer.fallback=random"
@@ -215,7 +214,10 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
 
 def test_adaptation_of_the_vectors_reads_the_source_and_the_parallel_text(folder: Path) -> None:
     changes = "transfer.bias.method=mixture"
-    assert "source.model" not in plan(folder, "adapt.prior=none").steps["adapt"].dependencies.settings
+    assert (
+        "source.model"
+        not in plan(folder, "adapt.objective=sap", "adapt.teacher=./source").steps["adapt"].dependencies.settings
+    )
     for objective in ("auto", "crop", '["align", "crop"]', "distill"):
         asked = f"adapt.objective={objective}"
         settings = plan(folder, asked).steps["adapt"].dependencies.settings
@@ -592,7 +594,12 @@ def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
 
 
 def test_vocabularies_are_analysed_again_when_they_or_the_judged_texts_change(folder: Path) -> None:
-    for override in ("transfer.sembridge.alpha=2.0", "evaluate.depth=100", "index.query_length=32", "adapt.steps=11"):
+    for override in (
+        "transfer.sembridge.alpha=2.0",
+        "evaluate.measures=['nDCG@5']",
+        "index.query_length=32",
+        "adapt.steps=11",
+    ):
         assert "analyse" not in changed(folder, override), override
     before = keys(plan(folder))
     assert plan(folder).steps["analyse"].inputs == {"vocabulary": "vocabulary"}

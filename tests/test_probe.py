@@ -23,7 +23,7 @@ from vtkit.evaluation.probe import (
 )
 from vtkit.pipeline.order import STAGES
 from vtkit.pipeline.run import run
-from vtkit.pipeline.steps.adapt_encoder import chosen_objectives, chosen_prior
+from vtkit.pipeline.steps.adapt_encoder import chosen_objectives
 from vtkit.pipeline.steps.checks import CHECK_ADAPTATION
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.recipe import Recipe
@@ -201,16 +201,3 @@ def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:
         adapt.view(recipe(folder, adapt={"corpus": (str(folder / "corpus.txt"),), "objective": "crop"}))
     )
     assert (objectives, reason) == (("crop",), "")
-
-
-def test_the_prior_stays_out_of_encoders_that_have_learned_to_retrieve(folder: Path) -> None:
-    (adapt,) = [stage for stage in STAGES if stage.name == "adapt"]
-    own = {"corpus": (str(folder / "corpus.txt"),), "objective": "mlm"}
-
-    def chosen(**changes: object) -> str:
-        return chosen_prior(adapt.reading("source").view(recipe(folder, adapt={**own, **changes})))
-
-    assert chosen() == "unigram"
-    assert chosen(prior="none") == "none"
-    (folder / "source" / "modules.json").unlink()
-    assert chosen() == "none"

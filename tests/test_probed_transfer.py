@@ -77,7 +77,7 @@ def chosen(source: SparseEncoder, section: TransferSection, rule: Any, other: An
 
 def test_what_comes_close_to_the_rule(pairs: str) -> None:
     assert list(alternatives(auto(pairs))) == ["parallel.estimator = cooccurrence"]
-    other = auto(pairs, parallel={"files": [pairs], "estimator": "cooccurrence", "alpha": 2.0})
+    other = auto(pairs, parallel={"files": [pairs], "estimator": "cooccurrence"})
     (found,) = alternatives(other).values()
     assert found.parallel == other.parallel.model_copy(update={"estimator": "ibm1"})  # type: ignore[attr-defined]
     both = auto(pairs, sembridge={"embedder": "some/embedder"})

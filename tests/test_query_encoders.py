@@ -163,8 +163,6 @@ texts = 20
 [evaluate]
 sets = ["./collection"]
 bm25 = false
-[report]
-formats = ["md"]
 """
 
 
@@ -204,8 +202,6 @@ query_encoder = "KIND"
 [evaluate]
 sets = ["./collection"]
 models = ["finetune", "query-table"]
-[report]
-formats = ["md"]
 """
 
 

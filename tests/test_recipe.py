@@ -237,12 +237,12 @@ def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
     write(tmp_path, "base.toml", SMALLEST + 'parallel.files = ["a.tsv", "b.tsv"]\nbias.method = "mixture"\n')
     write(tmp_path, "more.toml", '[recipe]\nseed = 1\nabout = "more"\n')
     text = 'extends = ["base.toml", "more.toml"]\n[recipe]\nabout = "top"\n'
-    text += '[transfer.parallel]\nfiles = ["c.tsv"]\nalpha = 2\n'
+    text += '[transfer.parallel]\nfiles = ["c.tsv"]\nmin_probability = 0.2\n'
     recipe = load_recipe(write(tmp_path, "top.toml", text)).recipe
     assert (recipe.recipe.name, recipe.recipe.seed, recipe.recipe.about) == ("small", 1, "top")
     assert recipe.transfer is not None
     own = recipe.transfer.settings_of(ParallelTransfer)
-    assert (own.files, own.alpha, own.min_probability) == ((f"{tmp_path}/c.tsv",), 2.0, 0.05)
+    assert (own.files, own.min_probability) == ((f"{tmp_path}/c.tsv",), 0.2)
     assert (recipe.transfer.method, recipe.transfer.bias.method) == ("mean", "mixture")
 
 
@@ -302,22 +302,22 @@ def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: py
     overrides = [
         "source.model=../x",
         'transfer.parallel.files=["a.tsv"]',
-        "transfer.parallel.alpha=2.5",
+        "transfer.parallel.min_probability=0.25",
         "transfer.method=parallel",
         "recipe.name=2024",
         "recipe.about=a = b # c",
         'evaluate={sets=["org"], bm25=false}',
-        "evaluate.depth=10",
-        "evaluate.depth=20",
+        "evaluate.max_queries=10",
+        "evaluate.max_queries=20",
     ]
     recipe = load_recipe(path, overrides).recipe
     assert recipe.source.model == os.path.abspath("../x")
     assert recipe.transfer is not None
     assert recipe.evaluate is not None
     own = recipe.transfer.settings_of(ParallelTransfer)
-    assert (own.files, own.alpha) == ((f"{tmp_path}/a.tsv",), 2.5)
+    assert (own.files, own.min_probability) == ((f"{tmp_path}/a.tsv",), 0.25)
     assert (recipe.recipe.name, recipe.recipe.about) == ("2024", "a = b # c")
-    assert (recipe.evaluate.bm25, recipe.evaluate.depth) == (False, 20)
+    assert (recipe.evaluate.bm25, recipe.evaluate.max_queries) == (False, 20)
 
 
 def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ mask_rate = 1
 
 [evaluate]
 sets = "folder"
-depth = true
+max_queries = true
 measures = []
 models = ["sorce", "adapt"]
 
@@ -401,7 +401,7 @@ learning_rate = inf
         "line 12 adapt.steps: must be a whole number, not 1.5.",
         "line 13 adapt.mask_rate: must be less than 1, not 1.",
         'line 16 evaluate.sets: must be a list: ["folder"], not "folder".',
-        "line 17 evaluate.depth: must be a whole number, not true.",
+        "line 17 evaluate.max_queries: must be a whole number, not true.",
         "line 18 evaluate.measures: must have at least 1 entry.",
         'line 19 evaluate.models: entry 1 must be "source", "transfer", "adapt", "calibrate", "finetune" or '
         '"query-table", not "sorce". Did you mean \'source\'?',
@@ -419,10 +419,10 @@ learning_rate = inf
 
 
 def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
-    text = SMALLEST.replace('"mean"', '"parallel"') + "parallel.alpha = 0.5\n[calibrate]\ntexts = 1\n"
+    text = SMALLEST.replace('"mean"', '"parallel"') + "semantic.alpha = 0.5\n[calibrate]\ntexts = 1\n"
     message = refused(write(tmp_path, "small.toml", text))
     assert "line 8   transfer: method parallel needs transfer.parallel.files (tab-separated files" in message
-    assert "line 10  transfer.parallel.alpha: must be at least 1, not 0.5." in message
+    assert "line 10  transfer.semantic.alpha: must be at least 1, not 0.5." in message
     assert "line 12  calibrate.texts: must be at least 8, not 1." in message
 
 

@@ -106,7 +106,6 @@ method = "tilde-aug"
 steps = 12
 batch_size = 8
 keep = 5
-rankings.bm25 = true
 [finetune]
 data = "{DATA}/elements-en"
 query_encoder = "binary"

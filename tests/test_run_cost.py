@@ -68,15 +68,11 @@ def test_a_head_of_units_is_as_wide_as_there_are_units(folder: Path) -> None:
     assert work(many["transfer"]).products == pytest.approx(2 * work(few["transfer"]).products)
 
 
-def test_the_work_of_training_grows_with_steps_and_batches_and_searching_with_results(folder: Path) -> None:
+def test_the_work_of_training_grows_with_steps_and_batches(folder: Path) -> None:
     plain = steps(folder)
-    twice = steps(folder, "adapt.steps=60", "adapt.batch_size=64", "evaluate.depth=20")
+    twice = steps(folder, "adapt.steps=60", "adapt.batch_size=64")
     for kind in ("trained", "screened"):
         assert getattr(work(twice["adapt"]), kind) == pytest.approx(4 * getattr(work(plain["adapt"]), kind))
-    counts = sizes.counts_of(str(folder / "judged"))
-    assert counts is not None
-    more = [work(plan["evaluate:adapt"]).programs for plan in (plain, twice)]
-    assert more[1] - more[0] == pytest.approx(counts.queries * 10 * (sizes.FOUND_S + sizes.RANKED_S))
 
 
 def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(folder: Path) -> None:
@@ -90,9 +86,7 @@ def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(fo
 
 def test_gates_that_are_off_encode_nothing(folder: Path) -> None:
     every, none = (
-        work(
-            steps(folder, f"gates.{level}=['retrieval', 'activation', 'dimensions', 'ties']")["check:transfer"]
-        )
+        work(steps(folder, f"gates.{level}=['retrieval', 'activation', 'dimensions', 'ties']")["check:transfer"])
         for level in ("warn", "off")
     )
     assert every.encoded > 0

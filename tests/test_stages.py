@@ -162,9 +162,6 @@ def test_what_is_read_by_a_whole_section_is_keyed_where_it_has_an_effect() -> No
     }  # fmt: skip
     assert not any(setting.startswith("transfer.sembridge") for setting in keyed)
     assert "finetune.checkpoint_every" not in keyed
-    assert keyed["casing.fold"] == "max"
-    unfolded = RECIPE.model_copy(update={"casing": RECIPE.casing.model_copy(update={"output": "all"})})
-    assert "casing.fold" not in stage.settings(unfolded)
 
 
 def test_sets_of_the_same_name_have_folders_of_their_own_which_are_in_the_key() -> None:

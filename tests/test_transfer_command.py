@@ -142,7 +142,7 @@ def test_head_only_keeps_what_is_read_and_names_what_is_written(folder: Path) ->
         (("-m", "auto", "-m", "mean"), "cannot stand in a list"),
         (("--parallel", "/nowhere/pairs.tsv"), "/nowhere/pairs.tsv"),
         (("--set", "transfer.semantic.alpha=0.5"), "at least 1"),
-        (("--set", "evaluate.depth=3"), "evaluate"),
+        (("--set", "evaluate.max_queries=3"), "evaluate"),
     ],
 )
 def test_what_users_get_wrong_is_said_and_nothing_is_written(

@@ -491,7 +491,7 @@ def change_casing(encoder: SparseEncoder, **settings: Any) -> CasingChange:
     from vtkit.encoder.casing import change_encoder
 
     casing = _casing(settings)
-    return change_encoder(encoder, None if casing.output == "all" else casing.output, casing.input, casing.fold)
+    return change_encoder(encoder, None if casing.output == "all" else casing.output, casing.input)
 
 
 def change_tokenizer_casing(

@@ -37,7 +37,7 @@ def change_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Output | None, 
     return changed
 
 
-def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input, fold: Fold = "max") -> CasingChange:
+def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input) -> CasingChange:
     """Put the policy into ``encoder``, in place: its tokenizers, and its decoder bias for ``mask`` and ``map``."""
     query_side, output_tokenizer = None, None
     if isinstance(encoder, WholeEncoder):
@@ -57,10 +57,10 @@ def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input, 
         query_side[0].processor = changed.tokenizer
     if output is None:
         return CasingChange(input)
-    masked = apply_output_casing(encoder, output, fold)
+    masked = apply_output_casing(encoder, output)
     if output == "fold":
         folded = count_casing(changed.tokenizer).folded
-        return CasingChange(input, output, fold=fold, dimensions_after_folding=folded)
+        return CasingChange(input, output, fold="max", dimensions_after_folding=folded)
     if output == "mask":
         return CasingChange(input, output, masked_dimensions=masked)
     return CasingChange(

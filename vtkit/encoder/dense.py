@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from vtkit.encoder.sides import Side
     from vtkit.system.runtime import Precision
 
-Pooling = Literal["model", "mean", "cls", "last"]
-"""How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
-
 TEXTS_AT_ONCE = 512
 TEXTS_A_BATCH = 16  # texts that are encoded together; they are of similar length, for the library sorts those it gets
 
@@ -43,7 +40,7 @@ OTHER_KINDS: dict[ModelKind, str] = {
 """What sentence-transformers saves beside embedders."""
 
 
-def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
+def load_dense(name: str, setting: str) -> Any:
     """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor.
 
     Code that comes with a model is never run, and nothing is fetched unless downloads are allowed.
@@ -58,7 +55,7 @@ def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
     with library_errors(f"{label} cannot be loaded"), without_notices():
-        embedder = _load(folder, label, pooling).float().eval()
+        embedder = _load(folder).float().eval()
         transformer = embedder[0]
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
@@ -124,13 +121,12 @@ def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
         )
 
 
-def _load(folder: Path, label: str, pooling: Pooling) -> Any:
+def _load(folder: Path) -> Any:
+    """A bare transformers model gets mean pooling."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-    from sentence_transformers.sentence_transformer.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
     if not (folder / "modules.json").is_file():
         transformer = Transformer(
             str(folder),
@@ -138,17 +134,7 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
             processor_kwargs=dict(SAFELY),
             config_kwargs=dict(SAFELY),
         )
-        pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
+        pooled = Pooling(transformer.get_embedding_dimension(), "mean")
         return SentenceTransformer(modules=[transformer, pooled], device="cpu")
     model_settings = {"weights_only": True, "dtype": torch.float32}
-    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=model_settings)
-    if pooling != "model":
-        places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
-        if len(places) != 1:
-            kinds = ", ".join(type(module).__name__ for module in model)
-            raise DataError(
-                f"pooling = {pooling} replaces a model's own pooling, and {label} has none: it is made of {kinds}. Set "
-                'pooling to "model".'
-            )
-        model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
-    return model
+    return SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=model_settings)

@@ -82,21 +82,18 @@ def fold_weights(weights: Tensor, folded_to: Tensor, how: Fold) -> Tensor:
     )
 
 
-def apply_output_casing(
-    encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"], fold: Fold = "max"
-) -> int:
+def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:
     """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place.
 
     Args:
         encoder: for ``map`` over the tokenizer that :func:`vtkit.vocabulary.casing.map_cased` gave: what is cased in it
             still has a lower-case token beside it, and is masked.
-        output: ``all`` masks and folds nothing.
-        fold: how ``output="fold"`` folds.
+        output: ``all`` masks and folds nothing; ``fold`` folds by the maximum.
 
     Returns:
         How many dimensions were masked.
     """
-    set_folding(encoder, fold if output == "fold" else None)
+    set_folding(encoder, "max" if output == "fold" else None)
     match output:
         case "mask" | "map":
             ids = cased_ids(output_tokenizer(encoder))

@@ -31,6 +31,7 @@ from vtkit.recipe.load import LoadedRecipe, load_recipe, required_things
 from vtkit.recipe.preflight import NotFetched, preflight
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import resolved_toml
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console

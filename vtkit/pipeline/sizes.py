@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vtkit.data.collections import files_of, splits_of
 from vtkit.data.parts import Part
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
@@ -143,8 +144,7 @@ def queries_of(recipe: Recipe, counts: Counts) -> int:
 
 def results_of(recipe: Recipe, counts: Counts) -> int:
     """Results of all queries together."""
-    depth = 0 if recipe.evaluate is None else recipe.evaluate.depth
-    return queries_of(recipe, counts) * min(depth, counts.documents)
+    return queries_of(recipe, counts) * min(DEPTH, counts.documents) * (recipe.evaluate is not None)
 
 
 def posting_bytes(recipe: Recipe, counts: Counts) -> int:
@@ -165,5 +165,5 @@ def balancing_of(counts: Counts) -> int:
 
 def balanced_s(recipe: Recipe, counts: Counts) -> float:
     """Seconds to bring two rankings together (:mod:`vtkit.evaluation.balancing`): spans only give deviations."""
-    depth = 0 if recipe.evaluate is None else min(recipe.evaluate.depth, counts.documents)
+    depth = 0 if recipe.evaluate is None else min(DEPTH, counts.documents)
     return balancing_of(counts) * depth * (BALANCED_S if counts.training else RANKED_S)

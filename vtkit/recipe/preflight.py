@@ -191,9 +191,7 @@ def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_M
 def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:
     """The complaint that BM25's analyser does not know the language or that its packages are not installed, where BM25
     is searched with it."""
-    if recipe.evaluate is None or not (
-        recipe.evaluate.bm25 or "bm25" in (recipe.index.lexical, *recipe.evaluate.lexical)
-    ):
+    if recipe.evaluate is None or not (recipe.evaluate.bm25 or recipe.index.lexical == "bm25"):
         return
     analysis, setting, language = recipe.index.bm25_analyser, "index.bm25_analyser", recipe.recipe.language
     why, packages = refused(analysis, language), missing_packages(analysis, language)

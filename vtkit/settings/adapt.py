@@ -29,9 +29,6 @@ class GeneratorSection(Section):
     model: ModelName | None = None
     """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the multilingual mT5 models."""
 
-    prompt: str = ""
-    """Text put before each document, as the model was trained with, such as ``"text2query: "``."""
-
     queries: Annotated[int, Field(ge=1, le=100)] = 3
     """Queries for each document."""
 
@@ -125,12 +122,6 @@ class AdaptSection(Section):
     new_token_weight: PositiveFloat = 2.0
     """``mlm``: how many times likelier a new token is masked than one shared with the source (λ of the paper)."""
 
-    prior: Literal["none", "unigram"] | None = None
-    """``mlm``: ``unigram`` adds the log frequency of each token in the corpus to its logit inside the softmax. Rows and
-    bias then do not learn plain frequency, which a sparse encoder would take for term weights (logit adjustment,
-    arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked language
-    models, whose bias already holds the frequencies."""
-
     learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
 
@@ -154,7 +145,7 @@ class AdaptSection(Section):
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"distill"}
-        masked = {"mask_rate", "new_token_weight", "prior"}
+        masked = {"mask_rate", "new_token_weight"}
         sparse = {"flops", "target_active"}
         objectives = set(self.objectives)
         tables: set[str] = set()

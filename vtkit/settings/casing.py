@@ -18,15 +18,7 @@ class CasingSection(Section):
     output: Literal["all", "mask", "map", "fold"] = "all"
     """``all``: cased tokens are dimensions like others. ``mask``: they are never active. ``map``: a cased token without
     a lower-case counterpart takes its name, the others are masked. ``fold``: tokens that are equal up to case and
-    word-start mark share one dimension, in vectors made with vtkit."""
-
-    fold: Literal["max", "sum"] = "max"
-    """How ``fold`` combines the weights of tokens that share a dimension."""
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that have an effect."""
-        return {"casing.input", "casing.output"} | ({"casing.fold"} if self.output == "fold" else set())
+    word-start mark share one dimension, with the largest of their weights, in vectors made with vtkit."""
 
     def _faults(self) -> Iterator[str]:
         if self.output == "map" and self.input != "lowercase":

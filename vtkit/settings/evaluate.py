@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from vtkit.settings.index import DocumentWeighting, Lexical
+from vtkit.settings.index import DocumentWeighting
 from vtkit.settings.named import is_local
 from vtkit.settings.types import ModelName, Occurrences, RetrievalName, Section
 
-_LISTED = {"sets": "collection", "weightings": "weighting", "lexical": "lexical part", "peers": "peer"}
+_LISTED = {"sets": "collection", "weightings": "weighting", "peers": "peer"}
 """List of [evaluate] -> what stands in it."""
+
+
+DEPTH = 1000  # results for each query, as deep as the papers' R@1000 asks for
 
 
 class EvaluateSection(Section):
@@ -26,9 +29,6 @@ class EvaluateSection(Section):
 
     measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("nDCG@10", "R@100", "RR@10")
     """Measures by their ir_measures names."""
-
-    depth: Annotated[int, Field(ge=10, le=10_000)] = 1000
-    """Results for each query."""
 
     max_queries: Occurrences | None = None
     """Most queries to evaluate, sampled with the seed. Default: all."""
@@ -45,14 +45,11 @@ class EvaluateSection(Section):
     weightings: tuple[DocumentWeighting, ...] = ()
     """Evaluate the final model with these ``index.document_weighting`` too; nothing is encoded again."""
 
-    lexical: tuple[Lexical, ...] = ()
-    """Also evaluate the final model with these values of ``index.lexical``, each with every weighting."""
-
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) to compare with. Each encodes with its own
     prompts and maximal length, is searched exactly, and is also summed with BM25."""
 
-    @field_validator("sets", "weightings", "lexical", "peers")
+    @field_validator("sets", "weightings", "peers")
     @classmethod
     def _nothing_twice(cls, listed: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names: dict[str, str] = {}

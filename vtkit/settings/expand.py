@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vtkit.settings.finetune import RankingSystems
-from vtkit.settings.types import PositiveInt, Section, Steps
+from vtkit.settings.types import ModelName, PositiveInt, Section, Steps
 
 CHECKPOINT_EVERY = 200  # steps between checkpoints; a killed run continues from the last
-
-
-class ExpandRankings(RankingSystems):
-    """[expand.rankings]: rankings of the documents for the training queries. ``tilde-aug`` learns from the ten
-    documents that these rankings together put first (Borda count)."""
 
 
 class ExpandSection(Section):
@@ -25,8 +18,8 @@ class ExpandSection(Section):
 
     method: Literal["none", "tilde", "tilde-aug"] = "tilde"
     """What the model learns from. ``tilde``: the relevant documents of the queries of ``finetune.data``. ``tilde-aug``:
-    also the documents that several rankings together put first (the corpus-specific vocabularies paper). ``none``:
-    documents stay as they are."""
+    also the ten documents that several rankings together put first (Borda count; the corpus-specific vocabularies
+    paper). ``none``: documents stay as they are."""
 
     tokens: PositiveInt = 200
     """Likeliest tokens of a document to choose from. Stop words, pieces of words, tokens of the document and tokens in
@@ -41,7 +34,9 @@ class ExpandSection(Section):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     """Pairs a step."""
 
-    rankings: ExpandRankings = ExpandRankings()
+    rankings: tuple[ModelName, ...] = ()
+    """``tilde-aug``: dense or sparse sentence-transformers models, hub ids or folders, that rank the documents for the
+    training queries beside BM25."""
 
     @property
     def expands(self) -> bool:
@@ -53,14 +48,5 @@ class ExpandSection(Section):
         """Dotted paths of the settings that its method reads; the others have no effect."""
         if not self.expands:
             return {"expand.method"}
-        names = set(type(self).model_fields) - {"rankings"}
-        if self.method == "tilde-aug":
-            names |= {f"rankings.{name}" for name in ExpandRankings.model_fields}
-        return {f"expand.{name}" for name in names}
-
-    def _faults(self) -> Iterator[str]:
-        if self.method == "tilde-aug" and not self.rankings.any:
-            yield (
-                'method "tilde-aug" learns from rankings: set rankings.bm25 or rankings.encoder, or name '
-                "rankings.models or rankings.files"
-            )
+        unused = set() if self.method == "tilde-aug" else {"rankings"}
+        return {f"expand.{name}" for name in set(type(self).model_fields) - unused}

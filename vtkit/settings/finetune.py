@@ -135,8 +135,9 @@ class FinetuneValidation(Section):
 Activation = Literal["source", "log1p", "log1p_log1p"]
 
 
-class RankingSystems(Section):
-    """Systems that rank the documents of ``finetune.data`` for its queries."""
+class MiningSection(Section):
+    """[finetune.mining]: where hard negatives come from: the top of one or several rankings, without the documents that
+    are relevant to the query."""
 
     bm25: bool = True
     """BM25's ranking."""
@@ -151,22 +152,17 @@ class RankingSystems(Section):
     """Published rankings by ids: msmarco-hard-negatives (.jsonl with ``qid`` and ``neg``, lists of document ids by
     system), ColBERT's lines, .parquet with a query id and document ids, TREC runs."""
 
-    @property
-    def any(self) -> bool:
-        """Whether there is one at all."""
-        return bool(self.bm25 or self.encoder or self.models or self.files)
-
-
-class MiningSection(RankingSystems):
-    """[finetune.mining]: where hard negatives come from: the top of one or several rankings, without the documents that
-    are relevant to the query."""
-
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Negatives are sampled from this many documents at the top of each ranking."""
 
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of trainings, each from the same initial weights. From the second on, negatives are also mined with the
     encoder of the previous training. The last one is kept; each takes as long as the first."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one at all."""
+        return bool(self.bm25 or self.encoder or self.models or self.files)
 
 
 def _listed(kinds: Iterable[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ and the pre-flight check finds what is not available. Nothing here imports torch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -100,9 +100,6 @@ class SweepSection(Section):
 
 class ReportSection(Section):
     """[report]: the pages written at the end."""
-
-    formats: Annotated[tuple[Literal["md", "json", "html"], ...], Field(min_length=1)] = ("md", "json", "html")
-    """``report.md``, ``report.json``, and a self-contained ``report.html``."""
 
     example_query: str | None = None
     """Query whose results are shown at the end of the run and in the report. Default: the first evaluated one."""

@@ -87,15 +87,6 @@ class ParallelTransfer(MethodSettings):
     min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Translations less probable than this are dropped, and the others renormalised."""
 
-    alpha: Alpha = 4.0
-    """``cooccurrence``: α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is
-    sparser."""
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Names of its own settings that have an effect."""
-        return super().settings_read - ({"alpha"} if self.estimator == "ibm1" else set())
-
 
 class SembridgeTransfer(MethodSettings):
     """[transfer.sembridge]: nearest source tokens in the space of an embedder."""
@@ -107,12 +98,6 @@ class SembridgeTransfer(MethodSettings):
 
     embedder: ModelName | None = None
     """Hub id or folder of a sentence-transformers or transformers model that knows both languages."""
-
-    pooling: Literal["model", "mean", "cls", "last"] = "model"
-    """How the embedder's hidden states become one vector; ``model``: as its own configuration says."""
-
-    prompt: str = ""
-    """Text put before each token."""
 
     alpha: Alpha = 4.0
     """α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is sparser. The
@@ -413,8 +398,6 @@ class TransferSection(_MethodTables):
         that are counted and trained on are among them only where this section names them itself."""
         names = {"method", "overlap", "fallback", "scope", "bias.method"}
         names |= {f"{settings.name}.{setting}" for settings in self.used for setting in settings.settings_read}
-        if AutoTransfer.name in self.methods and self.settings_of(AutoTransfer).probe_pairs:  # tries both estimators
-            names |= {f"parallel.{setting}" for setting in ParallelTransfer.model_fields}
         if self.bias.method == "zscore" and self.bias.model is not None:
             names |= {"bias.model"}
         if self.reads_texts:

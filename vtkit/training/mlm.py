@@ -65,6 +65,8 @@ def adapt(
     folder: Path,
     teacher: SparseEncoder | None = None,
     held_out: Sequence[str] = (),
+    *,
+    frequencies: bool = False,
 ) -> Adaptation:
     """Train ``encoder``'s masked language model in place on ``texts``.
 
@@ -75,6 +77,9 @@ def adapt(
         folder: where checkpoints are kept and looked for.
         teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.
         held_out: texts to measure the prediction of masked tokens on, none of them trained on; ``sap`` predicts none.
+        frequencies: add the log frequency of each token in ``texts`` to its logit inside the softmax. Rows and bias
+            then do not learn plain frequency, which a sparse encoder would take for term weights (logit adjustment,
+            arXiv:2007.07314).
 
     Raises:
         DataError: no text is long enough, every token of the texts is masked, or the teacher writes another
@@ -128,7 +133,7 @@ def adapt(
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )
-    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, never_labels)
+    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, never_labels, frequencies)
     before = distributed.by_main(measured)
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
@@ -141,7 +146,7 @@ def adapt(
         trainer.gate = LossGate(
             "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None
         )
-        if section.prior == "unigram":
+        if frequencies:
             trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels)
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
@@ -176,6 +181,7 @@ def _measured(
     batches: MaskedBatches,
     section: AdaptSection,
     never_labels: Tensor,
+    frequencies: bool,
 ) -> Callable[[], GroupedPredictions | None]:
     """Measures the encoder as it is on ``texts``, always on the same masked tokens; every token as often as any."""
     if section.objective == "sap" or not texts:
@@ -194,7 +200,7 @@ def _measured(
     new = np.zeros(model.config.vocab_size, dtype=bool)
     new[new_tokens] = True
     prior = None
-    if section.prior == "unigram":
+    if frequencies:
         prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels, unseen=1)
     return partial(held_out_predictions, model, masked, read.sizes, new, prior)
 

@@ -16,7 +16,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
-from vtkit.settings.finetune import FinetuneSection, RankingSystems
+from vtkit.settings.finetune import FinetuneSection, MiningSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
@@ -85,7 +85,7 @@ def negative_pools(
 
 def system_rankings(
     data: RetrievalSet,
-    systems: RankingSystems,
+    systems: MiningSection,
     lengths: tuple[int, int],
     encoder: SparseEncoder,
     bm25: Callable[[], Bm25],
@@ -113,7 +113,7 @@ def system_rankings(
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
-            return model_ranking(name, queries, texts, lengths, depth, f"{setting}.models")
+            return model_ranking(name, queries, texts, lengths, depth, setting)
 
         rankings.append(kept_array(folder / f"model-{place}.npy", searched))
     rankings += [ranking for file in systems.files for ranking in read_rankings(file, data)]

@@ -61,8 +61,7 @@ class QueryGenerator:
         without = sum(not queries for queries in of_texts)
         if without == len(of_texts):
             raise DataError(
-                "The query generator writes only blank queries. Name another {distill.generator.model}, or set its "
-                "prompt.",
+                "The query generator writes only blank queries. Name another {distill.generator.model}.",
                 "distill.generator.model",
             )
         if without:
@@ -73,7 +72,7 @@ class QueryGenerator:
 
     def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         read = self.tokenizer(
-            [self.settings.prompt + text for text in texts],
+            list(texts),
             truncation=True,
             max_length=self.max_length,
             padding=True,

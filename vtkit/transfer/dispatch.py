@@ -126,14 +126,14 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
             if settings.estimator == "cooccurrence":
                 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 
-                return cooccurrence_mixture(bitext, pair, settings.alpha, settings.min_probability)
+                return cooccurrence_mixture(bitext, pair, min_probability=settings.min_probability)
             return translation_mixture(bitext, pair, min_probability=settings.min_probability)
         case SembridgeTransfer():
             from vtkit.transfer.embedders import load_embedder
             from vtkit.transfer.methods.sembridge import similarity_mixture
 
             assert settings.embedder is not None
-            embedder = load_embedder(settings.embedder, settings.pooling, settings.prompt)
+            embedder = load_embedder(settings.embedder)
             return similarity_mixture(pair, embedder, settings.alpha)
         case SemanticTransfer():
             from vtkit.transfer.methods.semantic import load_table, table_mixture

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.text import digest
-from vtkit.encoder.dense import Pooling, configuration_folder, load_dense, refuse_other_kinds
+from vtkit.encoder.dense import configuration_folder, load_dense, refuse_other_kinds
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import held, write_atomically
@@ -34,11 +34,11 @@ TEXTS_A_SHARD = 1024  # texts embedded between two files of the cache: what a ki
 class Embedder:
     """An embedder by its name. The model itself is loaded when there is a text that the cache does not hold."""
 
-    def __init__(self, name: str, pooling: Pooling = "model", prompt: str = "") -> None:
+    def __init__(self, name: str) -> None:
         """See :func:`load_embedder`."""
         from vtkit.system.runtime import bf16_is_fast
 
-        self.name, self.pooling, self.prompt = name, pooling, prompt
+        self.name = name
         self.half = bf16_is_fast()
         self.folder = configuration_folder(name, SETTING)
         refuse_other_kinds(name, self.folder, SETTING)
@@ -50,8 +50,8 @@ class Embedder:
         return {
             "format": CACHE_FORMAT,
             "model": content,
-            "pooling": self.pooling,
-            "prompt": self.prompt,
+            "pooling": "model",
+            "prompt": "",
             "precision": "bfloat16" if self.half else "float32",
         }
 
@@ -68,7 +68,7 @@ class Embedder:
             half = torch.autocast(self._model.device.type, dtype=torch.bfloat16) if self.half else nullcontext()
             with half:
                 vectors = self._model.encode(
-                    filled, prompt=self.prompt, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
+                    filled, prompt="", batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
                 )
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != BATCH:
@@ -84,7 +84,7 @@ class Embedder:
 
         if not isinstance(self._model[0], Transformer):
             return [0] * len(texts)
-        encoded = self._model.tokenizer([self.prompt + text for text in texts])["input_ids"]
+        encoded = self._model.tokenizer(list(texts))["input_ids"]
         longest = self._model.max_seq_length or max(map(len, encoded), default=0)
         return [min(len(ids), longest) for ids in encoded]
 
@@ -92,21 +92,17 @@ class Embedder:
     def _model(self) -> Any:
         from vtkit.system.runtime import fastest_device
 
-        return load_dense(self.name, SETTING, self.pooling).to(fastest_device())
+        return load_dense(self.name, SETTING).to(fastest_device())
 
 
-def load_embedder(name: str, pooling: Pooling = "model", prompt: str = "") -> Embedder:
+def load_embedder(name: str) -> Embedder:
     """The embedder of a folder or a hub id; fetched only where downloads are allowed.
 
     Args:
-        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling unless ``pooling``
-            says otherwise. Code that comes with a model is never run.
-        pooling: in place of the model's own; what comes after pooling (normalisation, projections) stays.
-        prompt: put before each text, and nothing else is: prompts the model comes with are not used.
+        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling. Code that comes with
+            a model is never run, and prompts it comes with are not used.
     """
-    if pooling not in get_args(Pooling):
-        raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, not {pooling}")
-    return Embedder(name, pooling, prompt)
+    return Embedder(name)
 
 
 def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:

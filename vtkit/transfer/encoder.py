@@ -90,5 +90,5 @@ def move_encoder(
         source, target, mixture, lambda biases: bias_of(section, pair, mixture, biases, counts), work, seed=seed
     )
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
-    masked = apply_output_casing(encoder, casing.output, casing.fold)
+    masked = apply_output_casing(encoder, casing.output)
     return Transfer(encoder, pair, mixture, bias, masked, seed)

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
@@ -85,12 +85,6 @@ def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
     return ("crop",), "there is a corpus, and no parallel text"
 
 
-def chosen_prior(recipe: View) -> Literal["none", "unigram"]:
-    """What masked-language-model training adds to the logits (``adapt.prior``)."""
-    assert recipe.adapt is not None
-    return recipe.adapt.prior or ("none" if starts_untrained(recipe) else "unigram")
-
-
 def _pair_files(recipe: View) -> tuple[str, ...]:
     """Files of sentence pairs that the transfer learns from; none if it does not."""
     transfer = recipe.transfer
@@ -111,14 +105,17 @@ def _predict(
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
-    prior = chosen_prior(recipe) if objective == "mlm" else None
-    section = section.model_copy(update={"objective": objective, "prior": prior})
+    # the bias of a masked language model already holds the frequencies
+    frequencies = objective == "mlm" and not starts_untrained(recipe)
+    section = section.model_copy(update={"objective": objective})
     wanted = section.steps * section.batch_size
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + HELD_OUT, seed, out)
     texts, held_out = _held_out(texts, 0 if objective == "sap" else HELD_OUT, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)
-    return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
+    return len(texts), adapt(
+        encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out, frequencies=frequencies
+    )
 
 
 def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
@@ -194,7 +191,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     inputs = {"model": chain.models[-1]}
     if recipe.transfer is not None:  # which tokens are new
         inputs["transfer"] = chain.steps["transfer"]
-    if section.objective == "mlm" and section.prior is None:
+    if section.objective == "mlm":
         stage = ADAPT.reading("source")
     elif not set(section.objectives) <= {"mlm", "sap"}:
         stage, inputs = ADAPT.reading("source", "transfer"), {**inputs, **chain.source}

@@ -17,6 +17,7 @@ from vtkit.pipeline.steps.index_corpus import WEIGHTING, indexed, keep_documents
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import BUILT_FROM
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -117,7 +118,7 @@ def assembled(
         recipe.recipe.language,
         recipe.index.bm25_analyser,
         result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
-        recipe.evaluate.depth,
+        DEPTH,
         recipe.evaluate.measures[0],
     )
     return Assembled(documents, vectors.shape[1], part, balance)
@@ -148,7 +149,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=13,
-    reads=(*BUILT_FROM, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.depth", "evaluate.measures"),
+    reads=(*BUILT_FROM, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
     costs=_costs,

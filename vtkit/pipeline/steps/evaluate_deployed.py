@@ -4,7 +4,6 @@ weight and to extend the same vectors."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, ju
 from vtkit.pipeline.steps.evaluate_runs import MEASURED, evaluate_systems, stored
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -27,22 +27,16 @@ if TYPE_CHECKING:
 
 
 def variants_of(recipe: Recipe) -> dict[str, Recipe]:
-    """What each variant of ``[evaluate] weightings`` and ``lexical`` is called -> the recipe whose ``[index]`` it is.
-
-    Every weighting with every lexical part; what is not listed is as ``[index]`` has it. The recipe's own is not among
-    them.
-    """
-    if recipe.evaluate is None:
-        return {}
-    own = recipe.index.document_weighting, recipe.index.lexical
-    weightings, parts = recipe.evaluate.weightings or own[:1], recipe.evaluate.lexical or own[1:]
-    variants: dict[str, Recipe] = {}
-    for weighting, lexical in product(weightings, parts):
-        if (weighting, lexical) != own:
-            changes = {"document_weighting": weighting, "lexical": lexical}
-            name = weighting if lexical == "none" else f"{weighting}+{lexical}"
-            variants[name] = recipe.model_copy(update={"index": recipe.index.model_copy(update=changes)})
-    return variants
+    """What each variant of ``evaluate.weightings`` is called -> the recipe whose ``[index]`` it is. The recipe's own is
+    not among them."""
+    index = recipe.index
+    return {
+        weighting if index.lexical == "none" else f"{weighting}+{index.lexical}": recipe.model_copy(
+            update={"index": index.model_copy(update={"document_weighting": weighting})}
+        )
+        for weighting in (() if recipe.evaluate is None else recipe.evaluate.weightings)
+        if weighting != index.document_weighting
+    }
 
 
 def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
@@ -57,7 +51,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     from vtkit.search.lexical import LexicalPart
 
     assert recipe.evaluate is not None
-    depth, measures, engine = recipe.evaluate.depth, recipe.evaluate.measures, recipe.index.engine
+    measures, engine = recipe.evaluate.measures, recipe.index.engine
     built = result_of(inputs["index"], DeployResult).sets
     sets: dict[str, Evaluated] = {}
     for folder, collection in judged_sets(recipe).items():
@@ -74,10 +68,10 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
             balance=built[folder].balance,
         )
         if engine == "exact":
-            ranking = system.rank(collection, depth)
+            ranking = system.rank(collection, DEPTH)
         else:
             exact = open_index(IndexSection(), place / POSTINGS)
-            ranking = system.rank_beside(exact, engine, collection, depth, measures[0])
+            ranking = system.rank_beside(exact, engine, collection, DEPTH, measures[0])
             assert ranking.facts.agreement is not None
             console.say(f"  {ranking.facts.agreement.words()}")
         sets[folder] = judge(collection, ranking, measures).write(out / folder, tag=DEPLOYED)

@@ -19,6 +19,7 @@ from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
 from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems, summed
 from vtkit.pipeline.steps.texts import distinct, peer_training_queries
 from vtkit.pipeline.store import result_of
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     from vtkit.system.runtime import fastest_device
 
     assert recipe.evaluate is not None
-    depth, index, (model,) = recipe.evaluate.depth, recipe.index, recipe.evaluate.peers
+    index, (model,) = recipe.index, recipe.evaluate.peers
     embedder = load_dense(model, SETTING).to(fastest_device())
     over = partial(DenseSystem.over, embedder, name=f"{SETTING} = {model}", precision=index.precision)
     sets: dict[str, Evaluated] = {}
@@ -100,12 +101,12 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
         probed = probed_by_spans(
             whole, lambda spans: AboveLast(over(spans)), recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
         )
-        ranking = system.rank(collection, depth)
+        ranking = system.rank(collection, DEPTH)
         ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(collection)))
         judged = judge(collection, ranking, recipe.evaluate.measures, probed)
         sets[folder] = judged.write(out / folder, tag="peer")
         asked = balancing_of(recipe, corpus, whole, _TRAINING).asked
-        write_trec(system.rank(asked, depth).run, out / folder / BALANCING_RUN, "vtkit-peer")
+        write_trec(system.rank(asked, DEPTH).run, out / folder / BALANCING_RUN, "vtkit-peer")
     return EvaluateResult(sets)
 
 

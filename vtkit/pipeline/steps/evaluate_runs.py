@@ -28,6 +28,7 @@ from vtkit.pipeline.steps.encode_queries import (
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 
@@ -163,7 +164,7 @@ def balanced(
     assert recipe.evaluate is not None
     balancing = balancing_of(recipe, corpus, collection, corpora)
     bm25 = Bm25System.over(collection, recipe.recipe.language, recipe.index.bm25_analyser)
-    return balance_of(system, bm25, balancing, recipe.evaluate.depth, recipe.evaluate.measures[0], probed)
+    return balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
 
 
 def evaluate_systems(
@@ -171,10 +172,10 @@ def evaluate_systems(
 ) -> EvaluateResult:
     """Judge one system a set, each with its folder and its judged queries, and write its run into ``out/SET``."""
     assert recipe.evaluate is not None
-    measures, depth = recipe.evaluate.measures, recipe.evaluate.depth
+    measures = recipe.evaluate.measures
     sets: dict[str, Evaluated] = {}
     for folder, collection, system in systems:
-        sets[folder] = judge(collection, system.rank(collection, depth), measures).write(out / folder, tag)
+        sets[folder] = judge(collection, system.rank(collection, DEPTH), measures).write(out / folder, tag)
     return EvaluateResult(sets)
 
 
@@ -185,7 +186,7 @@ def stored(folder: Path) -> EncodeQueries:
     return lambda _: read_vectors(folder)
 
 
-MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
+MEASURED = ("evaluate.measures", "evaluate.max_queries")
 BM25 = ("recipe.language", "index.bm25_analyser")
 SUMMED = (*BM25, "index.query_log")
 

@@ -13,6 +13,7 @@ from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.expand import CHECKPOINT_EVERY
+from vtkit.settings.finetune import MiningSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -130,7 +131,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     contents = data.contents
     rankings = system_rankings(
         data,
-        section.rankings,
+        MiningSection(models=section.rankings),
         (QUERY_LENGTH, DOCUMENT_LENGTH),
         encoder,
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),

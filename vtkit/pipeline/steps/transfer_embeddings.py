@@ -124,7 +124,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
             f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
         )
     shutil.rmtree(folder, ignore_errors=True)
-    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    masked = apply_output_casing(encoder, recipe.casing.output)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     return TransferResult(
@@ -148,7 +148,7 @@ def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> Transf
     assert recipe.source.scratch is not None
     model = scratch_model(recipe.source.scratch, target)
     encoder = as_sparse_encoder(model, target, out / "work")
-    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    masked = apply_output_casing(encoder, recipe.casing.output)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
@@ -174,7 +174,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 TRANSFER = Stage(
     "transfer",
     version=14,
-    reads=("source", "transfer", "casing.output", "casing.fold"),
+    reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
     wire=_wired,

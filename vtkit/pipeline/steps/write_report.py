@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Result)
 
 
 def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportData:
-    """Write ``report.md``, ``report.json`` and ``report.html`` as asked for, and the model card.
+    """Write ``report.md``, ``report.json`` and ``report.html``, and the model card.
 
     ``inputs`` are the outputs of all other steps by their names.
     """
@@ -47,13 +47,9 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
 
     report = collect(recipe, inputs)
     page = report_page(report)
-    if "json" in recipe.report.formats:
-        data = json.dumps(report.to_json(), indent=1, ensure_ascii=False)
-        (out / "report.json").write_text(data, encoding="utf-8")
-    if "md" in recipe.report.formats:
-        (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
-    if "html" in recipe.report.formats:
-        (out / "report.html").write_text(html_page(page, charts(report)), encoding="utf-8")
+    (out / "report.json").write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False), encoding="utf-8")
+    (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
+    (out / "report.html").write_text(html_page(page, charts(report)), encoding="utf-8")
     (out / "model_card.md").write_text(model_card(report), encoding="utf-8")
     return report
 

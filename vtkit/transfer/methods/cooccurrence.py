@@ -22,7 +22,9 @@ TARGETS_AT_ONCE = 2048
 MOST_CANDIDATES = 256  # source tokens of the highest cosines that the entmax of a row is taken over
 
 
-def cooccurrence_mixture(bitext: Bitext, pair: VocabularyPair, alpha: float, min_probability: float = 0.05) -> Mixture:
+def cooccurrence_mixture(
+    bitext: Bitext, pair: VocabularyPair, alpha: float = 4.0, min_probability: float = 0.05
+) -> Mixture:
     """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``.
 
     ``x_t`` has the entry ``(n_i m_i)^-¼`` for each pair i of n_i source and m_i target tokens in which t occurs, and 0
@@ -30,6 +32,7 @@ def cooccurrence_mixture(bitext: Bitext, pair: VocabularyPair, alpha: float, min
     about all of its. Source tokens that share no pair with t have cosine 0 and take no part.
 
     Args:
+        alpha: of the entmax; that of the SemBridge paper.
         min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
     """
     lengths = bitext.source.lengths * bitext.target.lengths
