@@ -25,7 +25,6 @@ from vtkit.evaluation.gates.encoder import read_back_gate
 from vtkit.evaluation.probe import own_head_gate
 from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
-from vtkit.settings.source import Head
 from vtkit.system.errors import DataError, RecipeError
 
 SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
@@ -56,7 +55,7 @@ def test_the_head_reads_tokens_back_and_plain_sentence_transformers_loads_it(
     folder = embedder(architecture)
     encoder = load_with_new_head(str(folder))
     before = {name: values.clone() for name, values in encoder[0].auto_model.base_model.state_dict().items()}
-    fit = fit_head(encoder, TEXTS, Head(steps=150, activation=0.03), 0, tmp_path / "states")
+    fit = fit_head(encoder, TEXTS, 0.03, 0, tmp_path / "states", 150)
     assert fit.read_back > 0.6
     assert fit.tokens > 1000
     assert fit.positive == pytest.approx(0.03, rel=0.1)
@@ -119,7 +118,7 @@ def test_the_same_seed_gives_the_same_head(embedder: Callable[..., Path], tmp_pa
     for number, seed in enumerate((3, 3, 4)):
         torch.manual_seed(number)
         encoder = load_with_new_head(str(embedder()))
-        fit_head(encoder, TEXTS, Head(steps=5), seed, tmp_path / f"states{number}")
+        fit_head(encoder, TEXTS, 0.0015, seed, tmp_path / f"states{number}", 5)
         made.append(tiny.weights(encoder))
     assert tiny.same(made[0], made[1])
     assert not tiny.same(made[0], made[2])
@@ -130,7 +129,7 @@ def test_too_few_texts_and_weights_that_are_not_numbers_are_refused(
 ) -> None:
     folder = embedder()
     with pytest.raises(DataError, match="at least 20 texts to be fitted, and there are 19"):
-        fit_head(load_with_new_head(str(folder)), TEXTS[:19], Head(), 0, tmp_path / "states")
+        fit_head(load_with_new_head(str(folder)), TEXTS[:19], 0.0015, 0, tmp_path / "states")
     model = AutoModel.from_pretrained(folder)
     with torch.no_grad():
         model.get_input_embeddings().weight[3, 3] = float("nan")
@@ -144,9 +143,9 @@ RECIPE = """\
 name = "dense"
 [source]
 model = "{model}"
-[source.head]
 corpus = ["text.txt"]
 steps = 60
+[source.head]
 [vocabulary]
 kind = "trimmed"
 [calibrate]
@@ -218,7 +217,7 @@ def test_the_gate_by_how_much_is_read_back(read_back: float, finding: str) -> No
             "own tokens",
         ),
         (("[calibrate]", '[adapt]\nobjective = "mlm"\n[calibrate]'), "the source is dense"),
-        (('[source.head]\ncorpus = ["text.txt"]\nsteps = 60\n', ""), "fit one with"),
+        (("[source.head]\n", ""), "fit one with"),
     ],
 )
 def test_what_does_not_go_together_is_said(recipe: Path, change: tuple[str, str], said: str) -> None:

@@ -19,12 +19,12 @@ from vtkit.encoder.fitted_head import token_states
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
-from vtkit.settings.source import Head, Units
+from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
 
 TEXTS = tiny.texts(300, seed=1)
-SECTION = Units(size=64, active=4, steps=250)
+SECTION = Units(size=64, active=4)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,9 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def learned(embedder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[WholeEncoder, UnitsFit]:
     """An encoder that writes units."""
-    return fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path_factory.mktemp("states"))[:2]
+    return fit_units(
+        load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path_factory.mktemp("states"), steps=250
+    )[:2]
 
 
 def test_the_autoencoder_keeps_the_k_largest_units() -> None:
@@ -96,16 +98,15 @@ def test_rows_of_words_give_the_logits_of_their_own_head() -> None:
     states, embeddings, bias = torch.randn(50, 6), torch.randn(9, 6), torch.randn(9)
     bias[4] = MASKED_BIAS
     outputs = states @ torch.randn(6, 6) + torch.randn(6)
-    rows, moved = _rows_of_words(states, outputs, embeddings, bias, 0.5)
+    rows, moved = _rows_of_words(states, outputs, embeddings, bias)
     ordinary = torch.arange(9) != 4
-    wanted = 0.5 * (outputs @ embeddings.T + bias)
+    wanted = outputs @ embeddings.T + bias
     torch.testing.assert_close((states @ rows.T + moved)[:, ordinary], wanted[:, ordinary], atol=1e-4, rtol=1e-4)
     assert moved[4] == MASKED_BIAS
 
 
 def test_words_stand_behind_units(learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path) -> None:
-    words = Head(steps=150, activation=0.03)
-    made, _, read = fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path / "states", words)
+    made, _, read = fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path / "states", 0.03, 250)
     assert read is not None
     assert read.read_back > 0.6
     save_encoder(made, tmp_path / "model")
@@ -125,9 +126,11 @@ def test_a_unit_and_a_token_of_one_name_are_told_apart() -> None:
 
 
 def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> None:
-    section = Units(size=32, active=4, steps=20)
+    section = Units(size=32, active=4)
     made = [
-        tiny.weights(fit_units(load_with_new_head(str(embedder)), TEXTS, section, seed, tmp_path / f"{number}")[0])
+        tiny.weights(
+            fit_units(load_with_new_head(str(embedder)), TEXTS, section, seed, tmp_path / f"{number}", steps=20)[0]
+        )
         for number, seed in enumerate((3, 3, 4))
     ]
     assert tiny.same(made[0], made[1])
@@ -144,11 +147,11 @@ RECIPE = """\
 name = "units"
 [source]
 model = "{model}"
-[source.units]
 corpus = ["text.txt"]
+steps = 100
+[source.units]
 size = 64
 active = 4
-steps = 100
 [vocabulary]
 kind = "trimmed"
 [index]
@@ -176,7 +179,7 @@ def test_its_recipe_runs_to_the_report(recipe: Path, capsys: pytest.CaptureFixtu
 
 
 def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe.write_text(recipe.read_text() + "[source.head]\nsteps = 100\nactivation = 0.03\n")
+    recipe.write_text(recipe.read_text() + "[source.head]\nactivation = 0.03\n")
     made = run(recipe, runs=recipe.parent / "runs")
     shown = capsys.readouterr().err
     assert "gate read_back after transfer: pass" in shown
@@ -191,7 +194,6 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     ("added", "said"),
     [
         ('[calibrate]\ntokens = "document-frequency"\n', "remove calibrate.tokens"),
-        ("[source.head]\ntexts = 50\n", "set texts there"),
         ("[source.units]\nactive = 64\n", "active must be less than size"),
     ],
 )

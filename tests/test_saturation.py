@@ -72,13 +72,13 @@ name = "summed"
 language = "en"
 [source]
 model = "embedder"
+steps = 100
+texts = 300
+corpus = ["set"]
 [source.units]
 size = 64
 active = 4
-steps = 100
-texts = 300
 pooling = "sum"
-corpus = ["set"]
 [vocabulary]
 kind = "source"
 [index]

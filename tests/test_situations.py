@@ -37,7 +37,7 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
     settings = [one for one in QUICKLY if not (own and one.startswith(("transfer", "calibrate")))]
     if situation.embedder is not None:
         settings = [one for one in settings if not one.startswith(("adapt", "transfer", "calibrate"))]
-        settings.append("source.units.steps=20")
+        settings.append("source.steps=20")
     settings += TRAINED if situation.judged else []
     last = "transfer" if situation.embedder else "calibrate"
     settings.append(f"evaluate.models={['adapt' if own else 'finetune' if situation.judged else last]}")
@@ -59,7 +59,7 @@ def test_the_first_commands_of_the_readme_run_as_written(shared: Path, tmp_path:
         ["vtkit", "recipe"], ["vtkit", "recipe"], ["vtkit", "run"], ["vtkit", "search"],
     ]  # fmt: skip
     for command in commands:
-        more = ["--set", "source.units.steps=20"] if command[1] == "run" else []
+        more = ["--set", "source.steps=20"] if command[1] == "run" else []
         done = command_line.call(tmp_path, [*command[1:], *more], {**os.environ, "PYTHONPATH": str(ROOT)})
         assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "runs" / "my-korean" / "report.html").is_file()

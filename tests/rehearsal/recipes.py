@@ -56,7 +56,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
     "quickstart_english": Rehearsed({"adapt.steps": 20, "finetune.epochs": 2}),
     "korean_splade": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}),
     "japanese_splade": Rehearsed({"finetune.steps": 4, "finetune.batch_size": 4}, bring_japanese),
-    "from_embedder": Rehearsed({"source.units.steps": 20}, bring_collection),
+    "from_embedder": Rehearsed({"source.steps": 20}, bring_collection),
     "without_judgements": Rehearsed({"adapt.steps": 4}, bring_collection),
     "with_judgements": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}, bring_collection),
     "modernbert_to_uncased": Rehearsed(PAPER),

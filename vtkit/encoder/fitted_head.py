@@ -33,8 +33,7 @@ from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.settings.source import STATES_LENGTH
-from vtkit.settings.source import Head as HeadSection
+from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import bf16_is_fast, fastest_device
@@ -65,14 +64,18 @@ class States(NamedTuple):
         return torch.from_numpy(self.states[rows]).to(device).float(), torch.from_numpy(self.ids[rows]).to(device)
 
 
-def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection, seed: int, folder: Path) -> HeadFit:
+def fit_head(
+    encoder: SparseEncoder, texts: Sequence[str], activation: float, seed: int, folder: Path, steps: int = HEAD_STEPS
+) -> HeadFit:
     """Fit the head of ``encoder`` in place.
 
     Special tokens are masked: they name nothing.
 
     Args:
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole.
+        activation: share of a token's weights, over the vocabulary, that are positive in the end.
         folder: where states are kept meanwhile.
+        steps: of the optimiser, after the closed form.
     """
     if len(texts) < FEWEST:
         raise DataError(
@@ -82,12 +85,14 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
         )
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
-    fit = fit_to_states(encoder, states, len(texts), section, seed)
+    fit = fit_to_states(encoder, states, len(texts), activation, seed, steps)
     encoder.cpu()
     return fit
 
 
-def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: HeadSection, seed: int) -> HeadFit:
+def fit_to_states(
+    encoder: SparseEncoder, states: States, texts: int, activation: float, seed: int, steps: int = HEAD_STEPS
+) -> HeadFit:
     """Fit the head of ``encoder`` in place to ``states`` of so many texts."""
     model: PreTrainedModel = encoder[0].auto_model
     head = Head(model)
@@ -108,7 +113,6 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
     by_ridge = _read_back(head, states, held_out, prior)
     parameters = [*head.parameters(), head.decoder.bias]
     optimiser = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.0)
-    steps = section.steps or 0
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * step / steps)))
     with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
         for _ in range(steps):
@@ -123,7 +127,7 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
             bar.advance(1)
     read_back = _read_back(head, states, held_out, prior)
     mask_dimensions(model, encoder.tokenizer.all_special_ids)
-    positive = _settle(head, states, held_out, section.activation)
+    positive = _settle(head, states, held_out, activation)
     return HeadFit(texts, len(states.ids), by_ridge, read_back, positive)
 
 

@@ -28,7 +28,7 @@ from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.report.wording import duration
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.source import STATES_LENGTH
+from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH, UNIT_STEPS
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.settings.vocabulary import TrimmedVocabulary
 from vtkit.system import console
@@ -275,9 +275,9 @@ def _checked(step: Step, encoder: Encoder, model: int) -> Work:
     off = step.recipe.gates.off
     if {"activation", "dimensions", "ties"} <= set(off):
         gated = 0.0
-    if "retrieval" in off or (starts_untrained(step.recipe) and step.recipe.source.fitted is None):
+    if "retrieval" in off or (starts_untrained(step.recipe) and not step.recipe.source.fitted):
         probed = 0.0
-    elif step.recipe.source.fitted is not None:
+    elif step.recipe.source.fitted:
         probed /= 2
     head = (gated + probed) * _head(step, encoder)
     return Work(gated * encoder.other, probed * encoder.other, screened=head, programs=0.4, memory=model)
@@ -285,18 +285,18 @@ def _checked(step: Step, encoder: Encoder, model: int) -> Work:
 
 def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
     recipe = step.recipe
-    fitted, known = recipe.source.fitted, model + TOKEN_BYTES * _tokens_known(step, encoder)
-    if fitted is None and recipe.transfer is None:
+    source, known = recipe.source, model + TOKEN_BYTES * _tokens_known(step, encoder)
+    if not source.fitted and recipe.transfer is None:
         return Work(programs=0.4, memory=model)
-    if fitted is not None:
-        tokens = min(fitted.texts, _texts(step)) * min(STATES_LENGTH, _tokens(step))
+    if source.fitted:
+        tokens = min(source.texts, _texts(step)) * min(STATES_LENGTH, _tokens(step))
         learned, programs, memory = 0.0, 3.0, known + int(tokens) * encoder.width * NUMBER
-        if recipe.source.head is not None:
+        if source.head is not None:
             words = _rows(step, encoder) * encoder.width
-            learned += TRAINING * recipe.source.head.steps * HEAD_TOKENS * words
-        if recipe.source.units is not None:
-            units = recipe.source.units
-            learned += units.steps * UNIT_PRODUCTS * min(UNIT_TOKENS, tokens) * units.size * encoder.width
+            learned += TRAINING * (source.steps or HEAD_STEPS) * HEAD_TOKENS * words
+        if (units := source.units) is not None:
+            products = UNIT_PRODUCTS * min(UNIT_TOKENS, tokens) * units.size * encoder.width
+            learned += (source.steps or UNIT_STEPS) * products
             programs += SORTED_S * UNIT_SORTED * units.size
         return Work(halved=tokens * encoder.other, products=learned, programs=programs, memory=memory)
     assert recipe.transfer is not None

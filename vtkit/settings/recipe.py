@@ -155,13 +155,13 @@ class Recipe(Section):
                 "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "
                 'vocabulary.kind "existing"'
             )
-        if self.source.fitted is not None:
+        if self.source.fitted:
             if not own:
                 yield (
                     'a fitted head has the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
                     "another vocabulary, add a second recipe with [transfer], and name this one in its source.recipe"
                 )
-            if not (self.source.fitted.corpus or trimmed_on or adapts_on_text or has_documents):
+            if not (self.source.corpus or trimmed_on or adapts_on_text or has_documents):
                 yield "[source.head] or [source.units] needs a corpus: no other section has texts either"
             if self.source.kind == "unicoil":
                 yield 'a fitted head weighs the whole vocabulary: remove source.kind "unicoil"'

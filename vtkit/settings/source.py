@@ -10,7 +10,6 @@ from pydantic import Field
 from vtkit.settings.types import (
     CorpusName,
     ModelName,
-    PositiveFloat,
     PositiveInt,
     RecipeName,
     Section,
@@ -19,6 +18,9 @@ from vtkit.settings.types import (
 
 STATES_LENGTH = 64
 """Tokens that the texts whose states are read are cut at: many short texts say more than few long ones."""
+
+
+HEAD_STEPS, UNIT_STEPS = 400, 700  # of the optimiser, where the recipe gives none
 
 
 class Scratch(Section):
@@ -53,20 +55,6 @@ class Head(Section):
     (docs/language.md#from-a-dense-embedder). This needs no judgements, no translations, and no training of the
     transformer."""
 
-    corpus: tuple[CorpusName, ...] = ()
-    """Texts to fit it on, as many different ones of the language as possible. Default: the corpus of a trimmed
-    vocabulary, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
-
-    texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
-    """Texts to sample from the corpus. Their hidden states are kept on disk while the head is fitted: about 50 kB a
-    text."""
-
-    layers: PositiveInt | None = None
-    """Read the states of this layer, and remove the layers above it. Default: the last."""
-
-    steps: Steps = 400
-    """Optimiser steps after the closed-form start (ridge regression)."""
-
     activation: Annotated[float, Field(gt=0, lt=1)] = 0.0015
     """Share of a token's weights, over the vocabulary, that are positive in the end."""
 
@@ -77,31 +65,16 @@ class Units(Section):
     input vocabulary is the embedder's own, whole or trimmed. With [source.head] too, there are dimensions for tokens
     beside the units."""
 
-    corpus: tuple[CorpusName, ...] = ()
-    """Texts to learn from; default as for [source.head]."""
-
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
     """Number of units."""
 
     active: Annotated[int, Field(ge=1, le=1000)] = 16
     """Units that rebuild a token's state."""
 
-    texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
-    """Texts to sample from the corpus. Their hidden states are kept on disk meanwhile: about 50 kB a text."""
-
-    layers: PositiveInt | None = None
-    """Read the states of this layer, and remove the layers above it. Default: the last."""
-
     pooling: Literal["max", "sum"] = "max"
     """How the weight of a unit in a text follows from its weights for the tokens. ``sum``: indexed documents are
     saturated by length as BM25 saturates term frequencies. Better in one index with BM25, worse alone
     (docs/language.md)."""
-
-    steps: PositiveInt = 700
-    """Optimiser steps."""
-
-    words: PositiveFloat = 1.0
-    """With [source.head] too: factor on the logits of tokens, relative to those of units."""
 
     def _faults(self) -> Iterator[str]:
         if self.active >= self.size:
@@ -127,23 +100,34 @@ class SourceSection(Section):
     units: Units | None = None
     """Learn latent units from the states of ``model``, a dense embedder."""
 
+    corpus: tuple[CorpusName, ...] = ()
+    """``head``, ``units``: texts to learn from, as many different ones of the language as possible. Default: the corpus
+    of a trimmed vocabulary, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
+
+    texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
+    """``head``, ``units``: texts to sample from ``corpus``. Their hidden states are kept on disk meanwhile: about 50 kB
+    a text."""
+
+    layers: PositiveInt | None = None
+    """``head``, ``units``: read the states of this layer, and remove the layers above it. Default: the last."""
+
+    steps: Steps | None = None
+    """``head``, ``units``: optimiser steps. Default: 700 for units; 400 for a head, after ridge regression in closed
+    form."""
+
     kind: Literal["splade", "unicoil"] | None = None
     """Kind of the encoder. ``splade``: the weights of a text are the largest logits of its tokens, for all tokens of
     the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head is not used
     (docs/training.md). Default: as in ``model`` or ``recipe``; ``splade`` for a masked-language model."""
 
     @property
-    def fitted(self) -> Head | Units | None:
-        """What is fitted to a dense ``model``; of both the units, whose texts and layer the head takes."""
-        return self.units or self.head
+    def fitted(self) -> bool:
+        """Whether something is fitted to a dense ``model``."""
+        return self.units is not None or self.head is not None
 
     def _faults(self) -> Iterator[str]:
         named = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
         if len(named) != 1:
             yield f"give exactly one of model, recipe and scratch, not {' and '.join(named) or 'none'}"
-        if self.fitted is not None and self.model is None:
+        if self.fitted and self.model is None:
             yield "[source.head] and [source.units] are fitted to a model: name it with source.model"
-        if self.head is not None and self.units is not None:
-            twice = self.head.model_fields_set & {"corpus", "texts", "layers"}
-            if twice:
-                yield f"[source.head] reads the states of [source.units]: set {', '.join(sorted(twice))} there"

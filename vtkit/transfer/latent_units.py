@@ -38,8 +38,7 @@ from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.settings.source import Head as WordHead
-from vtkit.settings.source import Units
+from vtkit.settings.source import HEAD_STEPS, UNIT_STEPS, Units
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device
@@ -90,14 +89,22 @@ class Autoencoder(nn.Module):
 
 
 def fit_units(
-    encoder: SparseEncoder, texts: Sequence[str], section: Units, seed: int, folder: Path, words: WordHead | None = None
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    section: Units,
+    seed: int,
+    folder: Path,
+    words: float | None = None,
+    steps: int | None = None,
 ) -> tuple[WholeEncoder, UnitsFit, HeadFit | None]:
-    """An encoder that reads what ``encoder`` reads and writes latent units, and behind them ``words`` if given.
+    """An encoder that reads what ``encoder`` reads and writes latent units, and tokens behind them with ``words``.
 
     Args:
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole; its head is
             replaced.
         folder: where states and the model are kept meanwhile.
+        words: of the tokens' head, :func:`vtkit.encoder.fitted_head.fit_head`'s ``activation``.
+        steps: of the optimiser.
     """
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
@@ -112,18 +119,18 @@ def fit_units(
     looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])
     head, read = Head(encoder[0].auto_model), None
     if words is not None:
-        read = fit_to_states(encoder, states, len(texts), words, seed)
+        read = fit_to_states(encoder, states, len(texts), words, seed, steps or HEAD_STEPS)
         with torch.no_grad():
             before = head.output(states.some(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
     head.pass_on(states, fitted_on)
-    learned, revived = _learned(head, states, fitted_on, section, seed)
+    learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
     error = _unexplained(head, learned, states, held_out if len(held_out) else fitted_on)
     with torch.no_grad():
         rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
         if words is not None:
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
-            behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens, section.words)
+            behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
@@ -132,10 +139,8 @@ def fit_units(
     return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
 
 
-def _rows_of_words(
-    states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor, factor: float
-) -> tuple[Tensor, Tensor]:
-    """Decoder rows and biases of tokens over ``states`` as units read them, the logits multiplied by ``factor``.
+def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of tokens over ``states`` as units read them.
 
     Args:
         states: x, (tokens, width).
@@ -144,11 +149,13 @@ def _rows_of_words(
     """
     known = torch.cat([states, torch.ones_like(states[:, :1])], dim=1).double().cpu()
     linear = torch.linalg.lstsq(known, outputs.double().cpu(), driver="gelsd").solution.to(embeddings)
-    moved = torch.where(bias < MASKED_BIAS / 2, bias, factor * (bias + embeddings @ linear[-1]))
-    return factor * embeddings @ linear[:-1].T, moved
+    moved = torch.where(bias < MASKED_BIAS / 2, bias, bias + embeddings @ linear[-1])
+    return embeddings @ linear[:-1].T, moved
 
 
-def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units, seed: int) -> tuple[Autoencoder, int]:
+def _learned(
+    head: Head, states: States, rows: NDArray[np.int64], section: Units, seed: int, steps: int
+) -> tuple[Autoencoder, int]:
     """The autoencoder after training on the states ``rows``, and how many units were revived."""
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -159,16 +166,16 @@ def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units
         noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
         sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, section.active)
     optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
-    warm = max(1, section.steps // 20)
+    warm = max(1, steps // 20)
 
     def rate(step: int) -> float:
-        return min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / section.steps)))
+        return min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))
 
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     fired = torch.zeros(section.size, dtype=torch.bool, device=centre.device)
     revived = 0
-    with console.progress("learning units", total=section.steps) as bar, torch.enable_grad():
-        for step in range(section.steps):
+    with console.progress("learning units", total=steps) as bar, torch.enable_grad():
+        for step in range(steps):
             picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
                 wanted = head.output(states.some(np.sort(picked))[0])
@@ -180,7 +187,7 @@ def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units
             rates.step()
             fired[places.flatten()] = True
             if step % REVIVED_EVERY == REVIVED_EVERY - 1:
-                if step < REVIVED_UNTIL * section.steps:
+                if step < REVIVED_UNTIL * steps:
                     revived += _revive(sae, optimiser, ~fired, (wanted - found).detach(), errors.detach())
                 fired.zero_()
             bar.advance(1)

@@ -170,7 +170,7 @@ def read_back_gate(fitted: HeadFit) -> Seen:
         return "pass", seen, "", figures
     advice = (
         "The embedder's states carry little about the tokens of these texts. Check that it knows their language, fit "
-        "the head on more text (source.head.corpus, texts, steps), use a lower layer (source.head.layers), or name "
+        "the head on more text (source.corpus, texts, steps), use a lower layer (source.layers), or name "
         "another source."
     )
     return "fail" if fitted.read_back < fails else "warn", seen, advice, figures

@@ -76,7 +76,7 @@ def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
     assert section is not None
     if section.objective != "auto":
         return section.objectives, ""
-    if recipe.source.fitted is not None:
+    if recipe.source.fitted:
         return ("distill",), "the source is a dense embedder, which teaches together with BM25"
     if starts_untrained(recipe):
         return ("mlm",), "the source is a masked language model, which has not learned to retrieve yet"
@@ -143,7 +143,7 @@ def _train_vectors(
     if "distill" in objectives:
         if section.distill.generates:
             generator = load_generator(section.distill.generator, section.max_length)
-        source = () if recipe.source.fitted is None else (str(recipe.source.model),)
+        source = () if not recipe.source.fitted else (str(recipe.source.model),)
         names, lengths = section.distill.teachers or source, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.distill.teachers") for name in names]
         queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
@@ -184,7 +184,7 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    section, fitted = recipe.adapt, recipe.source.fitted is not None
+    section, fitted = recipe.adapt, recipe.source.fitted
     if section is None:
         return
     stage: Stage[Any] = ADAPT

@@ -106,7 +106,7 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
         recipe.gates,
         "transfer",
         encoder,
-        probe_texts(recipe.corpora("source.head.corpus"), PROBE_TEXTS, recipe.recipe.seed),
+        probe_texts(recipe.corpora("source.corpus"), PROBE_TEXTS, recipe.recipe.seed),
         fitted=transfer.head,
         more_follows=True,
     )
@@ -131,7 +131,7 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, own_head_gate, reciprocal_ranks
 
-    probe = retrieval_probe(recipe, "source.head.corpus", "transfer")
+    probe = retrieval_probe(recipe, "source.corpus", "transfer")
     if probe is None:
         return []
     by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, PROBE_LENGTH)
@@ -144,7 +144,7 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
 
 
 def _wired_transfer(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.transfer is not None or recipe.source.fitted is not None:
+    if recipe.transfer is not None or recipe.source.fitted:
         yield Wired(CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]})
 
 
@@ -155,7 +155,7 @@ CHECK_TRANSFER = Stage(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
     ),
-    corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
+    corpora={"transfer.bias.corpus": bias_corpus, "source.corpus": head_corpus},
     function=check_transfer,
     wire=_wired_transfer,
 )
@@ -221,7 +221,7 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
     gate is off, where the source never learned to retrieve, or where there are too few to say anything."""
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
-    if "retrieval" in recipe.gates.off or (starts_untrained(recipe) and recipe.source.fitted is None):
+    if "retrieval" in recipe.gates.off or (starts_untrained(recipe) and not recipe.source.fitted):
         return None
     texts = probe_texts(recipe.corpora(corpus), PROBE_PAIRS, recipe.recipe.seed)
     probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)

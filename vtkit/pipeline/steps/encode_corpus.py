@@ -106,7 +106,7 @@ def evaluated_models(recipe: Recipe, chain: Chain) -> dict[str, dict[str, str]]:
     models: dict[str, dict[str, str]] = {}
     for model in recipe.evaluate.models if recipe.evaluate is not None else ():
         if model == "source":
-            if recipe.source.scratch is None and recipe.source.fitted is None:
+            if recipe.source.scratch is None and not recipe.source.fitted:
                 models[model] = {"model": chain.source["source"]} if chain.source else {}
         elif model in chain.steps:
             models[model] = {"model": chain.steps[model]}

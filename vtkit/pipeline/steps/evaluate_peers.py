@@ -38,7 +38,7 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     A dense source is a peer of what is made of it."""
     peers: dict[str, str] = {}
     listed = recipe.evaluate.peers if recipe.evaluate is not None else ()
-    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted is not None else []
+    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted else []
     for model in dict.fromkeys([*dense, *listed]):
         plain = re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.")
         peers[distinct(plain or "embedder", peers)] = model

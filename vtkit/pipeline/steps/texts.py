@@ -37,10 +37,9 @@ def trimming_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
 
 def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
-    fitted = recipe.source.fitted
-    if fitted is not None and fitted.corpus:
-        return opened(recipe, fitted.corpus)
-    return trimming_corpus(recipe) if fitted is not None else ()
+    if not recipe.source.fitted:
+        return ()
+    return opened(recipe, recipe.source.corpus) if recipe.source.corpus else trimming_corpus(recipe)
 
 
 def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -70,9 +69,8 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
             texts("transfer.bias.corpus", transfer.bias.corpus, bias_corpus(recipe))
         if transfer.fallback == "auto" and transfer.reassigns:
             used["transfer.fallback"] = "reassigned"
-    if (fitted := recipe.source.fitted) is not None:
-        name = "units" if recipe.source.units is not None else "head"
-        texts(f"source.{name}.corpus", fitted.corpus, head_corpus(recipe))
+    if recipe.source.fitted:
+        texts("source.corpus", recipe.source.corpus, head_corpus(recipe))
     if isinstance(recipe.vocabulary, TrimmedVocabulary):
         texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))
     if recipe.adapt is not None:

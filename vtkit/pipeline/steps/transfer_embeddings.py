@@ -15,6 +15,7 @@ from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder, starts_untrained
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
 from vtkit.settings.recipe import Recipe
+from vtkit.settings.source import HEAD_STEPS
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 from vtkit.system.errors import arguments_called
@@ -91,11 +92,11 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     from vtkit.transfer.latent_units import fit_units
     from vtkit.transfer.surgery.graft import trim_encoder
 
-    head, units, fitted = recipe.source.head, recipe.source.units, recipe.source.fitted
-    if fitted is None:
+    source = recipe.source
+    if not source.fitted:
         encoder = source_encoder(recipe, inputs)
     else:
-        encoder = load_with_new_head(str(recipe.source.model), fitted.layers)
+        encoder = load_with_new_head(str(source.model), source.layers)
     before = parameters = sum(weight.numel() for weight in encoder.parameters())
     if len(target) < len(encoder.tokenizer):
         encoder = trim_encoder(encoder, target, out / "work")
@@ -106,26 +107,27 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
             f"{4e-6 * before:,.0f} MB"
         )
     read = rebuilt = None
-    if fitted is not None:
-        texts = drawn(read_texts(recipe.corpora("source.head.corpus")), fitted.texts, recipe.recipe.seed)
+    if source.fitted:
+        texts = drawn(read_texts(recipe.corpora("source.corpus")), source.texts, recipe.recipe.seed)
     seed, folder = recipe.recipe.seed, out / "states"
-    if units is not None:
-        with arguments_called("source.units.{}".format):
-            encoder, rebuilt, read = fit_units(encoder, texts, units, seed, folder, head)
+    activation = None if source.head is None else source.head.activation
+    if source.units is not None:
+        with arguments_called("source.{}".format):
+            encoder, rebuilt, read = fit_units(encoder, texts, source.units, seed, folder, activation, source.steps)
         console.say(
-            f"  {units.size:,} units explain {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
+            f"  {source.units.size:,} units explain {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
         )
-    elif head is not None:
-        with arguments_called("source.head.{}".format):
-            read = fit_head(encoder, texts, head, seed, folder)
+    elif activation is not None:
+        with arguments_called("source.{}".format):
+            read = fit_head(encoder, texts, activation, seed, folder, source.steps or HEAD_STEPS)
     if read is not None:
         console.say(
             f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
         )
     shutil.rmtree(folder, ignore_errors=True)
     masked = apply_output_casing(encoder, recipe.casing.output)
-    encoder = of_kind(encoder, recipe.source.kind)
+    encoder = of_kind(encoder, source.kind)
     save_encoder(encoder, out / "model")
     return TransferResult(
         len(target),
@@ -163,7 +165,7 @@ def _target_texts(recipe: Recipe) -> tuple[Corpus, ...]:
 
 def _draws(recipe: Recipe) -> bool:
     """Whether the weights are new, fitted to texts that are drawn, or made by a method that draws."""
-    fitted = recipe.source.scratch is not None or recipe.source.fitted is not None
+    fitted = recipe.source.scratch is not None or recipe.source.fitted
     return fitted or (recipe.transfer is not None and recipe.transfer.draws)
 
 
@@ -175,7 +177,7 @@ TRANSFER = Stage(
     "transfer",
     version=14,
     reads=("source", "transfer", "casing.output"),
-    corpora={"transfer.bias.corpus": _target_texts, "source.head.corpus": head_corpus},
+    corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
     wire=_wired,
     draws=_draws,
