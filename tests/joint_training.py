@@ -90,7 +90,7 @@ def of_masked_tokens(ours: SparseEncoder, folder: Path) -> Curves:
 
 
 def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:
-    section = adaptation("sap", train="all", teacher="unused")
+    section = adaptation("sap", train="all", teachers=["unused"])
     return adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, TEACHERS[0]).curve
 
 

@@ -302,7 +302,7 @@ def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path])
     sparse = SparseEncoder(str(folders["sparse"]), device="cpu")
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
     for kind, library in (("sparse", sparse), ("dense", dense)):
-        found = load_teacher(str(folders[kind]), (48, 48), "adapt.distill.teachers").scores(steps)
+        found = load_teacher(str(folders[kind]), (48, 48), "adapt.teachers").scores(steps)
         for step, scores in zip(steps, found, strict=True):
             expected = library.similarity(library.encode_query(step.queries), library.encode_document(step.documents))
             assert scores.dtype == np.float32
@@ -352,17 +352,17 @@ def test_a_classifier_of_several_labels_is_no_teacher(folders: dict[str, Path], 
 
 
 def test_a_folder_that_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"adapt\.distill\.teachers = .*neither config\.json nor modules\.json"):
-        load_teacher(str(tmp_path), (48, 48), "adapt.distill.teachers")
+    with pytest.raises(DataError, match=r"adapt\.teachers = .*neither config\.json nor modules\.json"):
+        load_teacher(str(tmp_path), (48, 48), "adapt.teachers")
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
 def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    teacher = load_teacher(str(folders[kind]), (48, 48), "adapt.distill.teachers")
+    teacher = load_teacher(str(folders[kind]), (48, 48), "adapt.teachers")
     if isinstance(teacher, CrossEncoderTeacher):
         teacher = replace(teacher, scale=1e5)  # a tiny classifier hardly tells texts apart
-    wanted = {"bm25": False, "teachers": [kind]}
-    _, curves = trained(tmp_path, "distill", more={"teachers": [teacher]}, distill=wanted, steps=3)
+    given = {"teachers": [teacher]}
+    _, curves = trained(tmp_path, "distill", more=given, teachers=[kind], distill={"bm25": False}, steps=3)
     assert curves["distillation"][0] > 0
 
 
@@ -451,18 +451,15 @@ def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 8), st.integers(1, 5), st.booleans(), st.integers(0, 99))
-def test_candidates_begin_with_the_own_document_and_hold_none_twice(
-    count: int, wanted: int, given_queries: bool, seed: int
-) -> None:
+@given(st.integers(1, 8), st.integers(1, 5), st.integers(0, 99))
+def test_candidates_begin_with_the_own_document_and_hold_none_twice(count: int, wanted: int, seed: int) -> None:
     from vtkit.search.bm25 import Bm25
 
     asked = [TEXTS[number] for number in range(count)]
-    own = None if given_queries else list(range(count))
     ranking = Bm25.build(TEXTS, "en").search(asked, 50)[0]
-    found = adaptation._candidates([ranking], own, wanted, len(TEXTS), count, seed)
+    found = adaptation._candidates([ranking], range(count), wanted, len(TEXTS), count, seed)
     assert found.shape == (count, wanted)
-    assert (found[:, 0] == np.arange(count)).all()  # BM25 finds a text by itself first
+    assert (found[:, 0] == np.arange(count)).all()
     assert all(len(set(row)) == wanted for row in found.tolist())
 
 
@@ -487,7 +484,7 @@ def test_a_cross_encoder_teaches_its_margins_not_their_signs(folders: dict[str, 
         name = str(widened(folders, tmp_path / f"cross-{factor}", factor))
         teacher = load_teacher(name, (48, 24), "t")
         given = {"teachers": [teacher]}
-        ours, curves = trained(tmp_path / f"{factor}", "distill", more=given, distill={"teachers": [name]}, steps=2)
+        ours, curves = trained(tmp_path / f"{factor}", "distill", more=given, teachers=[name], steps=2)
         found[factor] = curves["distillation"][0], weights(ours)
         assert "contrastive" not in curves
     (narrow, one), (wide, other) = found.values()
@@ -497,10 +494,10 @@ def test_a_cross_encoder_teaches_its_margins_not_their_signs(folders: dict[str, 
 
 def test_the_loss_of_gpl_is_the_squared_error_of_the_raw_margins(folders: dict[str, Path], tmp_path: Path) -> None:
     name = str(widened(folders, tmp_path / "cross", 1e5))
-    wanted = section("distill", steps=1, distill={"teachers": [name]})
+    wanted = section("distill", steps=1, teachers=[name])
     ours = encoder(tmp_path / "ours", dropout=0.0)
     columns, (term,) = adaptation._distill(
-        TEXTS, wanted, 6, 5, tmp_path / "kept", "en", [load_teacher(name, (64, 24), "t")], [], None
+        TEXTS, wanted, 6, 5, tmp_path / "kept", "en", [load_teacher(name, (64, 24), "t")], None
     )
     read = [ours.encode(columns[side], convert_to_tensor=True).to_dense() for side in columns]
     batch = Batch(read[0], torch.cat(read[1:]), step=0)
@@ -517,7 +514,7 @@ def test_candidates_are_those_of_bm25_and_of_the_models_that_mine(
     monkeypatch.setattr(adaptation, "DEPTH", 2)
     wanted = {"candidates": 5, "mining": [str(folders["dense"])]}
     made = section("distill", steps=2, distill=wanted)
-    columns, _ = adaptation._distill(TEXTS, made, 6, 5, tmp_path / "kept", "en", [], [], None)
+    columns, _ = adaptation._distill(TEXTS, made, 6, 5, tmp_path / "kept", "en", [], None)
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
     near = dense.similarity(dense.encode_query(columns["query"]), dense.encode_document(TEXTS)).numpy()
     mined = 0
@@ -543,8 +540,8 @@ def test_two_scores_in_standard_deviations_are_refused(
 ) -> None:
     name = str(widened(folders, tmp_path / "cross", 1e5))
     given = {"teachers": [load_teacher(name, (48, 24), "t")]}
-    changes = {"teachers": [name], **settings}
     with pytest.raises(DataError, match=f"only their order is left.*3 or more, {way_out}"):
-        trained(tmp_path / "two", "distill", more=given, distill=changes)
-    _, curves = trained(tmp_path / "three", "distill", more=given, distill=changes | {"candidates": 3}, steps=2)
+        trained(tmp_path / "two", "distill", more=given, teachers=[name], distill=settings)
+    three: dict[str, Any] = {"teachers": [name], "distill": settings | {"candidates": 3}}
+    _, curves = trained(tmp_path / "three", "distill", more=given, steps=2, **three)
     assert curves["distillation"][0] > 0

@@ -409,7 +409,7 @@ def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
     settings: dict[str, Any] = {"train": "all", "steps": 3, "batch_size": 16, "learning_rate": 1e-3, "max_length": 24}
     teacher = encoder(tmp_path / "teacher", dropout=0.0) if objective == "sap" else None
     if teacher is not None:
-        settings |= {"objective": "sap", "teacher": "unused"}
+        settings |= {"objective": "sap", "teachers": ["unused"]}
         with torch.no_grad():
             teacher[0].auto_model.get_output_embeddings().weight.mul_(1.5)
     changes = []

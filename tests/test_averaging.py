@@ -37,7 +37,7 @@ def tuned(
 
 def validation() -> Validation:
     judged = validation_set(HELD_OUT, "held-out queries", 1)
-    return Validation(judged, FinetuneValidation(every=2, patience=2))
+    return Validation(judged, FinetuneValidation(every=2))
 
 
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])

@@ -26,6 +26,7 @@ from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import result_of
+from vtkit.search import milvus, opensearch_client, seismic
 from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
@@ -54,7 +55,7 @@ def made_for(server: str) -> Callable[[Engine], IndexSection]:
         return IndexSection(
             engine=engine,
             quantisation_bits=2,
-            seismic=SeismicSettings(query_cut=100, heap_factor=0.0),
+            seismic=SeismicSettings(heap_factor=0.0),
             opensearch=OpenSearchSettings(url=server),
         )
 
@@ -361,10 +362,12 @@ def test_a_server_that_is_none_of_opensearch_is_told(answer: tuple[int, Any], sa
         reach_engine(IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=url)))
 
 
-def test_a_server_that_does_not_answer_is_told_within_the_timeout() -> None:
+def test_a_server_that_does_not_answer_is_told_within_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(milvus, "TIMEOUT_S", 1)
+    monkeypatch.setattr(opensearch_client, "TIMEOUT_S", 1)
     for settings_ in (
-        IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url="http://127.0.0.1:9", timeout=1)),
-        IndexSection(engine="milvus", milvus=MilvusSettings(uri="http://127.0.0.1:9", timeout=1)),
+        IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url="http://127.0.0.1:9")),
+        IndexSection(engine="milvus", milvus=MilvusSettings(uri="http://127.0.0.1:9")),
     ):
         with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*index\.(opensearch\.url|milvus\.uri)"):
             reach_engine(settings_)
@@ -436,17 +439,19 @@ def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Pat
 
 
 def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_misses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(seismic, "N_POSTINGS", 450)
+    monkeypatch.setattr(seismic, "QUERY_CUT", 4)
     documents = sp.random(3000, 400, density=0.15, random_state=1, dtype=np.float32).tocsr()
     queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
     exact = set_of_results(index_in_memory(documents).search(queries, 10)[0])
     overlaps, said = [], []
-    for name, seismic in {
-        "chosen": SeismicSettings(n_postings=450),
-        "told": SeismicSettings(n_postings=450, heap_factor=1.0, query_cut=4),
+    for name, own in {
+        "chosen": SeismicSettings(),
+        "told": SeismicSettings(heap_factor=1.0),
     }.items():
-        section = IndexSection(engine="seismic", seismic=seismic)
+        section = IndexSection(engine="seismic", seismic=own)
         build_index(section, documents, tmp_path / name)
         said.append(capsys.readouterr().err)
         found = set_of_results(open_index(section, tmp_path / name).search(queries, 10)[0])
@@ -454,8 +459,8 @@ def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_mis
     assert overlaps[0] > 0.97
     assert overlaps[1] < overlaps[0] - 0.05
     assert "of the exact top 10" in said[0]
-    assert "query_cut" not in said[0]
-    assert "query_cut" in said[1]
+    assert "heap_factor to find more" not in said[0]
+    assert "heap_factor to find more" in said[1]
 
 
 def set_of_results(ids: np.ndarray) -> set[tuple[int, int]]:

@@ -305,7 +305,7 @@ def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)
     taught = weights(teacher)
-    settings = section(objective="sap", teacher="teacher", train="all", steps=25, batch_size=2)
+    settings = section(objective="sap", teachers=["teacher"], train="all", steps=25, batch_size=2)
     nothing = np.empty(0, dtype=np.int64)
     curve = adapt(ours, TEXTS[:4] * 5, nothing, settings, 1, tmp_path / "checkpoints", teacher).curve
     assert curve["loss"][-1] < 0.7 * curve["loss"][0]
@@ -319,4 +319,4 @@ def test_a_teacher_over_another_vocabulary_is_refused(tmp_path: Path) -> None:
     ours, teacher = moved(tmp_path), encoder(tmp_path / "teacher")
     nothing = np.empty(0, dtype=np.int64)
     with pytest.raises(DataError, match=r"teacher has an output vocabulary of 120 tokens and the encoder one of 84"):
-        adapt(ours, TEXTS, nothing, section(objective="sap", teacher="t"), 1, tmp_path / "checkpoints", teacher)
+        adapt(ours, TEXTS, nothing, section(objective="sap", teachers=["t"]), 1, tmp_path / "checkpoints", teacher)

@@ -81,7 +81,7 @@ def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_us
     sembridge = {"sembridge.embedder", "sembridge.alpha"}
     assert used(section(method="mean", parallel={"files": ("a",)})) == set()
     assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel
-    assert used(section(method="auto")) == parallel | sembridge | {"auto.probe_pairs"}
+    assert used(section(method="auto")) == parallel | sembridge
     both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
     assert used(both) == sembridge
     assert used(section(method="focus")) == {"focus.vectors"}
@@ -117,7 +117,6 @@ def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> N
         'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
         "transfer.embedders=a/b": ["transfer.sembridge.embedder"],
         "transfer.min_probability=0.3": ["transfer.parallel.min_probability"],
-        "transfer.probe_pairs=3": ["transfer.auto.probe_pairs"],
         "transfer.vectors=a": ["transfer.focus.vectors", "transfer.ofa.vectors", "transfer.wechsel.vectors"],
     }.items():
         hint = " or ".join(f"'{setting}'" for setting in meant)

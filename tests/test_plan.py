@@ -216,7 +216,7 @@ def test_adaptation_of_the_vectors_reads_the_source_and_the_parallel_text(folder
     changes = "transfer.bias.method=mixture"
     assert (
         "source.model"
-        not in plan(folder, "adapt.objective=sap", "adapt.teacher=./source").steps["adapt"].dependencies.settings
+        not in plan(folder, "adapt.objective=sap", "adapt.teachers=['./source']").steps["adapt"].dependencies.settings
     )
     for objective in ("auto", "crop", '["align", "crop"]', "distill"):
         asked = f"adapt.objective={objective}"

@@ -86,8 +86,7 @@ def test_what_comes_close_to_the_rule(pairs: str) -> None:
     assert (found.methods, found.parallel) == (("auto",), both.parallel)  # type: ignore[attr-defined]
     (pieces,) = alternatives(TransferSection(method="auto")).values()
     assert (pieces.methods, pieces.reassigns) == (("subtoken",), True)
-    for section in (auto(pairs, auto={"probe_pairs": 0}), auto(pairs, method="parallel")):
-        assert not alternatives(section)
+    assert not alternatives(auto(pairs, method="parallel"))
 
 
 def test_the_rule_stays_where_it_finds_more(source: SparseEncoder, pairs: str, tmp_path: Path) -> None:
@@ -115,9 +114,14 @@ def test_a_tie_stays_with_the_rule(source: SparseEncoder, pairs: str, tmp_path: 
 
 
 def test_too_few_texts_say_nothing(
-    source: SparseEncoder, pairs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: SparseEncoder,
+    pairs: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    moved = chosen(source, auto(pairs, auto={"probe_pairs": 3}), WRONG, RIGHT, tmp_path)
+    monkeypatch.setattr("vtkit.pipeline.steps.probed_transfer.PAIRS", 3)
+    moved = chosen(source, auto(pairs), WRONG, RIGHT, tmp_path)
     assert moved.probed == ()
     assert "the texts give only 3 probe pairs" in capsys.readouterr().err
 
@@ -135,5 +139,3 @@ def test_a_user_is_told(source: SparseEncoder, pairs: str, tmp_path: Path) -> No
     assert [one["name"] for one in probed] == ["rule", "parallel.estimator = cooccurrence"]
     assert sum(one["taken"] for one in probed) == 1
     assert "mean reciprocal rank over 120 probe pairs: rule 0." in done.stderr
-    done = CliRunner().invoke(app, [*said, "-o", str(tmp_path / "rule"), "--set", "transfer.auto.probe_pairs=0"])
-    assert json.loads(done.stdout)["moved"]["probed"] == []

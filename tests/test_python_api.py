@@ -142,8 +142,8 @@ def test_what_cannot_be_is_named(folder: Path) -> None:
 
 
 def test_settings_of_a_vocabulary_that_cannot_be_are_all_named(folder: Path) -> None:
-    with pytest.raises(vtkit.RecipeError, match=r"size: .*\n.*unicode: ") as refused:
-        vtkit.train_tokenizer(["a text"], size=-1, unicode="NFQ")
+    with pytest.raises(vtkit.RecipeError, match=r"size: .*\n.*clean: ") as refused:
+        vtkit.train_tokenizer(["a text"], size=-1, clean="NFQ")
     assert "cannot be trained like this" in str(refused.value)
     with pytest.raises(vtkit.RecipeError, match="epsilon belongs to"):
         vtkit.expand_tokenizer(folder / "my-tokenizer", ["a text"], epsilon=0.1)

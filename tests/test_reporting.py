@@ -19,7 +19,7 @@ def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validati
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console, "QUIET_SECONDS_BETWEEN_LINES", 0.0)
-    settings = {"every": 5, "patience": 9}
+    settings = {"every": 5}
     validated(tmp_path, settings, steps=12, target_active={"query": 20, "document": 40}, ramp=0.2)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  fine-tuning 11/12")]
     assert lines[0].startswith("  fine-tuning 11/12, about ")

@@ -16,6 +16,7 @@ from vtkit.settings.finetune import SIDES
 from vtkit.settings.named import named_things
 from vtkit.settings.transfer import SemanticTransfer
 from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.training.document_expansion.expansions import LIKELIEST
 from vtkit.training.document_expansion.tilde import EPOCHS, POSITIVES
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
@@ -156,7 +157,7 @@ def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints(
     assert not splade.expands
     assert unicoil.expand is not None
     assert unicoil.finetune is not None
-    assert (unicoil.expand.tokens, POSITIVES, EPOCHS) == (200, 10, 5)
+    assert (LIKELIEST, POSITIVES, EPOCHS) == (200, 10, 5)
     assert unicoil.expand.method == "tilde-aug"
     assert unicoil.finetune.epochs == 5.0
     assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == {}

@@ -25,6 +25,7 @@ from vtkit.recipe.preflight import preflight
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training import sparse_trainer
+from vtkit.training import validation as validation_of
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.validated import Validated
@@ -131,8 +132,9 @@ def test_a_validation_while_training_leaves_the_training_as_it_is(tmp_path: Path
 # stopping
 
 
-def test_training_stops_when_it_gets_no_better(tmp_path: Path) -> None:
-    _, curves, found, _ = validated(tmp_path, {"every": 3, "patience": 2}, learning_rate=1e-15, ramp=0.2)
+def test_training_stops_when_it_gets_no_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_of, "PATIENCE", 2)
+    _, curves, found, _ = validated(tmp_path, {"every": 3}, learning_rate=1e-15, ramp=0.2)
     assert found.counted_from == 5
     assert found.steps == (3, 6, 9, 12)
     assert len(set(found.values)) == 1  # nothing is learned, so the first one that counts is the best
@@ -143,10 +145,11 @@ def test_training_stops_when_it_gets_no_better(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("queries", ["shared", "learned"])
-def test_it_ends_with_its_best_weights(queries: str, tmp_path: Path) -> None:
+def test_it_ends_with_its_best_weights(queries: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_of, "PATIENCE", 50)
     # a learning rate at which the encoder first learns, and then breaks
     changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "infonce_scale": 0.3, "query_encoder": queries}
-    ours, _, found, validation = validated(tmp_path, {"every": 2, "patience": 50}, **changes)
+    ours, _, found, validation = validated(tmp_path, {"every": 2}, **changes)
     assert found.steps[-1] == 23
     counted = {step: value for step, value in zip(found.steps, found.values, strict=True) if step >= found.counted_from}
     assert found.best_step == max(counted, key=lambda step: (counted[step], -step))
@@ -155,24 +158,26 @@ def test_it_ends_with_its_best_weights(queries: str, tmp_path: Path) -> None:
 
 
 def test_validations_before_the_end_of_the_ramp_do_not_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, _, found, _ = validated(tmp_path, {"every": 5, "patience": 1}, learning_rate=1e-15, ramp=0.99)
+    monkeypatch.setattr(validation_of, "PATIENCE", 1)
+    _, _, found, _ = validated(tmp_path, {"every": 5}, learning_rate=1e-15, ramp=0.99)
     assert found.steps == (5, 10, 15, 20, 23)
     assert (found.best_step, found.stopped_at) == (23, None)
-    _, _, found, _ = validated(tmp_path / "later", {"every": 5, "patience": 1}, steps=1, ramp=0.99)
+    _, _, found, _ = validated(tmp_path / "later", {"every": 5}, steps=1, ramp=0.99)
     assert found.best_step == 1
 
 
 @pytest.mark.parametrize("step", [14])
 def test_an_interrupted_run_ends_the_same(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"every": 3, "patience": 3}
+    monkeypatch.setattr(validation_of, "PATIENCE", 3)
+    settings = {"every": 3}
     changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "checkpoint_every": 6, "steps": 40}
     wanted, curves, found, _ = validated(tmp_path / "undisturbed", settings, **changes)
-    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
-    with pytest.raises(KeyboardInterrupt):
-        validated(tmp_path / "again", settings, **changes)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(sparse_trainer, "Progress", interrupted_at(step))
+        with pytest.raises(KeyboardInterrupt):
+            validated(tmp_path / "again", settings, **changes)
     again, curves_again, found_again, _ = validated(tmp_path / "again", settings, **changes)
     assert found_again == found
     assert curves_again == curves
@@ -196,7 +201,6 @@ def test_the_settings_exclude_each_other() -> None:
     with pytest.raises(ValidationError, match=r"both choose the queries: remove one"):
         section(validation={"split": "dev", "share": 0.1})
     assert "finetune.validation.share" in section(validation={}).settings_read
-    assert FinetuneValidation().patience == 5
 
 
 RECIPE = (

@@ -172,7 +172,6 @@ WRITTEN = st.lists(
 )
 SETTINGS = st.fixed_dictionaries(
     {
-        "unicode": st.sampled_from(["NFKC", "NFC", "none"]),
         "clean": st.sampled_from(["format", "bert", "none"]),
         "split": st.sampled_from(["words", "scripts", "bert", "whitespace"]),
         "strip_accents": st.booleans(),
@@ -211,7 +210,6 @@ def test_the_settings_by_eye() -> None:
         return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
 
     assert cut("ﬁne ½") == ["fine", "1", "⁄", "2"]
-    assert cut("ﬁne", unicode="NFC") == ["ﬁne"]
     assert cut("Café ñandú й", strip_accents=True, lowercase=True) == ["cafe", "nandu", "и"]
     assert cut("Café", lowercase=True) == ["café"]
     assert cut("الدَّوْلَةُ العُثمَانِيَّة إلى", fold_spelling=True) == ["الدوله", "العثمانيه", "الي"]

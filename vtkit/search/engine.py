@@ -267,7 +267,7 @@ def reach_engine(index: IndexSection) -> None:
     if index.engine == "milvus" and index.milvus.uri is not None:
         from vtkit.search.milvus import connected
 
-        connected(index.milvus.uri, index.milvus.timeout).close()
+        connected(index.milvus.uri).close()
     elif index.engine == "opensearch":
         from vtkit.search.opensearch_client import connected_to
         from vtkit.search.opensearch_text import reach_models

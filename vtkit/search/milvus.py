@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
-from vtkit.settings.engines import MilvusSettings
+from vtkit.settings.engines import TIMEOUT_S, MilvusSettings
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -54,7 +54,7 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
     name, sent = f"vtkit_{digest_of(documents)[:24]}", np.flatnonzero(np.diff(documents.indptr))
     where = settings.uri or str(folder / _DATABASE)
     with ExitStack() as opened, _answers(where):
-        client = connected(where, settings.timeout)
+        client = connected(where)
         opened.callback(_close, client, where)
         if _documents_of(client, name) != len(sent):
             client.drop_collection(name)
@@ -72,14 +72,14 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
     _Collection(name, len(sent), settings.uri).to_file(folder / _COLLECTION)
 
 
-def connected(where: str, timeout: float) -> Any:
+def connected(where: str) -> Any:
     """A client of the cluster at the address ``where``, or of the database in the folder of that name."""
     import pymilvus
 
     for logger in ("pymilvus", "milvus_lite", "grpc"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)  # they raise what they log
     with _answers(where):
-        seconds = timeout if "://" in where else _EMBEDDED_SECONDS
+        seconds = TIMEOUT_S if "://" in where else _EMBEDDED_SECONDS
         client = pymilvus.MilvusClient(where, token=os.environ.get(TOKEN, ""), timeout=seconds)
         client.list_collections()
     return client
@@ -107,7 +107,7 @@ class MilvusRanker:
             raise DataError(f"{folder} was built for {own}, but index.milvus.uri names {asked}. {REBUILD}")
         with ExitStack() as opened:
             where = uri or opened.enter_context(_copy_of(folder / _DATABASE))
-            client = connected(where, settings.timeout)
+            client = connected(where)
             opened.callback(_close, client, where)
             with _answers(where):
                 held = _documents_of(client, name)
@@ -180,7 +180,7 @@ def _answers(where: str) -> Iterator[None]:
     except (pymilvus.MilvusException, grpc.RpcError, OSError, LookupError, TypeError, ValueError) as error:
         said = str(getattr(error, "message", "") or str(error) or type(error).__name__)
         remedy = (
-            f"Check that it is running, that the environment variable {TOKEN} is right, and that index.milvus.timeout "
-            "is long enough. Its address is index.milvus.uri."
+            f"Check that it is running, and that the environment variable {TOKEN} is right. Its address is "
+            "index.milvus.uri."
         )
         raise DataError(f"Milvus at {where}: {said[:300]}. {remedy if '://' in where else REBUILD}") from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vtkit.settings.engines import OpenSearchSettings
+from vtkit.settings.engines import TIMEOUT_S, OpenSearchSettings
 from vtkit.system.errors import DataError
 
 USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
@@ -38,7 +38,7 @@ def connected_to(settings: OpenSearchSettings) -> Any:
         headers={"authorization": f"Basic {base64.b64encode(who).decode()}"} if user else None,
         verify_certs=settings.verify_certificates,
         ssl_show_warn=False,
-        timeout=settings.timeout,
+        timeout=TIMEOUT_S,
         max_retries=1,
         http_compress=True,
     )

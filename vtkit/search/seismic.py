@@ -25,6 +25,10 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import search_threads, without_output
 
+N_POSTINGS, QUERY_CUT = 3500, 20
+"""Postings kept per list, on average, and largest query weights whose lists are searched; all weights count in the
+score."""
+
 CENTROID_FRACTION = 0.1  # number of blocks of a list, as a share of its postings
 SUMMARY_ENERGY = 0.4  # share of a block's weight that its summary keeps; a larger share is slower and finds more
 DOCUMENT_CUT = 15  # number of a document's largest weights that put it into blocks
@@ -63,7 +67,7 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
         "documents"
     )
     if overlap < _OVERLAP:
-        console.warn(f"{share}. Raise query_cut or n_postings of [index.seismic], or lower heap_factor, to find more.")
+        console.warn(f"{share}. Lower index.seismic.heap_factor to find more.")
     else:
         console.say(f"  {share}")
 
@@ -106,7 +110,7 @@ def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: Seism
     )
     built = index.build_from_dataset(
         collected,
-        n_postings=settings.n_postings,
+        n_postings=N_POSTINGS,
         centroid_fraction=CENTROID_FRACTION,
         summary_energy=SUMMARY_ENERGY,
         doc_cut=DOCUMENT_CUT,
@@ -175,7 +179,7 @@ class SeismicRanker:
             [queries.indices[row].astype(text) for row in rows],
             [queries.data[row] for row in rows],
             k=depth,
-            query_cut=self.settings.query_cut,
+            query_cut=QUERY_CUT,
             heap_factor=self.settings.heap_factor,
             num_threads=search_threads(),
         )

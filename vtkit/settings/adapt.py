@@ -34,12 +34,7 @@ class GeneratorSection(Section):
 
 
 class DistillSection(Section):
-    """[adapt.distill]: learning a teacher's scores of queries and documents of the corpus."""
-
-    teachers: tuple[ModelName, ...] = ()
-    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several teachers,
-    their scores are averaged, each in standard deviations of that teacher's scores for the query. Default: BM25 alone,
-    together with the embedder for a fitted head or units ([source.head], [source.units])."""
+    """[adapt.distill]: learning the scores of ``teachers`` for queries and documents of the corpus."""
 
     bm25: bool | None = None
     """Use BM25 over the corpus as a teacher too. Default: yes, unless a cross-encoder teaches."""
@@ -56,12 +51,8 @@ class DistillSection(Section):
 
     generator: GeneratorSection = GeneratorSection()
 
-    query_corpus: tuple[CorpusName, ...] = ()
-    """Queries without judgements, such as a search log, instead of ``queries``."""
-
     candidates: Annotated[int, Field(ge=1, le=1000)] = 2
-    """Documents for each query: its own, and others sampled from the results of BM25 and ``mining``. With
-    ``query_corpus``, all are sampled."""
+    """Documents for each query: its own, and others sampled from the results of BM25 and ``mining``."""
 
     mining: tuple[ModelName, ...] = ()
     """Dense or sparse models whose best results are candidates too, beside BM25's (GPL mines with two)."""
@@ -69,7 +60,7 @@ class DistillSection(Section):
     @property
     def generates(self) -> bool:
         """Whether its queries are written by a model."""
-        return self.queries == "generated" and not self.query_corpus
+        return self.queries == "generated"
 
 
 class AdaptSection(Section):
@@ -113,8 +104,11 @@ class AdaptSection(Section):
     = 30, document = 150}``, instead of ``flops``. λ is then found while training, and the target approached over the
     first third of the steps."""
 
-    teacher: ModelName | None = None
-    """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
+    teachers: tuple[ModelName, ...] = ()
+    """``distill``: hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several
+    teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query. Default:
+    BM25 alone, together with the embedder for a fitted head or units ([source.head], [source.units]). ``sap``: one
+    sparse encoder over the target's output vocabulary."""
 
     mask_rate: Share = 0.3
     """``mlm``: expected share of the tokens of each text that are masked."""
@@ -153,8 +147,8 @@ class AdaptSection(Section):
             objectives |= {"mlm", "crop", "align"}
         if not objectives & {"mlm"}:
             own -= masked
-        if not objectives & {"sap"}:
-            own -= {"teacher"}
+        if not objectives & {"sap", "distill"}:
+            own -= {"teachers"}
         if not objectives & {"crop", "align", "distill"}:
             own -= sparse
         elif self.target_active is not None:
@@ -167,14 +161,14 @@ class AdaptSection(Section):
 
     def _faults(self) -> Iterator[str]:
         distill = self.distill
-        if (self.objective == "sap") != (self.teacher is not None):
-            yield 'objective "sap" and the setting teacher belong together: set both or neither'
+        if self.objective == "sap" and len(self.teachers) != 1:
+            yield f'objective "sap" has one teacher, not {len(self.teachers)}: name it in teachers'
         if len(set(self.objectives)) < len(self.objectives):
             yield "an objective is listed twice"
         if {"crop", "distill"} <= set(self.objectives):
             yield '"distill" also learns from spans: remove "crop" from the list'
-        if not distill.teachers and distill.bm25 is False:
-            yield "distill.bm25 = false leaves no teacher: name one in distill.teachers"
+        if not self.teachers and distill.bm25 is False:
+            yield "distill.bm25 = false leaves no teacher: name one in teachers"
         if distill.loss == "margin_mse" and distill.candidates < 2:
             yield "distill.loss margin_mse compares candidates: set distill.candidates to 2 or more"
         if distill.queries == "generated" and distill.generator.model is None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from vtkit.settings.types import PositiveInt, Section
+from vtkit.settings.types import Section
 
 Engine = Literal["exact", "lucene", "seismic", "milvus", "opensearch"]  # each in a file of vtkit/search
 
@@ -49,17 +49,11 @@ def _address(value: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
-Seconds = Annotated[float, Field(gt=0, le=3600)]
+TIMEOUT_S = 60.0  # that a cluster has to answer
 
 
 class SeismicSettings(Section):
     """[index.seismic]: Seismic, an approximate index of posting lists in blocks with summaries (arXiv:2404.18812)."""
-
-    n_postings: PositiveInt = 3500
-    """Postings kept per list, on average; with more, search finds more and building takes longer."""
-
-    query_cut: PositiveInt = 20
-    """Largest query weights whose lists are searched; all weights count in the score."""
 
     heap_factor: Annotated[float, Field(ge=0, le=1)] | None = None
     """Blocks are skipped if their summary stays below the worst result divided by this; smaller is slower and finds
@@ -73,9 +67,6 @@ class MilvusSettings(Section):
     uri: Address | None = None
     """Address of a cluster, such as "http://localhost:19530"; the environment variable VTKIT_MILVUS_TOKEN holds its
     token. Default: the embedded Milvus Lite, in files of the index."""
-
-    timeout: Seconds = 60.0
-    """Seconds to wait for an answer of a cluster."""
 
 
 class OpenSearchSettings(Section):
@@ -102,9 +93,6 @@ class OpenSearchSettings(Section):
     verify_certificates: bool = True
     """Require a server certificate signed by an authority that this machine trusts."""
 
-    timeout: Seconds = 60.0
-    """Seconds to wait for an answer."""
-
     def _faults(self) -> Iterator[str]:
         if self.text_queries and self.query == "rank_feature":
             yield 'text_queries needs the neural-search plugin: set query to "neural_sparse"'
@@ -115,8 +103,6 @@ class OpenSearchSettings(Section):
 BUILT_FROM = (  # settings that an index is built from, those among them by which the built one is tried, ...
     "index.engine",
     "index.quantisation_bits",
-    "index.seismic.n_postings",
-    "index.seismic.query_cut",
     "index.seismic.heap_factor",
     "index.milvus",
     "index.opensearch",
@@ -124,7 +110,6 @@ BUILT_FROM = (  # settings that an index is built from, those among them by whic
 
 SEARCHED_BY = (  # ... and those that it is searched by
     "index.engine",
-    "index.seismic.query_cut",
     "index.seismic.heap_factor",
     "index.milvus",
     "index.opensearch",

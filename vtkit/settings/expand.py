@@ -21,12 +21,9 @@ class ExpandSection(Section):
     also the ten documents that several rankings together put first (Borda count; the corpus-specific vocabularies
     paper). ``none``: documents stay as they are."""
 
-    tokens: PositiveInt = 200
-    """Likeliest tokens of a document to choose from. Stop words, pieces of words, tokens of the document and tokens in
-    more than a tenth of the documents are then left out."""
-
     keep: PositiveInt | None = None
-    """Most tokens to add to a document, the likeliest. Default: all that remain."""
+    """Most tokens to add to a document, the likeliest. Default: all that remain of the 200 likeliest without stop
+    words, pieces of words, tokens of the document and tokens in more than a tenth of the documents."""
 
     steps: Steps | None = None
     """Optimiser steps. Default: five passes over the pairs."""

@@ -114,15 +114,12 @@ Reporter = Literal["tensorboard", "wandb"]
 
 
 class FinetuneValidation(Section):
-    """[finetune.validation]: the encoder is evaluated while it is trained. Training stops when it no longer improves,
-    and ends with the best weights. The queries are those of ``split`` or a ``share`` of the training queries; without
-    either, probe pairs made from the documents of ``data``."""
+    """[finetune.validation]: the encoder is evaluated while it is trained. Training stops after five validations in a
+    row without improvement, and ends with the best weights. The queries are those of ``split`` or a ``share`` of the
+    training queries; without either, probe pairs made from the documents of ``data``."""
 
     every: Steps = 50
     """Steps between validations."""
-
-    patience: PositiveInt = 5
-    """Training stops after this many validations in a row without improvement."""
 
     split: str | None = None
     """Judgements of ``data`` to validate on, such as ``dev``; neither those trained on nor those that [evaluate]

@@ -106,7 +106,7 @@ class SembridgeTransfer(MethodSettings):
 
 
 class AutoTransfer(MethodSettings):
-    """[transfer.auto]: for each token the method with the best evidence, with the settings of [transfer.parallel] and
+    """For each token the method with the best evidence, with the settings of [transfer.parallel] and
     [transfer.sembridge] (docs/transfer.md)."""
 
     name = "auto"
@@ -114,10 +114,6 @@ class AutoTransfer(MethodSettings):
     uses = (ParallelTransfer, SembridgeTransfer)
     reassigns = True
     makes_every_row = True
-
-    probe_pairs: Annotated[int, Field(ge=0, le=10_000)] = 200
-    """Probe pairs, a span of a target text and the text itself, on which the rule is compared with similar rules; one
-    that finds more (p < 0.05) replaces it. 0: use the rule without comparison, in half the time."""
 
 
 class SemanticTransfer(MethodSettings):

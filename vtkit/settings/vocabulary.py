@@ -46,7 +46,8 @@ class ExistingVocabulary(Section):
 
 
 class TrainedVocabulary(Section):
-    """[vocabulary] kind = "trained": a vocabulary learned from a corpus."""
+    """[vocabulary] kind = "trained": a vocabulary learned from a corpus. Texts are normalised to NFKC, which also
+    replaces ligatures, full-width letters and superscripts by plain characters."""
 
     kind: Literal["trained"]
 
@@ -61,9 +62,6 @@ class TrainedVocabulary(Section):
     """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; no text is unknown), or Unigram (``▁``
     starts a word). Tokens of scripts without spaces have no mark; if at least a twentieth of the corpus is in such
     scripts, WordPiece marks the beginnings of other words with ``▁``."""
-
-    unicode: Literal["NFKC", "NFC", "none"] = "NFKC"
-    """Unicode normalisation. NFKC also replaces ligatures, full-width letters and superscripts by plain characters."""
 
     strip_accents: bool = False
     """Remove accents from letters (the combining marks U+0300 to U+036F: é becomes e, й becomes и). The signs of other

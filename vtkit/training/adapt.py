@@ -81,7 +81,6 @@ def adapt_vectors(
     *,
     alignment: Alignment | None = None,
     teachers: Sequence[Teacher] = (),
-    queries: Sequence[str] = (),
     generator: QueryGenerator | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
@@ -93,7 +92,6 @@ def adapt_vectors(
         folder: where checkpoints and the teacher's scores are kept and looked for.
         alignment: for ``align``.
         teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
-        queries: for ``distill``, queries of its own.
         generator: for ``distill`` with ``queries = "generated"``.
 
     Returns:
@@ -102,7 +100,7 @@ def adapt_vectors(
     pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None and "align" in objectives else []
     if "crop" in objectives or "distill" in objectives:
         texts = usable_texts(texts)
-        pools.append(queries or texts)
+        pools.append(texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
     made: list[Made] = []
     if "align" in objectives:  # sentences are the first column
@@ -111,7 +109,7 @@ def adapt_vectors(
     if "crop" in objectives:
         made.append(_crop(texts, section, size, seed))
     if "distill" in objectives:
-        made.append(_distill(texts, section, size, seed, folder, language, teachers, queries, generator))
+        made.append(_distill(texts, section, size, seed, folder, language, teachers, generator))
     columns = {name: column for own, _ in made for name, column in own.items()}
     terms = [term for _, own in made for term in own]
 
@@ -192,27 +190,22 @@ def _distill(
     folder: Path,
     language: str,
     teachers: Sequence[Teacher],
-    queries: Sequence[str],
     generator: QueryGenerator | None,
 ) -> Made:
     settings = section.distill
-    batches = batches_of(len(queries or texts), section.steps, size, seed)
+    batches = batches_of(len(texts), section.steps, size, seed)
     rows = batches.reshape(-1).tolist()
     documents = list(texts)
-    if queries:
-        asked, own = [queries[row] for row in rows], None
-    else:
-        own = rows
-        match settings.queries:
-            case "crops":
-                draws = (np.random.default_rng([seed, 4, row]) for row in range(len(rows)))
-                asked = [crop_pair(texts[n], draw)[0] for n, draw in zip(rows, draws, strict=True)]
-            case "openings":
-                openings = [opening_pair(text, QUERY_WORDS) for text in texts]
-                asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
-            case "generated":
-                assert generator is not None
-                asked = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
+    match settings.queries:
+        case "crops":
+            draws = (np.random.default_rng([seed, 4, row]) for row in range(len(rows)))
+            asked = [crop_pair(texts[n], draw)[0] for n, draw in zip(rows, draws, strict=True)]
+        case "openings":
+            openings = [opening_pair(text, QUERY_WORDS) for text in texts]
+            asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
+        case "generated":
+            assert generator is not None
+            asked = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
     bm25_teaches = (not pairwise or not teachers) if settings.bm25 is None else settings.bm25
@@ -224,9 +217,9 @@ def _distill(
 
     def candidates_of_queries() -> np.ndarray:
         rankings = []
-        if queries or settings.candidates > 1:
+        if settings.candidates > 1:
             rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
-        return _candidates(rankings, own, settings.candidates, len(texts), len(asked), seed)
+        return _candidates(rankings, rows, settings.candidates, len(texts), len(asked), seed)
 
     candidates = distributed.by_main(candidates_of_queries)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
@@ -258,7 +251,7 @@ def _distill(
         return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
 
     terms = [Term("distillation", distillation)]
-    if loss == "listwise" and own is not None:
+    if loss == "listwise":
         terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
     return columns, terms
 
@@ -315,20 +308,17 @@ def _repeated(step: Asked) -> Tensor:
 
 
 def _candidates(
-    rankings: Sequence[np.ndarray], own: Sequence[int] | None, wanted: int, documents: int, queries: int, seed: int
+    rankings: Sequence[np.ndarray], own: Sequence[int], wanted: int, documents: int, queries: int, seed: int
 ) -> np.ndarray:
-    """Documents of each query, (queries, wanted): its own first, where it has one, else the best found, and others
-    sampled from what the ``rankings``, (queries, depth) each, found; from all where they found too few."""
+    """Documents of each query, (queries, wanted): its own first, and others sampled from what the ``rankings``,
+    (queries, depth) each, found; from all where they found too few."""
     chosen = np.empty((queries, wanted), dtype=np.int64)
     for row in range(queries):
         draw = np.random.default_rng([seed, 5, row])
-        first = [] if own is None else [own[row]]
         ranked = merged([[int(i) for i in ranking[row] if i >= 0] for ranking in rankings])
-        near = [number for number in ranked if number not in first]
-        if own is None and near:
-            first, near = near[:1], near[1:]
-        others = draw.permutation(near)[: wanted - len(first)].tolist()
-        while len(first) + len(others) < wanted:
+        near = [number for number in ranked if number != own[row]]
+        others = draw.permutation(near)[: wanted - 1].tolist()
+        while len(others) < wanted - 1:
             others.append(int(draw.integers(documents)))
-        chosen[row] = [*first, *others]
+        chosen[row] = [own[row], *others]
     return chosen

@@ -33,6 +33,8 @@ from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 
+PATIENCE = 5  # validations in a row without improvement after which training stops
+
 BEST = "best.safetensors"  # the best weights so far, beside the checkpoints
 
 
@@ -231,7 +233,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     def _stopped_at(self) -> int | None:
         """The step at which patience ran out, where it did and there were steps left."""
         best, measured = self._best(), self._measured()
-        if best is None or measured[-1] - best < self.validation.settings.patience or measured[-1] + 1 == len(self.at):
+        if best is None or measured[-1] - best < PATIENCE or measured[-1] + 1 == len(self.at):
             return None
         return self.at[measured[-1]]
 

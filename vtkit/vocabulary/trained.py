@@ -154,7 +154,7 @@ def train(
 
 def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     """What a trained tokenizer does to a text before it cuts it into tokens, in words."""
-    steps = [f"Unicode form {section.unicode}"] if section.unicode != "none" else []
+    steps = ["Unicode form NFKC"]
     dropped = {"format": "control, format and private-use characters dropped", "bert": "cleaned as in BERT"}
     steps += [dropped[section.clean]] if section.clean in dropped else []
     steps += ["accents stripped"] if section.strip_accents else []
@@ -234,15 +234,14 @@ def _apart(alphabet: set[str]) -> Any:
 
 def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> list[Any]:
     """The normalizer, but for the space in front of the first word."""
-    forms = {"NFKC": normalizers.NFKC, "NFC": normalizers.NFC}
-    steps: list[Any] = [forms[section.unicode]()] if section.unicode in forms else []
+    steps: list[Any] = [normalizers.NFKC()]
     if section.clean == "format":
         steps.append(normalizers.Replace(Regex(r"[\p{Cf}\p{Co}\p{Cs}]|(?!\s)\p{Cc}"), ""))
     if section.clean == "bert":
         steps.append(normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False, lowercase=False))
     if section.strip_accents:
         steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), "")]
-        steps.append(forms.get(section.unicode, normalizers.NFC)())
+        steps.append(normalizers.NFKC())
     if section.fold_spelling:
         for letter in dict.fromkeys(FOLDED.values()):
             variants = "".join(variant for variant, becomes in FOLDED.items() if becomes == letter)

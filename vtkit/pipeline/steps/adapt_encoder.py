@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired
+from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired
 from vtkit.pipeline.steps.source import starts_untrained
-from vtkit.pipeline.steps.texts import adaptation_corpus, opened, read_texts
+from vtkit.pipeline.steps.texts import adaptation_corpus, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
@@ -112,7 +112,7 @@ def _predict(
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + HELD_OUT, seed, out)
     texts, held_out = _held_out(texts, 0 if objective == "sap" else HELD_OUT, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
-    teacher = None if section.teacher is None else load_encoder(section.teacher)
+    teacher = load_encoder(section.teachers[0]) if objective == "sap" else None
     return len(texts), adapt(
         encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out, frequencies=frequencies
     )
@@ -139,14 +139,13 @@ def _train_vectors(
     most = section.steps * section.batch_size
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most, seed, out)
     alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None
-    teachers, queries, generator = list[Teacher](), list[str](), None
+    teachers, generator = list[Teacher](), None
     if "distill" in objectives:
         if section.distill.generates:
             generator = load_generator(section.distill.generator, section.max_length)
         source = () if not recipe.source.fitted else (str(recipe.source.model),)
-        names, lengths = section.distill.teachers or source, (QUERY_LENGTH, section.max_length)
-        teachers = [load_teacher(name, lengths, "adapt.distill.teachers") for name in names]
-        queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
+        names, lengths = section.teachers or source, (QUERY_LENGTH, section.max_length)
+        teachers = [load_teacher(name, lengths, "adapt.teachers") for name in names]
     curve = adapt_vectors(
         encoder,
         objectives,
@@ -157,7 +156,6 @@ def _train_vectors(
         out / CHECKPOINTS,
         alignment=alignment,
         teachers=teachers,
-        queries=queries,
         generator=generator,
     )
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve
@@ -177,10 +175,6 @@ def _alignment(
     sentences = [pair for pair in distinct if len(pair[0].split()) >= SHORTEST_TEXT]
     pairs = sentences if len(sentences) > 1 else distinct  # entries of dictionaries share no words with one another
     return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
-
-
-def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
-    return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -208,7 +202,7 @@ ADAPT = Stage(
     "adapt",
     version=9,
     reads=("adapt",),
-    corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
+    corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,
     wire=_wired,
     publishes={"curves": "curves/adapt"},

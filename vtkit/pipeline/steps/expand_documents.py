@@ -65,7 +65,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
     version=2,
-    reads=("expand.method", "expand.tokens", "expand.keep", "recipe.language"),
+    reads=("expand.method", "expand.keep", "recipe.language"),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,
     wire=_wired,

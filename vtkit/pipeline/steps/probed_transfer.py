@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RULE = "rule"
 
-LENGTH = 128  # tokens that probe texts are cut at
+PAIRS, LENGTH = 200, 128  # probe pairs, and tokens that their texts are cut at
 
 
 def transfer(
@@ -74,7 +74,6 @@ def probed_transfer(
     """
     from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
     from vtkit.evaluation.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
-    from vtkit.settings.transfer import AutoTransfer
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed
 
@@ -82,8 +81,7 @@ def probed_transfer(
     others = alternatives(section)
     if not others or not len(moved.pair.overlap.new_ids):
         return moved
-    pairs = section.settings_of(AutoTransfer).probe_pairs
-    probe = probe_of(texts(2 * pairs), pairs, seed)
+    probe = probe_of(texts(2 * PAIRS), PAIRS, seed)
     if len(probe.queries) < FEWEST_PAIRS:
         console.say(
             f"auto follows its rule without a probe, because the texts give only {len(probe.queries)} probe pairs"

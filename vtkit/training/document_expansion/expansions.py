@@ -34,6 +34,7 @@ EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded 
 COMMON = 0.1
 """Tokens that more than this share of the documents have are not added: the stop words of languages without a list."""
 
+LIKELIEST = 200  # tokens of a document to choose from, as in the paper of TILDE-AUG
 TEXTS_A_SHARD = 2048  # texts whose tokens are kept together while the others are made
 
 
@@ -42,7 +43,7 @@ def expansion_words(
 ) -> list[list[str]]:
     """The words that each of ``texts`` is expanded by, the likeliest first.
 
-    Of the ``section.tokens`` likeliest tokens those are left out that the text has, that are no whole words
+    Of the :data:`LIKELIEST` likeliest tokens those are left out that the text has, that are no whole words
     (:class:`AddableTokens`), that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
 
     Args:
@@ -61,7 +62,7 @@ def expansion_words(
     for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
 
         def likeliest(batch: Sequence[str] = batch) -> NDArray[np.int32]:
-            return likeliest_tokens(encoder, batch, section.tokens, DOCUMENT_LENGTH, "expanding documents")
+            return likeliest_tokens(encoder, batch, LIKELIEST, DOCUMENT_LENGTH, "expanding documents")
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
         held = whole_encodings(tokenizer, batch)

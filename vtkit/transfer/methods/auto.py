@@ -54,12 +54,12 @@ def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> 
 
 def alternatives(section: TransferSection) -> dict[str, TransferSection]:
     """What comes close to the rule for what ``section`` has -> the section that asks for it; nothing where ``auto`` is
-    not asked, or by the rule alone.
+    not asked.
 
     With parallel text: the other estimator, and the rule without the embedder, where there is one. Without either: the
     pieces of every token, whether they begin with a stem or not.
     """
-    if section.methods != (AutoTransfer.name,) or not section.settings_of(AutoTransfer).probe_pairs:
+    if section.methods != (AutoTransfer.name,):
         return {}
     parallel, sembridge = section.settings_of(ParallelTransfer), section.settings_of(SembridgeTransfer)
     found: dict[str, TransferSection] = {}
