@@ -54,7 +54,6 @@ def made_for(server: str) -> Callable[[Engine], IndexSection]:
     def made(engine: Engine) -> IndexSection:
         return IndexSection(
             engine=engine,
-            quantisation_bits=2,
             seismic=SeismicSettings(heap_factor=0.0),
             opensearch=OpenSearchSettings(url=server),
         )

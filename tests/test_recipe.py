@@ -412,7 +412,7 @@ learning_rate = inf
         '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language to search in; '
         "determines how BM25 splits text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
-        "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_encoder, "
+        "--set 4 index.nothing: unknown setting. There are engine, query_encoder, "
         "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
         "query_log, lexical, precision, seismic, milvus, opensearch.",
     ]

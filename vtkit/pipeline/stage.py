@@ -25,7 +25,7 @@ from vtkit.system.results import Result
 WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
 ALWAYS_READ = ("recipe.seed",)
 
-CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout")  # last names of settings that are in no key
+CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to")  # last names of settings that are in no key
 
 
 class UndeclaredRead(Exception):

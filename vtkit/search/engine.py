@@ -164,7 +164,7 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries:
         case "lucene":
             from vtkit.search.lucene import build_lucene
 
-            build_lucene(documents, folder, index.quantisation_bits)
+            build_lucene(documents, folder)
         case "seismic":
             from vtkit.search.seismic import build_seismic
 

@@ -26,6 +26,7 @@ from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
 _FIELD, _ID = "contents", "id"
+BITS = 8  # of an impact: weights are rounded to whole numbers up to 255
 _BUFFER_MB = 128.0
 _MOST_CLAUSES = 2**31 - 1
 _HIT = re.compile(r"doc=(\d+) score=(\S+) ")
@@ -74,13 +75,13 @@ def quantised_by(documents: sp.csr_matrix, step: float) -> sp.csr_matrix:
     return whole
 
 
-def build_lucene(documents: sp.csr_matrix, folder: Path, bits: int) -> None:
+def build_lucene(documents: sp.csr_matrix, folder: Path) -> None:
     """Fill ``folder`` with ``index/``, one segment whose documents keep their numbers, and ``quantisation.json``.
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending.
     """
-    whole, loss = quantised(documents, bits)
+    whole, loss = quantised(documents, BITS)
     console.say(f"  lucene: {loss.words()}")
     with java_errors(str(folder), "Give the same command again."):
         writer = _writer(folder / "index")

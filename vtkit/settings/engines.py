@@ -100,17 +100,5 @@ class OpenSearchSettings(Section):
             yield "two_phase is a pipeline for text queries: set text_queries to true, or remove it"
 
 
-BUILT_FROM = (  # settings that an index is built from, those among them by which the built one is tried, ...
-    "index.engine",
-    "index.quantisation_bits",
-    "index.seismic.heap_factor",
-    "index.milvus",
-    "index.opensearch",
-)
-
-SEARCHED_BY = (  # ... and those that it is searched by
-    "index.engine",
-    "index.seismic.heap_factor",
-    "index.milvus",
-    "index.opensearch",
-)
+ENGINE = ("index.engine", "index.seismic.heap_factor", "index.milvus", "index.opensearch")
+"""Settings that an index is built from, tried by while it is built, or searched by."""

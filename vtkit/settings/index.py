@@ -33,9 +33,6 @@ class IndexSection(Section):
     embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and the
     evaluation compares them with ``exact`` (docs/engines.md)."""
 
-    quantisation_bits: Annotated[int, Field(ge=2, le=16)] = 8
-    """``lucene``: bits to which document weights are quantised, in equal steps up to the largest weight."""
-
     query_encoder: StaticQueryEncoder | None = None
     """Static table that encodes the queries of the final model, whatever it was trained with, so that queries need no
     model (SPLADE-Doc of the CAI paper). ``binary``: every token weighs 1. ``idf``: inverse document frequencies in the
@@ -99,7 +96,7 @@ class IndexSection(Section):
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that have an effect: of the engines' own only those of the one named."""
         tables = {"seismic", "milvus", "opensearch"}
-        own = set(type(self).model_fields) - tables - (set() if self.engine == "lucene" else {"quantisation_bits"})
+        own = set(type(self).model_fields) - tables
         if self.engine in tables:
             own |= {f"{self.engine}.{name}" for name in type(getattr(self, self.engine)).model_fields}
         return {f"index.{name}" for name in own}

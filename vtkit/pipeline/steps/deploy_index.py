@@ -16,7 +16,7 @@ from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
 from vtkit.pipeline.steps.index_corpus import WEIGHTING, indexed, keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
-from vtkit.settings.engines import BUILT_FROM
+from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -149,7 +149,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=13,
-    reads=(*BUILT_FROM, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
+    reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
     costs=_costs,

@@ -16,7 +16,7 @@ from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, judged_sets
 from vtkit.pipeline.steps.evaluate_runs import MEASURED, evaluate_systems, stored
 from vtkit.pipeline.store import result_of
-from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
+from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
@@ -131,7 +131,7 @@ def _wired_variants(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
     version=7,
-    reads=(*MEASURED, *SEARCHED_BY),
+    reads=(*MEASURED, *ENGINE),
     corpora=SETS,
     function=evaluate_deployed,
     costs=searched,
@@ -141,7 +141,7 @@ EVALUATE_DEPLOYED = Stage(
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
     version=8,
-    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
+    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(ENGINE))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,
     costs=searched,
