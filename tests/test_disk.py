@@ -37,7 +37,6 @@ checkpoint_every = 20
 [evaluate]
 sets = ["judged"]
 models = ["adapt"]
-depth = 10
 measures = ["nDCG@10"]
 """
 

@@ -141,7 +141,7 @@ def test_a_run_that_lost_its_retrieval_is_stopped_with_both_figures(folder: Path
     with pytest.raises(CollapseError, match=r"gate retrieval after adapt: spans of 40 texts .* before \(p = 0\.0.*"):
         CHECK_ADAPTATION.function(view, inputs, folder / "out")
     (found,) = CHECK_ADAPTATION.function(
-        CHECK_ADAPTATION.view(recipe(folder, gates={"retrieval": "warn"})), inputs, folder / "out"
+        CHECK_ADAPTATION.view(recipe(folder, gates={"warn": ("retrieval",)})), inputs, folder / "out"
     ).gates
     assert (found.gate, found.stage, found.finding, found.level) == ("retrieval", "adapt", "fail", "warn")
     swapped = {"model": folder / "after", "adapt": folder / "before"}
@@ -167,13 +167,13 @@ def test_a_transfer_that_finds_less_than_its_source_is_said(
     """The target cuts every word into two tokens that the source has not, so that all rows are one mean."""
     halves = dict.fromkeys(part for word in WORDS for part in (word[:2], f"##{word[2:]}"))
     tokenizer((*ROLES.values(), "a", *halves)).save_pretrained(str(folder / "target"))
-    gates = dict.fromkeys(("overlap", "unicode", "ties", "dimensions", "activation", "neighbours"), "warn")
+    gates = {"warn": ("overlap", "unicode", "ties", "dimensions", "activation", "neighbours")}
     asked = recipe(
         folder,
         vocabulary={"kind": "existing", "tokenizer": str(folder / "target")},
         transfer={"method": "mean", "bias": {"method": "mixture", "corpus": (str(folder / "corpus.txt"),)}},
         adapt=None,
-        gates=gates | {"retrieval": level},
+        gates=gates | ({"off": ("retrieval",)} if level == "off" else {}),
     )
     (folder / "probe.toml").write_text(resolved_toml(asked), "utf-8")
     run(folder / "probe.toml", runs=folder / "runs", until="transfer", threads=1)
