@@ -203,7 +203,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
         preflight(recipe, path=Path(loaded.shown), places=loaded.places)
     if recipe.evaluate is not None:
         with gathered(), arguments_called("evaluate.{}".format):
-            validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
+            validate_measures(recipe.evaluate.measures, DEPTH)
     with gathered():
         for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
             if section is not None:
