@@ -91,7 +91,9 @@ def test_all_problems_of_all_files_are_told_with_their_lines(folder: Path) -> No
         lines(DOCUMENTS) + '{"_id": "d1", "text": "again"}\nnot json\n{"_id": "d5"}\n{"_id": "a b", "text": "x"}\n'
     )
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": " "}\n{"_id": "", "text": "x"}\n{"_id": null}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\tyes\nq1\nq1\td1\t1\nq1\td1\t0\n")
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\tyes\nq1\nq1\td1\t1\nq1\td1\t0\nq1\td2\t2147483648\n"
+    )
     message = complaint(folder)
     for part in (
         "corpus.jsonl: 4 problems",
@@ -103,10 +105,11 @@ def test_all_problems_of_all_files_are_told_with_their_lines(folder: Path) -> No
         "line 1: query 'q1' has no text",
         "line 2: the id is empty",
         "line 3: _id and text missing",
-        "test.tsv: 3 problems",
+        "test.tsv: 4 problems",
         "line 2: the grade 'yes' is not a whole number",
         "line 3: has 1 columns",
         "line 5: 'q1' and 'd1' were judged 1 before",
+        "line 6: the grade '2147483648' does not fit into 32 bits",
     ):
         assert part in message
 

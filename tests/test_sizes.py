@@ -115,8 +115,9 @@ def test_what_is_wrong_is_said_as_of_small_collections(
         assert sorted(str(told.value).splitlines()) == sorted(str(wanted.value).splitlines())
     assert not large.exists() or len(list(large.iterdir())) == 1  # that of the sound documents
     twice = tmp_path / "unknown" / "qrels" / "test.tsv"
-    twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\n")
-    with pytest.raises(DataError, match=r"(?s)line 3: the grade 'high' is not.*line 2: 'q1' and 'd1' were judged 1"):
+    twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\nq3\td3\t1e12\n")
+    said = r"(?s)line 3: the grade 'high' is not.*line 4: the grade '1e12' does.*line 2: 'q1' and 'd1' were judged 1"
+    with pytest.raises(DataError, match=said):
         loaded(tmp_path, "unknown")
 
 

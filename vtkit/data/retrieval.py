@@ -5,6 +5,7 @@ All problems of a collection are reported together.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,10 +157,10 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
                     problems.add(path, f"line {number}: {judgement}")
                 elif gathering is None:
                     add_judgement(qrels, path, number, *judgement, problems)
-                elif (whole := _whole(judgement[2])) is None:
-                    problems.add(path, f"line {number}: the grade {judgement[2]!r} is not a whole number")
+                elif isinstance(grade := _grade(judgement[2]), str):
+                    problems.add(path, f"line {number}: {grade}")
                 else:
-                    gathering.add(*judgement[:2], whole, place * _LINES + number)
+                    gathering.add(*judgement[:2], grade, place * _LINES + number)
     if gathering is None:
         return qrels
     judgements, contradictions = gathering.finish()
@@ -181,7 +182,7 @@ def _judgement_columns(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
             yield number, f"has {len(columns)} columns, not query id, document id and grade"
             continue
         query, document, grade = (column.strip() for column in (columns[0], columns[-2], columns[-1]))
-        if number > 1 or _whole(grade) is not None:  # else it is a header
+        if number > 1 or grade.lstrip("+-")[:1].isdigit():  # else it is a header
             yield number, (query, document, grade)
 
 
@@ -215,10 +216,10 @@ def add_judgement(
     grade: str | float,
     problems: Problems,
 ) -> None:
-    """Add a judgement, unless its grade is not a whole number or contradicts an earlier one of the same pair."""
-    whole = _whole(grade)
-    if whole is None:
-        problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
+    """Add a judgement, unless its grade cannot be one or contradicts an earlier one of the same pair."""
+    whole = _grade(grade)
+    if isinstance(whole, str):
+        problems.add(path, f"line {number}: {whole}")
     elif qrels.setdefault(query, {}).setdefault(document, whole) != whole:
         problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
 
@@ -300,11 +301,12 @@ def _texts(
                     yield path, number, (identity, text, title)
 
 
-def _whole(value: str | float) -> int | None:
-    if isinstance(value, bool):
-        return None
+def _grade(value: str | float) -> int | str:
+    """The grade, or what is wrong with it: measures count in 32 bits, and took longer ones for other grades."""
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (ValueError, OverflowError):
-        return None
-    return int(number) if number.is_integer() else None
+        number = math.nan
+    if not number.is_integer():
+        return f"the grade {value!r} is not a whole number"
+    return int(number) if abs(number) < 2**31 else f"the grade {value!r} does not fit into 32 bits"
