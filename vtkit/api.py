@@ -236,12 +236,13 @@ def expand_documents(
     from vtkit.data.retrieval import Document
     from vtkit.settings.expand import ExpandSection
     from vtkit.system.outputs import new_folder
-    from vtkit.training.document_expansion.expansions import expansion_words, with_words
 
     section = section_of(ExpandSection, settings, refused="The settings of [expand] cannot be used:")
     documents = read_document_file(str(texts))
     with new_folder(Path(folder)) as work, TemporaryDirectory(prefix=".tokens-", dir=work) as tokens:
         encoder = load_encoder(expander)
+        from vtkit.training.document_expansion.expansions import expansion_words, with_words  # takes seconds
+
         contents = [document.contents for document in documents]
         words = expansion_words(encoder, contents, section, language, Path(tokens))
         expanded = with_words(contents, words, encoder.tokenizer, max_length)
@@ -305,8 +306,6 @@ def export_for(
     from typing import get_args
 
     from vtkit.data.queries import read_query_file
-    from vtkit.export.export import export
-    from vtkit.export.portable import QUERIES, Source, first_words
     from vtkit.export.result import Target
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
@@ -318,7 +317,7 @@ def export_for(
     if target not in get_args(Target):
         raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(Target))}.")
     refuse_existing(Path(folder))
-    texts = tuple(query.text for query in read_query_file(str(queries))[:QUERIES]) if queries is not None else ()
+    asked = [query.text for query in read_query_file(str(queries))] if queries is not None else []
     place = Path(source)
     if is_run_folder(place) or is_index_folder(place):
         index = searched(place, model=model, collection=collection)
@@ -328,9 +327,12 @@ def export_for(
     else:
         searcher, name, settings = None, located(str(source)), IndexSection()
     encoder = load_encoder(name, device="cpu")
+    from vtkit.export.export import export  # takes seconds
+    from vtkit.export.portable import QUERIES, Source, first_words
+
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
     lengths = settings.query_length, longest
-    texts = texts or first_words(encoder, searcher)
+    texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     kept = settings.candidate_dimensions, settings.top_dimensions
     return export(
         Source(place.absolute().name, encoder, searcher, texts, *lengths, *kept), target, Path(folder), top_dimensions
@@ -367,21 +369,11 @@ def transfer_encoder(
         DataError: source and target do not match, or a file is damaged.
         CollapseError: a check failed: the encoder would not work.
     """
-    import torch
-
-    from vtkit.evaluation.gates.encoder import encoder_gates
-    from vtkit.evaluation.gates.result import PROBE_TEXTS, checked
-    from vtkit.evaluation.gates.rows import Moved
-    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
-    from vtkit.pipeline.steps.probed_transfer import transfer
-    from vtkit.pipeline.steps.source import is_bare_model
-    from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.load import load_recipe as load
     from vtkit.recipe.preflight import preflight
     from vtkit.recipe.tables import takes_several
     from vtkit.settings.transfer import ARGUMENTS, METHODS
-    from vtkit.vocabulary.pair import pair_of
 
     path, texts = Path("vtkit transfer"), _names(corpus)
     listed = [method] if isinstance(method, str) else list(method)
@@ -412,6 +404,17 @@ def transfer_encoder(
         if not isinstance(thing, str | Path)
     }
     preflight(recipe, path=path, places=loaded.places, loaded=there)
+    import torch  # and others that take seconds
+
+    from vtkit.evaluation.gates.encoder import encoder_gates
+    from vtkit.evaluation.gates.result import PROBE_TEXTS, checked
+    from vtkit.evaluation.gates.rows import Moved
+    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
+    from vtkit.pipeline.steps.probed_transfer import transfer
+    from vtkit.pipeline.steps.source import is_bare_model
+    from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
+    from vtkit.vocabulary.pair import pair_of
+
     check_data(recipe, path=path)
     section = recipe.transfer
     assert section is not None

@@ -34,12 +34,16 @@ def analyse(
     """
     from vtkit.data.collections import default_split, load_retrieval
     from vtkit.data.hub import located
+    from vtkit.encoder.model_folder import find_model
+
+    names = [located(_model_of(model)) for model in models]
+    for name in names:
+        find_model(name, "encoder")  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.analyses.together import analyse as look
     from vtkit.evaluation.analyses.together import sample_of
     from vtkit.system.runtime import fastest_device
 
-    names = [located(_model_of(model)) for model in models]
     judged = load_retrieval(located(collection), split or default_split(collection))
     sample = sample_of(judged, language, documents=documents, queries=queries)
     analyses = [look(load_encoder(name, fastest_device(), "encoder"), sample, max_length=max_length) for name in names]

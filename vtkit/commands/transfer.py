@@ -58,7 +58,6 @@ def transfer(
     is mixed like the embeddings.
     """
     from vtkit.api import save_encoder, transfer_encoder
-    from vtkit.transfer.provenance import PROVENANCE
 
     with new_folder(out) as work:
         moved = transfer_encoder(
@@ -71,6 +70,8 @@ def transfer(
             seed=seed,
             work_folder=work,
         )
+        from vtkit.transfer.provenance import PROVENANCE  # takes seconds
+
         save_encoder(moved.encoder, work / "model")
         moved.write_provenance(work / PROVENANCE)
     result = moved.result()

@@ -96,13 +96,9 @@ def open_served(
     """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run. ``stages``
     and ``collection`` go for each run, as in :func:`searched`."""
-    from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.sides import EncoderQueries
-    from vtkit.encoder.transformer_queries import TransformerQueries
+    from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.search.folders import is_index_folder
-    from vtkit.search.searcher import Searcher
-    from vtkit.serve.served import Served
 
     folders = [Path(name) for name in names if is_run_folder(Path(name)) or is_index_folder(Path(name))]
     models = [name for name in names if Path(name) not in folders]
@@ -118,6 +114,13 @@ def open_served(
             unique = called if called not in wanted else f"{folder}{':' + stage if stage else ''}"
             wanted[unique] = searched(folder, model=stage, collection=collection)
     name = models[0] if models else next(iter(wanted.values())).model
+    find_model(name, "model")  # before imports that take seconds
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.sides import EncoderQueries
+    from vtkit.encoder.transformer_queries import TransformerQueries
+    from vtkit.search.searcher import Searcher
+    from vtkit.serve.served import Served
+
     encoder = load_encoder(name, fastest_device(), "model")
     searchers = {called: Searcher.load(*loaded_from) for called, loaded_from in wanted.items()}
     for called, searcher in searchers.items():
