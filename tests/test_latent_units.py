@@ -21,6 +21,8 @@ from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
+from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.objective import UNIT_SCALE, Objective, Term
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
 
 TEXTS = tiny.texts(300, seed=1)
@@ -80,6 +82,17 @@ def test_plain_sentence_transformers_gives_the_same_vectors(
     assert writes_units(again)
     assert float((found.to_dense() > 0).sum(1).float().mean()) > SECTION.active
     assert float(found.to_dense()[:, 64:].sum()) == 0.0
+
+
+def test_losses_see_weights_of_units_at_the_size_of_tokens(learned: tuple[WholeEncoder, UnitsFit]) -> None:
+    model = learned[0]
+    terms = [Term("scores", lambda batch: batch.scores.sum(), lambda step: 1.0)]
+    gates = {"gate": CollapseGate(64, ramp_ends=6), "explosion": LossGate("fine-tuning", "")}
+    loss = Objective(model.eval(), terms, step=lambda: 3, **gates)
+    features = [model.tokenizer(TEXTS[part], padding=True, return_tensors="pt") for part in (slice(4), slice(4, 8))]
+    (total,) = loss(features).values()
+    queries, documents = (model.encode(TEXTS[part]).to_dense() for part in (slice(4), slice(4, 8)))
+    assert total.item() == pytest.approx(UNIT_SCALE**2 * (queries @ documents.t()).sum().item(), rel=1e-4)
 
 
 def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFit]) -> None:

@@ -13,6 +13,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vtkit.encoder.asymmetric import writes_units
 from vtkit.training import distributed
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.query_table import QueryTable
@@ -55,6 +56,11 @@ class Term:
     """What it remembers from batch to batch, as buffers, which are part of the checkpoint."""
 
 
+UNIT_SCALE = 0.3
+"""Factor on the weights of latent units in losses and penalties. A unit that fires weighs about log(1 + 30) = 3.4, a
+token about 1; a softmax of scores ten times as large is one-hot and teaches nothing."""
+
+
 class Objective(nn.Module):
     """The sum of ``terms``, as a loss module for ``SparseEncoderTrainer``, which logs each of them.
 
@@ -87,6 +93,7 @@ class Objective(nn.Module):
         self.model, self.terms, self.table = model, tuple(terms), table
         self.step, self.gate, self.explosion = step, gate, explosion
         self.sentences = sentences
+        self.scale = UNIT_SCALE if writes_units(model) else 1.0
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
         self.state = nn.ModuleDict(
             {term.name: term.state for term in terms if term.state is not None}
@@ -105,6 +112,8 @@ class Objective(nn.Module):
         features = list(features)
         looked_up = [] if self.table is None else [self.table(features[0])]
         columns = [distributed.gathered(own) for own in (*looked_up, *self._encoded(features[len(looked_up) :]))]
+        if self.scale != 1:
+            columns = [self.scale * column for column in columns]
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)

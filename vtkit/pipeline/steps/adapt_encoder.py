@@ -200,7 +200,7 @@ def _training(recipe: Recipe) -> Training:
 
 ADAPT = Stage(
     "adapt",
-    version=9,
+    version=10,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,

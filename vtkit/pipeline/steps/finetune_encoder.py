@@ -138,7 +138,7 @@ def _training(recipe: Recipe) -> Training:
 
 FINETUNE = Stage(
     "finetune",
-    version=12,
+    version=13,
     reads=("finetune",),
     function=finetune_encoder,
     wire=_wired,
