@@ -318,5 +318,5 @@ def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
 def test_a_teacher_over_another_vocabulary_is_refused(tmp_path: Path) -> None:
     ours, teacher = moved(tmp_path), encoder(tmp_path / "teacher")
     nothing = np.empty(0, dtype=np.int64)
-    with pytest.raises(DataError, match=r"teacher has an output vocabulary of 120 tokens and the encoder one of 84"):
+    with pytest.raises(DataError, match=r"teachers has an output vocabulary of 120 tokens and the encoder one of 84"):
         adapt(ours, TEXTS, nothing, section(objective="sap", teachers=["t"]), 1, tmp_path / "checkpoints", teacher)
