@@ -293,8 +293,8 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
     if differing:
         sizes = [sum(map(bool, each)) for each in names]
         raise DataError(
-            f"{{teachers}} has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; {differing} "
-            "dimensions have different names. Name a teacher with the encoder's output vocabulary.",
+            f"{{teachers}} has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; "
+            f"{differing} dimensions have different names. Name a teacher with the encoder's output vocabulary.",
             "teachers",
         )
 
