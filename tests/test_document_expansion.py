@@ -259,14 +259,12 @@ def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path, monk
     assert made.added(likeliest, ids_of("oak"), 2) == ["river", "fern"]
     ours = encoder(tmp_path)
     documents = ["river oak", "river fern", "river reef", "marsh"]
-    words = expansion_words(ours, documents, section(tokens=len(TOKENS)), "en", tmp_path / "tokens")
+    words = expansion_words(ours, documents, section(), "en", tmp_path / "tokens")
     assert "river" not in words[3]
     assert {"oak", "fern", "reef"} <= set(words[3])
     (kept,) = (tmp_path / "tokens").iterdir()
     np.save(kept, np.load(kept)[:, ::-1])  # what an interrupted run left is used
-    assert expansion_words(ours, documents, section(tokens=len(TOKENS)), "en", tmp_path / "tokens") == [
-        each[::-1] for each in words
-    ]
+    assert expansion_words(ours, documents, section(), "en", tmp_path / "tokens") == [each[::-1] for each in words]
     first = likeliest_tokens(ours, documents, len(TOKENS), 128)
     assert words[3] == [TOKENS[n] for n in first[3] if made.allowed[n] and TOKENS[n] not in ("river", "marsh", "a")]
 
