@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import TOKENS, WORDS, encoder, model, shuffled, texts, tokenizer, weights
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
-from vtkit.encoder.calibration import activation_rates, calibrate, raise_held_tokens
+from vtkit.encoder.calibration import activation_rates, calibrate
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
@@ -97,38 +95,6 @@ def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_p
     vectors = encode(load_encoder(str(tmp_path / "model")), TEXTS, 48)
     assert not vectors[:, [cased]].nnz
     assert not vectors[:, len(OUTPUT) :].nnz
-
-
-def test_held_tokens_are_raised_by_the_output_vocabularys_own_tokens(tmp_path: Path) -> None:
-    save_encoder(moved(tmp_path), tmp_path / "model")
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    arguments = ["--target", "0.05", "--definition", "pooled", "--tokens", "held", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(
-        app, ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), *arguments]
-    )
-    assert done.exit_code == 0, done.output
-    ours = load_encoder(str(tmp_path / "out"))
-    assert isinstance(ours, WholeEncoder)
-    assert ours.output_tokenizer is not None
-    special = set(ours.output_tokenizer.all_special_ids)
-    own = [set(ids) - special for ids in ours.output_tokenizer(TEXTS)["input_ids"]]
-    vectors = encode(ours, TEXTS, 48).toarray()
-    assert len(set().union(*own)) > 20
-    assert all(vectors[number, token] > 0 for number, held in enumerate(own) for token in held)
-    written = len(ours.output_tokenizer)
-    assert not vectors[:, written:].any()  # rows that no token stands for stay masked
-
-
-def test_held_tokens_are_those_of_the_part_of_a_text_that_is_read(tmp_path: Path) -> None:
-    ours = moved(tmp_path)
-    bias, unread = mlm_head(ours[0].auto_model).decoder.bias, OUTPUT.index("maplereef")
-    with torch.no_grad():
-        bias[unread] = -9
-    # the output token riverstone is read as river and five letters: nine tokens end inside the second word
-    assert raise_held_tokens(ours, ["riverstone riverstone maplereef"], 9).tokens == 2  # riverstone, river
-    assert bias[unread] == -9
-    assert raise_held_tokens(ours, ["riverstone riverstone maplereef"], 48).tokens == 2  # riverstone, maplereef
-    assert bias[unread] > -9
 
 
 def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:

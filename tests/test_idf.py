@@ -17,7 +17,8 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import Fold, fold_map_of, set_folding
-from vtkit.encoder.idf import as_indexed, document_frequencies, idf_weights, weighted
+from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE

@@ -413,8 +413,8 @@ learning_rate = inf
         "determines how BM25 splits text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, query_encoder, "
-        "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
-        "query_log, lexical, precision, seismic, milvus, opensearch.",
+        "query_length, document_length, top_dimensions, query_top_dimensions, keep, own_tokens, document_weighting, "
+        "bm25_analyser, query_log, lexical, precision, seismic, milvus, opensearch.",
     ]
 
 

@@ -28,21 +28,19 @@ def calibrate(
 ) -> None:
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    The options are applied in this order: --head-scale, --shift, --tokens (held: after --target), --target, --fold,
-    --query-encoder. The shifts are found on one half of the probe texts; the table shows the other half.
+    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold, --query-encoder. The
+    shifts are found on one half of the probe texts; the table shows the other half.
     """
 
     from vtkit.api import load_encoder, save_encoder, with_static_queries
     from vtkit.data.corpora import read_corpora
-    from vtkit.pipeline.steps.calibrate_head import HELD_WANTS_TABLE, calibrate_encoder
+    from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 
     with new_folder(out) if out is not None else nullcontext() as work:
         encoder = load_encoder(located(model))
         calibrated = calibrate_encoder(encoder, read_corpora(corpus), settings, seed)
         if settings.query_encoder is not None:
             encoder = with_static_queries(encoder, settings.query_encoder, read_corpora(corpus))
-        elif settings.tokens == "held":
-            console.warn(HELD_WANTS_TABLE)
         if work is not None:
             save_encoder(encoder, work)
     if as_json:

@@ -73,7 +73,6 @@ class Calibration(Result):
     fold: Literal["max", "sum"] | None
     probe: Mapping[str, ProbeMetrics]  # ``before`` and ``after``, on the texts held out
     tokens: TokenShifts | None = None  # shifts of single tokens; None where none were asked for
-    by: Literal["document-frequency", "held"] = "document-frequency"  # what ``tokens`` went by
     query_encoder: Literal["binary", "idf"] | None = None
     """The static table that queries got; None where they got none."""
 
@@ -88,7 +87,7 @@ class Calibration(Result):
     def done(self) -> str:
         """What was done, in the order in which it was, in words."""
         steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
-        if self.tokens is not None and self.by == "document-frequency":
+        if self.tokens is not None:
             steps.append(
                 f"{self.tokens.tokens} tokens moved towards their document frequencies (by {self.tokens.mean:.3f} on "
                 f"average, {self.tokens.bounded} at the bound, {self.tokens.unseen} that do not occur left alone)"
@@ -97,11 +96,6 @@ class Calibration(Result):
             steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
         if self.target is not None:
             steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
-        if self.tokens is not None and self.by == "held":
-            steps.append(
-                f"{self.tokens.tokens} tokens raised where texts hold them (by {self.tokens.mean:.3f} on average, "
-                f"{self.tokens.unseen} that do not occur left alone)"
-            )
         if self.fold is not None:
             steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
         return ", ".join(steps) or "logits are left as they are"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import Fold, set_folding
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.encoder.truncation import first_tokens, whole_encodings
+from vtkit.encoder.truncation import first_tokens
 from vtkit.system.errors import CollapseError, DataError
 
 BINS = 8192
@@ -46,15 +45,6 @@ FREQUENCY_POWER = 0.5
 tokens in texts that do not hold them, and rare tokens relatively more often."""
 
 HIGHEST_RATE = 0.999
-
-HELD_MARGIN = 0.3
-"""The logit that a token has at the least in the texts that hold it, after :func:`raise_held_tokens`."""
-
-HELD_SHARE = 0.02
-"""Share of the texts that hold a token in which its logit may stay lower."""
-
-HELD_BATCH = 256
-"""Texts whose hidden states are kept at a time."""
 
 SAME_SCORE = 1e-6
 """Relative difference up to which two scores count as one."""
@@ -98,7 +88,6 @@ def calibrate(
     head_scale: float | None = None,
     shift: float = 0.0,
     tokens: TokenTargets | None = None,
-    held_in: Sequence[str] | None = None,
     fold: Fold | None = None,
 ) -> Calibration:
     """Rescale, shift and fold ``encoder``'s logits in place, in this order, and measure before and after.
@@ -109,9 +98,7 @@ def calibrate(
     4. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
        amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
        the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
-    5. ``held_in``: tokens raised where these texts hold them (:func:`raise_held_tokens`). Last, because a target's
-       shift would undo it; so the texts are active in more dimensions than the target asks for.
-    6. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
+    5. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
        is that of the unfolded logits.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
@@ -123,7 +110,6 @@ def calibrate(
         target: wanted share, between 0 and 1.
         definition: "token" or "pooled".
         max_length: tokens a text is cut at.
-        held_in: texts whose own tokens are made active.
 
     Raises:
         CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it. Without a
@@ -139,7 +125,6 @@ def calibrate(
         solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     _lower_bias(encoder, shift)
     moved = None
-    by: Literal["document-frequency", "held"] = "document-frequency" if held_in is None else "held"
     if tokens is not None:
         moved = _shift_tokens(
             encoder, solving, tokens, target if target is not None and definition == "pooled" else None
@@ -153,69 +138,10 @@ def calibrate(
         _refuse_missed(held_out, target, definition)
     elif tokens is not None:
         _refuse_missed(held_out, after.pooled, "pooled")
-    if held_in is not None:
-        moved = raise_held_tokens(encoder, held_in, max_length)
-        solving, checking = (_Logits(encoder, half, max_length) for half in halves)
-        after, held_out = solving.rates(), checking.rates()
     if fold is not None:
         set_folding(encoder, fold)
     figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
-    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved, by)
-
-
-def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> TokenShifts:
-    """Raise each token's bias in place until the token is active in (almost) all texts that hold it.
-
-        b_j <- b_j + max(0, HELD_MARGIN - x_j)
-
-    where n_j of the texts hold token j of the output vocabulary in the part that the encoder reads, and x_j is the
-    (k + 1)-th lowest of j's pooled logits in them, k = floor(HELD_SHARE · n_j). So at most k of the n_j texts have a
-    lower pooled logit than the margin afterwards, and no bias is higher than that needs. Special tokens, tokens that
-    no text holds and masked dimensions are left alone.
-
-    Raises:
-        CollapseError: the logits are not finite.
-        DataError: the tokenizer has tokens that the encoder has no dimension for.
-    """
-    from vtkit.encoder.asymmetric import output_tokenizer
-
-    decoder = mlm_head(encoder[0].auto_model).decoder
-    weight, bias = decoder.weight.detach(), decoder.bias.detach()
-    tokenizer = output_tokenizer(encoder)  # another than the input's after a transfer of the head alone
-    if len(tokenizer) > len(bias):
-        raise DataError(
-            f"The tokenizer has {len(tokenizer)} tokens and the encoder {len(bias)} dimensions, so tokens cannot be "
-            'raised in the texts that hold them. Do not set {tokens} to "held".',
-            "tokens",
-        )
-    special = torch.tensor(tokenizer.all_special_ids, device=bias.device)
-    tokens, logits = [], []
-    for start in range(0, len(texts), HELD_BATCH):
-        batch = texts[start : start + HELD_BATCH]
-        read = _read_tokens(encoder, batch, max_length, return_offsets_mapping=True)
-        hidden, lengths = _hidden_states(encoder, read["input_ids"])
-        ids = read["input_ids"]
-        if tokenizer is not encoder.tokenizer:
-            ends = [max(end for _, end in offsets) for offsets in read["offset_mapping"]]
-            parts = [text[:end] for text, end in zip(batch, ends, strict=True)]
-            ids = [encoding.ids for encoding in whole_encodings(tokenizer, parts)]
-        for states, own in zip(torch.split(hidden, lengths), ids, strict=True):
-            held = torch.tensor(sorted(set(own)), device=bias.device)
-            held = held[~torch.isin(held, special) & (bias[held] > MASKED_BIAS / 2)]
-            tokens.append(held)
-            logits.append((states @ weight[held].t()).amax(dim=0) + bias[held])
-    token_ids, values = torch.cat(tokens), torch.cat(logits)
-    if not bool(values.isfinite().all()):
-        raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
-    order = values.argsort(stable=True)
-    order = order[token_ids[order].argsort(stable=True)]  # by token, within a token by logit
-    held, counts = torch.unique(token_ids, return_counts=True)
-    lowest = values[order][counts.cumsum(0) - counts + (counts.double() * HELD_SHARE).floor().long()]
-    raised = (HELD_MARGIN - lowest).clamp(min=0)
-    with torch.no_grad():
-        decoder.bias[held] += raised
-    usable = int((bias > MASKED_BIAS / 2).sum())
-    return TokenShifts(len(held), usable - len(held), float(raised.mean()) if len(held) else 0.0, 0)
+    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved)
 
 
 def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
@@ -384,7 +310,9 @@ class _Logits:
     """The logits of some texts under the decoder as it is now, never all of them at once."""
 
     def __init__(self, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> None:
-        self._hidden, self._lengths = _hidden_states(encoder, _read_tokens(encoder, texts, max_length)["input_ids"])
+        limit = min(max_length, encoder.max_seq_length or max_length)
+        token_ids = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
+        self._hidden, self._lengths = _hidden_states(encoder, token_ids)
         self._decoder = mlm_head(encoder[0].auto_model).decoder
 
     def rates(self) -> ActivationRates:
@@ -448,11 +376,6 @@ class _Logits:
     def _pool(self, logits: Tensor) -> Tensor:
         """The maximum over each text's tokens, (texts, block)."""
         return torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
-
-
-def _read_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: int, **options: Any) -> dict[str, list[Any]]:
-    """The tokens that ``encoder`` reads of each of ``texts`` (:func:`first_tokens`)."""
-    return first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length), **options)
 
 
 def _hidden_states(encoder: SparseEncoder, token_ids: Sequence[list[int]]) -> tuple[Tensor, list[int]]:

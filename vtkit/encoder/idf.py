@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +17,8 @@ from scipy import sparse
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
-from vtkit.encoder.mass_pruning import pruned
-from vtkit.encoder.saturation import FILE as SATURATION
-from vtkit.encoder.saturation import Saturation, saturates
 from vtkit.encoder.truncation import whole_encodings
-from vtkit.settings.index import DocumentWeighting, IndexSection
+from vtkit.settings.index import DocumentWeighting
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -46,15 +42,25 @@ class DocumentCounter:
         """``texts``, counted as they pass."""
         for batch in batches(texts):
             self.documents += len(batch)
-            parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
-            encodings = chain.from_iterable(
-                whole_encodings(self._tokenizer, some) for some in batches(chain.from_iterable(parts))
-            )
-            for own in parts:
-                ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(own))))
-                held = np.array(list(ids), dtype=np.int64)
-                self.frequencies[held if self._folded_to is None else np.unique(self._folded_to[held])] += 1
+            for held in tokens_held(self._tokenizer, batch, self._folded_to):
+                self.frequencies[held] += 1
             yield from batch
+
+
+def tokens_held(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], folded_to: NDArray[np.int64] | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """The distinct tokens of each of ``texts``, or the dimensions they are folded into, sorted;
+    :func:`document_frequencies` says what counts."""
+    for batch in batches(texts):
+        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
+        encodings = chain.from_iterable(
+            whole_encodings(tokenizer, some) for some in batches(chain.from_iterable(parts))
+        )
+        for own in parts:
+            ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(own))))
+            held = np.array(sorted(ids), dtype=np.int64)
+            yield held if folded_to is None else np.unique(folded_to[held])
 
 
 def document_frequencies(
@@ -105,36 +111,6 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
     result.data = result.data * weights[result.indices]
     result.eliminate_zeros()
     return result
-
-
-def as_indexed(
-    encoder: SparseEncoder,
-    vectors: sparse.csr_matrix,
-    texts: Iterable[str],
-    index: IndexSection,
-    kept: Path | None = None,
-) -> sparse.csr_matrix:
-    """Documents as ``index`` saturates (:mod:`vtkit.encoder.saturation`), weights and prunes them.
-
-    The largest *weighted* entries of a document are kept: top(w ⊙ s_d). Chosen before weighting, they would be those of
-    the dimensions that many documents share.
-
-    Args:
-        vectors: with ``index.candidate_dimensions`` entries a document at most.
-        texts: of the documents; read where dimensions are tokens.
-        kept: folder for what further documents need: the weights of the dimensions (:data:`IDF`) and the saturation.
-    """
-    if saturates(encoder):
-        saturation = Saturation.of(vectors)
-        vectors = saturation.applied(vectors)
-        if kept is not None:
-            saturation.to_file(kept / SATURATION)
-    if index.document_weighting != "none":
-        weights = document_weights(encoder, vectors, texts, index.document_weighting)
-        vectors = weighted(vectors, weights)
-        if kept is not None:
-            np.save(kept / IDF, weights, allow_pickle=False)
-    return pruned(vectors, index.top_dimensions)[0]
 
 
 def document_weights(

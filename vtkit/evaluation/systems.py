@@ -81,7 +81,7 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.idf import as_indexed
+        from vtkit.encoder.indexed import as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
@@ -90,7 +90,10 @@ class SparseSystem:
         said = f"encoding the documents of {collection.name}"
         if kept is None:
             texts = list(collection.contents)
-            vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
+            candidates = settings.candidate_dimensions
+            vectors = encode_side(
+                encoder, texts, "document", length, top_dimensions=candidates, precision=precision, description=said
+            )
             vectors = as_indexed(encoder, vectors, texts, settings)
         else:
             vectors = _kept_vectors(encoder, collection, settings, kept, said)
@@ -320,7 +323,7 @@ def _kept_vectors(
     encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
 ) -> sp.csr_matrix:
     """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
-    from vtkit.encoder.idf import as_indexed
+    from vtkit.encoder.indexed import as_indexed
     from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import read_vectors
 

@@ -21,6 +21,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.idf import IDF
+from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
 from vtkit.encoder.saturation import FILE as SATURATION
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.evaluation.measures.agreement import agreement
@@ -124,7 +125,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
             terms = list(source.searcher.lexical.terms.numbers)
             (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
         if source.searcher is not None:
-            for name, copy in ((IDF, DOCUMENT_WEIGHTS), (SATURATION, SATURATION)):
+            for name, copy in ((IDF, DOCUMENT_WEIGHTS), (SATURATION, SATURATION), (OWN_TOKENS, OWN_TOKENS)):
                 kept = source.searcher.documents.path.with_name(name)
                 if kept.is_file():
                     shutil.copyfile(kept, folder / copy)

@@ -126,11 +126,6 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
 COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}  # by the definition
 FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}  # of case variants
 
-TOWARDS = {  # what single tokens were moved for
-    "document-frequency": "towards activation rates that follow their document frequencies",
-    "held": "up, so that texts activate the tokens that they hold",
-}
-
 
 def calibration_section(report: ReportData) -> Section | None:
     """What calibration changed, and the shares above zero before and after."""
@@ -142,7 +137,7 @@ def calibration_section(report: ReportData) -> Section | None:
     if done.tokens is not None:
         said.append(
             f"The decoder bias of {whole(done.tokens.tokens)} tokens was moved by {score(done.tokens.mean)} on "
-            f"average, {TOWARDS[done.by]}."
+            f"average, towards activation rates that follow their document frequencies."
         )
     if done.target is not None or done.shift or not is_number(done.shift):
         shift = done.shift

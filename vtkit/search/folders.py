@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
+from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.engine import POSTINGS, build_index
@@ -155,13 +156,15 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     if (
         index.lexical != "none"
         or index.document_weighting != "none"
+        or index.own_tokens
         or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
     ):
         from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.encoder.idf import as_indexed
+        from vtkit.encoder.indexed import as_indexed
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
-        matrix = as_indexed(encoder, matrix, (document.contents for document in documents), index, out)
+        texts = Lazy(len(documents), lambda number: documents[number].contents)
+        matrix = as_indexed(encoder, matrix, texts, index, out)
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
             lexical = part.save(out)

@@ -29,11 +29,9 @@ class CalibrateSection(Section):
     shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
     """Lower the decoder bias by this much, the paper's c. It has no effect together with a ``target_activation``."""
 
-    tokens: Literal["document-frequency", "held"] | None = None
+    tokens: Literal["document-frequency"] | None = None
     """``document-frequency``: shift each token's bias, before ``target_activation``, so that the token is active in a
-    share of the texts that follows the square root of its document frequency in ``corpus``. ``held``: after
-    ``target_activation``, raise each token's bias until the token is active in almost all texts of ``corpus`` that
-    contain it; for queries by a static table (``query_encoder``)."""
+    share of the texts that follows the square root of its document frequency in ``corpus``."""
 
     fold: Literal["max", "sum"] | None = None
     """Let tokens that are equal up to case and word-start mark share one dimension, in vectors made with vtkit."""

@@ -46,7 +46,7 @@ class IndexSection(Section):
     """Documents are cut at this many tokens."""
 
     top_dimensions: PositiveInt | None = None
-    """Largest weights of a document to keep, after ``document_weighting``. Default: all."""
+    """Largest weights of a document to keep, after ``own_tokens`` and ``document_weighting``. Default: all."""
 
     query_top_dimensions: PositiveInt | None = None
     """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
@@ -54,6 +54,11 @@ class IndexSection(Section):
     keep: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of a document vector's sum to keep, in its largest weights: 0.9 removes many small weights that hardly
     change a score, and makes the index smaller. The run prints what it removed. Default: all."""
+
+    own_tokens: bool = False
+    """Raise the weight of each token that a document holds by the 0.9 quantile of the collection's weights. A word of a
+    document, as a query, then finds it without adaptation too; best with queries by a static table
+    (``query_encoder``)."""
 
     document_weighting: DocumentWeighting = "none"
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
@@ -88,7 +93,7 @@ class IndexSection(Section):
     @property
     def candidate_dimensions(self) -> int | None:
         """Weights of a document that are kept until they are weighted: the largest of them differ after that."""
-        if self.top_dimensions is None or self.document_weighting == "none":
+        if self.top_dimensions is None or (self.document_weighting == "none" and not self.own_tokens):
             return self.top_dimensions
         return CANDIDATES * self.top_dimensions
 

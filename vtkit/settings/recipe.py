@@ -213,6 +213,8 @@ class Recipe(Section):
             yield "remove calibrate.tokens and calibrate.query_encoder"
         if self.index.query_encoder is not None:
             yield "remove index.query_encoder"
+        if self.index.own_tokens:
+            yield "remove index.own_tokens"
         if self.finetune is not None and self.finetune.query_encoder != "shared":
             yield 'set finetune.query_encoder to "shared"'
         if self.casing.output != "all":
@@ -224,6 +226,8 @@ class Recipe(Section):
             yield "tokens have no bias to calibrate: remove [calibrate]"
         if self.index.query_encoder is not None:
             yield "the model weighs the tokens of queries: remove index.query_encoder"
+        if self.index.own_tokens:
+            yield "documents have weights for the tokens that they hold only: remove index.own_tokens"
         if self.transfer is not None and self.transfer.scope == "head-only":
             yield 'input and output vocabulary are the same: set transfer.scope to "full"'
         if self.finetune is not None and self.finetune.activation != "source":

@@ -41,6 +41,10 @@ class Encoder:
         if saturation.is_file():
             saturated = json.loads(saturation.read_text("utf-8"))
             vectors = [_saturated(each, **saturated) for each in vectors]
+        path = HERE / "own_tokens.npy"
+        if path.is_file():
+            rises = np.load(path, allow_pickle=False)
+            vectors = [self._raised(each, text, rises) for each, text in zip(vectors, texts, strict=True)]
         path = HERE / "document_weights.npy"
         if path.is_file():
             factors = np.load(path, allow_pickle=False)
@@ -98,6 +102,22 @@ class Encoder:
                 vector[place] = before + weight if sums else max(before, weight)
             found.append(largest(vector, side["active"]) if side["active"] is not None else vector)
         return found
+
+    def _raised(self, vector: Vector, text: str, rises: Any) -> Vector:
+        """As the documents of the index: the tokens of the whole text have more weight."""
+        from tokenizers import Tokenizer
+
+        if "names" not in self._opened:
+            own = HERE / "output_tokenizer" / "tokenizer.json"
+            names = self._opened["names"] = Tokenizer.from_file(str(own if own.is_file() else HERE / "tokenizer.json"))
+            names.no_truncation()
+            names.no_padding()
+        folded_to = self.settings["query"]["folded_to"]
+        ids = set(self._opened["names"].encode(text, add_special_tokens=False).ids)
+        for number in {int(folded_to.get(str(number), number)) for number in ids}:
+            if rises[number]:
+                vector[number] = vector.get(number, 0.0) + float(rises[number])
+        return dict(sorted(vector.items()))
 
     def _terms(self, text: str) -> Vector:
         """BM25's terms of a query, behind the dimensions of the encoder."""

@@ -3,12 +3,12 @@ static table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.data.sampling import draw, drawn
+from vtkit.data.sampling import draw
 from vtkit.encoder.calibrated import Calibration
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 FEWEST = 8
 
 TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0  # how far each token goes by document frequency, and its largest shift in logits
-HELD_TEXTS = 20_000  # drawn at most to see where tokens are held: many, since most words stand in few texts
-
-HELD_WANTS_TABLE = (
-    "raising tokens that texts contain harms queries that the encoder itself expands. Give queries a static table "
-    "(query_encoder)"
-)
 
 
 def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
@@ -49,8 +43,6 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
         encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
         calibration = replace(calibration, query_encoder=section.query_encoder)
         console.say(f"queries are encoded by {query_encoder_of(encoder)}")
-    elif section.tokens == "held":
-        console.warn(f"calibration: {HELD_WANTS_TABLE}")
     save_encoder(encoder, out / "model")
     return calibration
 
@@ -72,10 +64,7 @@ def calibrate_encoder(
     refuse_query_side(encoder, "calibrate", static_too=False)
     refuse_unicoil(encoder, "[calibrate]")
     counter = None
-    held_in: Sequence[str] | None = None
-    if section.tokens == "held":
-        corpus = held_in = drawn(corpus, HELD_TEXTS, seed)
-    elif section.tokens is not None:
+    if section.tokens is not None:
         size = mlm_head(encoder[0].auto_model).decoder.out_features
         counter = DocumentCounter(output_tokenizer(encoder), size)
         corpus = counter.counting(corpus)
@@ -101,7 +90,6 @@ def calibrate_encoder(
         tokens=None
         if counter is None
         else TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND),
-        held_in=held_in,
         fold=section.fold,
     )
 
@@ -113,7 +101,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 CALIBRATE = Stage(
     "calibrate",
-    version=8,
+    version=9,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,

@@ -154,6 +154,7 @@ ENCODE = Stage(
         "index.document_length",
         "index.top_dimensions",
         "index.document_weighting",
+        "index.own_tokens",
         "index.keep",
         "index.precision",
     ),

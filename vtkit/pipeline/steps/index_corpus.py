@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 HISTOGRAM_BINS = 24
-WEIGHTING = ("index.document_weighting", "index.top_dimensions")
+WEIGHTING = ("index.document_weighting", "index.own_tokens", "index.top_dimensions")
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,13 @@ def weighted_vectors(
 ) -> sp.csr_matrix:
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
     need, if anything, is kept in ``out``."""
-    from vtkit.encoder.idf import as_indexed
+    from vtkit.encoder.indexed import as_indexed
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
-    texts = (document.contents for document in opened(corpus).documents)
     encoded = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    return as_indexed(encoder, encoded, texts, recipe.index, out)
+    return as_indexed(encoder, encoded, opened(corpus).contents, recipe.index, out)
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
@@ -100,7 +99,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 INDEX = Stage(
     "index",
-    version=9,
+    version=10,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,

@@ -1,0 +1,245 @@
+"""A document's own tokens, raised in its vector when it is indexed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
+from vtkit.encoder.folding import set_folding
+from vtkit.encoder.idf import IDF
+from vtkit.encoder.indexed import as_indexed
+from vtkit.encoder.masked import mask_dimensions
+from vtkit.encoder.own_tokens import FILE, QUANTILE, rises, with_own_tokens
+from vtkit.encoder.scratch import scratch_model
+from vtkit.encoder.sides import encode_side
+from vtkit.evaluation.systems import SparseSystem
+from vtkit.inspect.words import words
+from vtkit.pipeline.run import run
+from vtkit.search.exact import ExactIndex
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.source import Scratch
+from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.system.errors import DataError
+from vtkit.vocabulary.trained import train
+
+CASED = (*tiny.shuffled(1), "Raven", "RAVEN", "Maple")
+TEXTS = [*tiny.texts(30, seed=4), "Raven RAVEN stone", "maple " * 60 + "zephyr", ""]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
+    """An encoder with a masked dimension, `raven`."""
+    ours = tiny.encoder(tmp_path_factory.mktemp("own"))
+    mask_dimensions(ours[0].auto_model, [tiny.TOKENS.index("raven")])
+    return ours
+
+
+def indexed(folder: Path) -> np.ndarray:
+    """The documents of an index, (documents, dimensions)."""
+    index = ExactIndex.load(folder)
+    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
+
+
+def test_weights_rise_by_the_quantile_where_texts_hold_the_token(encoder: SparseEncoder) -> None:
+    vectors = encode_side(encoder, TEXTS, "document", 32)
+    rise = np.quantile(vectors.data, QUANTILE)
+    wanted = vectors.toarray()
+    for row, text in enumerate(TEXTS):  # whole texts, though 32 tokens are encoded
+        for token in set(encoder.tokenizer.tokenize(text)) - {"[UNK]", "[SEP]", "raven"}:
+            wanted[row, tiny.TOKENS.index(token)] += rise
+    found = as_indexed(encoder, vectors, TEXTS, IndexSection(own_tokens=True))
+    np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5)
+    assert not found[:, [tiny.TOKENS.index("raven")]].nnz
+    assert found[TEXTS.index("maple " * 60 + "zephyr"), tiny.TOKENS.index("zephyr")] >= np.float32(rise)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([*tiny.WORDS, "[SEP]", "q7", "é"])).map(" ".join), min_size=1), st.integers(0, 9)
+)
+def test_no_weight_falls_and_a_text_gains_at_most_its_distinct_tokens(
+    encoder: SparseEncoder, texts: list[str], seed: int
+) -> None:
+    size = len(tiny.TOKENS)
+    shape = (len(texts), size)
+    vectors = sparse.random(*shape, 0.2, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
+    rise = rises(encoder, vectors)
+    found = with_own_tokens(encoder, vectors, texts, rise)
+    added = (found - vectors).toarray()
+    assert (np.isclose(added, 0) | np.isclose(added, rise)).all()
+    for row, text in zip(added > 1e-6, texts, strict=True):
+        assert row.sum() <= len(set(encoder.tokenizer.tokenize(text)))
+    assert found.has_sorted_indices
+    assert (found.data > 0).all()
+
+
+def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
+    ours = tiny.encoder(tmp_path, tokens=CASED)
+    set_folding(ours, "max")
+    vectors = sparse.csr_matrix(np.array([[2.0, 2.0]], dtype=np.float32))
+    vectors.resize(1, len(CASED))
+    found = with_own_tokens(ours, vectors, ["Raven raven RAVEN Maple"], rises(ours, vectors))
+    raised = {CASED[number]: found[0, number] for number in found.nonzero()[1]}
+    assert {name: weight for name, weight in raised.items() if name in ("raven", "maple")} == {"raven": 2, "maple": 2}
+    assert not raised.keys() & {"Raven", "RAVEN", "Maple"}
+
+
+def test_a_rare_document_without_any_weight_is_found_by_eye(encoder: SparseEncoder) -> None:
+    """No dimension is active, and then c is 1."""
+    empty = sparse.csr_matrix((2, len(tiny.TOKENS)), dtype=np.float32)
+    found = as_indexed(encoder, empty, ["olive reef olive", ""], IndexSection(own_tokens=True))
+    held = sorted(tiny.TOKENS.index(word) for word in ("olive", "reef"))
+    assert found.indices.tolist() == held
+    assert found.data.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "source", [{"model": "x", "kind": "unicoil"}, {"model": "x", "units": {}, "corpus": ["x"]}], ids=str
+)
+def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(source: dict[str, object]) -> None:
+    sections = {"recipe": {"name": "r", "language": "en"}, "vocabulary": {"kind": "source"}, "source": source}
+    assert Recipe.model_validate(sections)
+    with pytest.raises(ValidationError, match=r"remove index\.own_tokens"):
+        Recipe.model_validate({**sections, "index": {"own_tokens": True}})
+
+
+def test_an_index_of_latent_units_is_refused(tmp_path: Path) -> None:
+    whole = WholeEncoder(modules=list(tiny.encoder(tmp_path)), device="cpu")
+    names = Tokenizer(models.WordLevel({f"{unit}": unit for unit in range(40)}, unk_token="0"))
+    whole.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=names)
+    vectors = sparse.csr_matrix((1, len(tiny.TOKENS)), dtype=np.float32)
+    with pytest.raises(DataError, match=r"remove index\.own_tokens"):
+        as_indexed(whole, vectors, ["olive"], IndexSection(own_tokens=True))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a folded encoder with own tokens, IDF, and the twelve largest weights of a document."""
+    folder = tmp_path_factory.mktemp("made")
+    save_encoder(tiny.encoder(folder / "work"), folder / "encoder")
+    tiny.tokenizer(CASED).save_pretrained(str(folder / "target"))
+    documents = [Document(f"d{n}", "", text) for n, text in enumerate(TEXTS) if text]
+    tiny.write_collection(folder / "set", RetrievalSet("x", documents, [Query("q", "raven")], {"q": {"d30": 1}}))
+    (folder / "own.toml").write_text("""\
+[recipe]
+name = "own"
+language = "en"
+[source]
+model = "./encoder"
+[vocabulary]
+kind = "existing"
+tokenizer = "./target"
+[transfer]
+method = "subtoken"
+[casing]
+output = "fold"
+[index]
+own_tokens = true
+document_weighting = "geng"
+top_dimensions = 12
+document_length = 32
+query_encoder = "idf"
+[evaluate]
+sets = ["set"]
+""")
+    return run(folder / "own.toml", runs=folder / "runs", threads=1)
+
+
+def test_a_run_in_memory_and_a_folder_of_its_own_have_the_same_index(made: Path, tmp_path: Path) -> None:
+    ours, index = load_encoder(str(made / "model")), IndexSection(document_length=32, own_tokens=True)
+    texts = [text for text in TEXTS if text]
+    candidates = encode_side(ours, texts, "document", 32, top_dimensions=48)  # four times as many as are kept
+    every = as_indexed(ours, candidates, texts, index).toarray()
+    factors = np.load(made / "index" / "set" / IDF)
+    found = indexed(made / "index" / "set" / "postings")
+    largest = -np.sort(-every * factors, axis=1)[:, :12]
+    np.testing.assert_allclose(-np.sort(-found, axis=1)[:, :12], largest, rtol=1e-4)
+    np.testing.assert_allclose(found[found > 0], (every * factors)[found > 0], rtol=1e-4)
+    section = IndexSection(document_length=32, own_tokens=True, top_dimensions=12, document_weighting="geng")
+    collection = RetrievalSet("x", [Document(str(n), "", text) for n, text in enumerate(texts)], [], {})
+    memory = SparseSystem.over(ours, collection, section).index.postings
+    same = sparse.csc_matrix((memory.weights, memory.documents, memory.starts)).toarray()
+    np.testing.assert_allclose(same, found, rtol=1e-4)
+    runner = CliRunner()
+    out, settings = str(tmp_path / "vectors"), ("own_tokens=true", "top_dimensions=12", "document_weighting=geng")
+    corpus = str(made.parents[1] / "set" / "corpus.jsonl")
+    for arguments in (
+        ["encode", str(made / "model"), corpus, "--max-length", "32", "--top-dimensions", "48", "--out", out],
+        ["index", out, "--out", str(tmp_path / "index"), *(part for each in settings for part in ("--set", each))],
+    ):
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(indexed(tmp_path / "index" / "postings"), found, rtol=1e-4)
+
+
+def test_an_export_encodes_further_documents_as_the_index_holds_them(made: Path, tmp_path: Path) -> None:
+    place = made / "index" / "set"
+    assert (place / FILE).is_file()
+    done = CliRunner().invoke(app, ["export", str(made), "--for", "qdrant", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    texts = [text for text in TEXTS if text]
+    command = [sys.executable, "encode.py", "--document", *texts]
+    said = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, encoding="utf-8", env=os.environ)
+    assert said.returncode == 0, said.stderr
+    for line, row in zip(said.stdout.splitlines(), indexed(place / "postings"), strict=True):
+        found = {int(number): weight for number, weight in json.loads(line).items()}
+        assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
+
+
+def test_words_of_thai_sentences_find_their_sentences_through_the_commands(shared: Path, tmp_path: Path) -> None:
+    """With an encoder that has learned nothing, so that only the tokens themselves can find them."""
+    with gzip.open(shared / "data" / "parallel" / "en-th.pud.tsv.gz", "rt", encoding="utf-8") as file:
+        texts = [line.rstrip("\n").split("\t")[1] for line in file][:300]
+    (tmp_path / "th.txt").write_text("\n".join(texts), encoding="utf-8")
+    section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), "size": 4000})
+    thai, _ = train(texts, section)
+    untrained = scratch_model(Scratch(layers=1, hidden=16, heads=2, feed_forward=16, max_length=64), thai)
+    save_encoder(as_sparse_encoder(untrained, thai, tmp_path / "work"), tmp_path / "model")
+    asked = sorted({(word, number) for number, text in enumerate(texts) for word in words(text, "cut")})
+    asked = random.Random(0).sample(asked, 100)
+    (tmp_path / "words.tsv").write_text("\n".join(f"{n}\t{word}" for n, (word, _) in enumerate(asked)), "utf-8")
+
+    def said(*arguments: str) -> str:
+        done = CliRunner().invoke(app, [str(each) for each in arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    tables = ["--target", "0.01", "--definition", "pooled", "--query-encoder", "idf", "--out", str(tmp_path / "ready")]
+    said("calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "th.txt"), *tables)
+    said("encode", str(tmp_path / "ready"), str(tmp_path / "th.txt"), "--out", str(tmp_path / "vectors"))
+    shares = []
+    for own in ("false", "true"):
+        out = str(tmp_path / own)
+        said("index", str(tmp_path / "vectors"), "--out", out, "--set", f"own_tokens={own}")
+        found: dict[int, set[int]] = {}
+        for line in said("search", out, "--batch", str(tmp_path / "words.tsv"), "--top", "10").splitlines():
+            query, _, document, *_ = line.split()
+            found.setdefault(int(query), set()).add(int(document) - 1)
+        shares.append(
+            np.mean(
+                [any(word in words(texts[n], "cut") for n in found.get(q, ())) for q, (word, _) in enumerate(asked)]
+            )
+        )
+    assert shares[0] < 0.5
+    assert shares[1] >= 0.95

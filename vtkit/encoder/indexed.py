@@ -1,0 +1,58 @@
+"""Documents as an index holds them: saturated, raised, weighted and pruned, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from vtkit.encoder.idf import IDF, document_weights, weighted
+from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
+from vtkit.encoder.own_tokens import rises, with_own_tokens
+from vtkit.encoder.saturation import FILE as SATURATION
+from vtkit.encoder.saturation import Saturation, saturates
+from vtkit.settings.index import IndexSection
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+
+def as_indexed(
+    encoder: SparseEncoder,
+    vectors: sparse.csr_matrix,
+    texts: Sequence[str],
+    index: IndexSection,
+    kept: Path | None = None,
+) -> sparse.csr_matrix:
+    """Documents as ``index`` saturates (:mod:`vtkit.encoder.saturation`), raises where they hold tokens
+    (:mod:`vtkit.encoder.own_tokens`), weights and prunes them.
+
+    The largest *weighted* entries of a document are kept: top(w ⊙ s_d). Chosen before weighting, they would be those of
+    the dimensions that many documents share.
+
+    Args:
+        vectors: with ``index.candidate_dimensions`` entries a document at most.
+        texts: of the documents; read where dimensions are tokens.
+        kept: folder for what further documents need: the saturation, what their tokens rise by, and the weights of the
+            dimensions (:data:`IDF`).
+    """
+    if saturates(encoder):
+        saturation = Saturation.of(vectors)
+        vectors = saturation.applied(vectors)
+        if kept is not None:
+            saturation.to_file(kept / SATURATION)
+    if index.own_tokens:
+        rise = rises(encoder, vectors)
+        vectors = with_own_tokens(encoder, vectors, texts, rise)
+        if kept is not None:
+            np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
+    if index.document_weighting != "none":
+        weights = document_weights(encoder, vectors, texts, index.document_weighting)
+        vectors = weighted(vectors, weights)
+        if kept is not None:
+            np.save(kept / IDF, weights, allow_pickle=False)
+    return pruned(vectors, index.top_dimensions)[0]

@@ -1,0 +1,61 @@
+"""A document's own tokens, raised in its vector when it is indexed (``index.own_tokens``).
+
+After a transfer an encoder gives weight to a part of the tokens that a document holds only, and a query for a word of
+it does not find it. With c the :data:`QUANTILE` of the weights of the collection:
+
+    w_j(d) <- w_j(d) + c · [d holds token j]
+
+so that a query's score rises by c times its own weights of the tokens that it shares with the document; where a table
+gives these their IDF, that is an exact match weighted by rarity. A document gains at most as many dimensions as it
+holds tokens. As for document frequencies, whole texts count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.idf import tokens_held
+from vtkit.encoder.kinds import refuse_unicoil
+from vtkit.encoder.query_tables import can_weigh
+from vtkit.system.errors import DataError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+QUANTILE = 0.9
+FILE = "own_tokens.npy"
+"""File of what each dimension rises by in documents that hold its token."""
+
+
+def rises(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> NDArray[np.float32]:
+    """What each dimension rises by: c, or 0 for special tokens, fillers and masked ones, (vocabulary,).
+
+    Raises:
+        DataError: the dimensions are latent units, or the encoder is a uniCOIL one, which weighs own tokens only.
+    """
+    refuse_unicoil(encoder, "index.own_tokens")
+    if writes_units(encoder):
+        raise DataError("latent units are not tokens: remove index.own_tokens")
+    rise = np.quantile(vectors.data, QUANTILE) if vectors.nnz else 1.0
+    return np.where(can_weigh(encoder), rise, 0.0).astype(np.float32)
+
+
+def with_own_tokens(
+    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], rise: NDArray[np.float32]
+) -> sparse.csr_matrix:
+    """``vectors`` with ``rise`` added where ``texts``, one a vector, hold the token of a dimension, or where vectors
+    are folded, any of its case variants."""
+    folded_to = None if folding(encoder) is None else fold_map_of(encoder)
+    held = list(tokens_held(output_tokenizer(encoder), texts, folded_to))
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
+    starts = np.cumsum([0, *map(len, held)])
+    own = sparse.csr_matrix((rise[columns], columns, starts), vectors.shape)
+    own.eliminate_zeros()
+    return (vectors + own).tocsr()
