@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("vtkit", deadline=None, derandomize=True)
+settings.register_profile("vtkit", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vtkit")
 
 
