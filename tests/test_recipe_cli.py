@@ -216,8 +216,8 @@ def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int
             stderr=subprocess.PIPE,
             encoding="utf-8",
         ) as process:
-            os.write(leader, answers.encode())
-            _, shown = process.communicate(timeout=60)
+            os.write(leader, os.fsencode(answers))
+            _, shown = process.communicate(timeout=300)
             return process.returncode, shown
     finally:
         os.close(leader)
@@ -266,7 +266,7 @@ def test_an_interrupt_leaves_with_130_and_one_line(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, shown = process.communicate(timeout=60)
+        _, shown = process.communicate(timeout=300)
     assert process.returncode == 130
     assert shown == "error: interrupted\n"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+from test_recipe_cli import on_a_terminal
 
 BAD = b"r\xff"
 
@@ -75,6 +76,13 @@ def test_a_line_of_standard_input_that_is_not_utf_8_is_named(index: Path) -> Non
         assert code == 1
         assert "standard input: line 2 is not UTF-8: byte 0xff at position 1" in said
     assert vtkit("search", "index", folder=index, typed="\ufeffriver\r\n".encode())[0] == 0
+
+
+def test_what_is_typed_at_a_prompt_and_is_not_utf_8_is_named(index: Path) -> None:
+    code, said = on_a_terminal(index, ["recipe", "new"], "my\udcffname\n")
+    assert (code, "The answer is not UTF-8" in said) == (2, True)
+    code, said = on_a_terminal(index, ["search", "index"], "r\udcff\nriver\n\x04")
+    assert (code, said.count("The query is not UTF-8")) == (0, 1)
 
 
 def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged_one(index: Path) -> None:
