@@ -16,7 +16,9 @@ from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
+from vtkit.evaluation.judging import read_per_query
 from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
@@ -126,6 +128,22 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec")
     for query, results in summed.items():
         assert dict(written[query]) == pytest.approx(dict(results), abs=1e-5)
+
+
+def test_the_p_values_of_a_table_are_corrected_together(finished: Path) -> None:
+    """Those of Holm for four claims; the source is none."""
+    claims = "transfer", "hybrid", "peer:tiny-e5", "hybrid-peer:tiny-e5"
+    values = {
+        name: read_per_query(made_by(finished, f"evaluate:{name}") / "collection")["nDCG@10"]
+        for name in (*claims, "bm25", "bm25-words")
+    }
+    better = max((values["bm25"], values["bm25-words"]), key=lambda of: sum(of.values()))
+    raw = {name: paired_randomization(values[name], better) for name in claims}
+    report = report_of(finished)
+    assert report is not None
+    found = [row.p_value_vs_bm25 for row in report.results[0].rows if row.p_value_vs_bm25 is not None]
+    assert sorted(found) == pytest.approx(sorted(holm(raw).values()))
+    assert sorted(found) != pytest.approx(sorted(raw.values()))
 
 
 def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) -> None:

@@ -97,6 +97,8 @@ def test_cai_adapts_a_masked_language_model_before_it_is_trained_to_retrieve(nam
     assert recipe.adapt is not None
     assert (recipe.adapt.train, recipe.adapt.mask_rate, recipe.adapt.new_token_weight) == ("all", 0.15, 1.0)
     assert recipe.calibrate is None
+    assert recipe.finetune is not None
+    assert recipe.finetune.flops_definition == "cai"
     assert recipe.index.document_weighting == "cai-paper"
 
 

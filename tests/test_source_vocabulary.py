@@ -1,12 +1,15 @@
 """A recipe on the source's own vocabulary: the encoder stays as it is, bit for bit, until a stage trains it."""
 
+import re
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
+from vtkit.cli import app
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
@@ -59,11 +62,26 @@ def test_the_encoder_stays_as_it_is_and_nothing_is_warned_of(folder: Path, capsy
     assert source.tokenizer(texts)["input_ids"] == own.tokenizer(texts)["input_ids"]
 
 
-def test_its_recipe_runs_to_the_report(folder: Path) -> None:
-    made = run(folder / "own.toml", runs=folder / "runs")
-    report = (made / "report.md").read_text("utf-8")
+def test_its_recipe_runs_to_the_report_and_shows_a_line_a_stage(folder: Path) -> None:
+    ended = CliRunner().invoke(app, ["run", str(folder / "own.toml"), "--runs", str(folder / "runs")])
+    assert ended.exit_code == 0, ended.output
+    report = (folder / "runs" / "own" / "report.md").read_text("utf-8")
     assert "after adaptation" in report
     assert "with BM25 in one index" in report
+    lines = ended.stderr.splitlines()
+    stages = [line for line in lines if line.startswith("[")]
+    assert [line.partition("] ")[0] for line in stages] == [f"[{n}/{len(stages)}" for n in range(1, len(stages) + 1)]
+    assert all(len(line.split()) == 2 for line in stages)
+    assert not [line for line in lines if "done in" in line]
+    gates = [line for line in lines if line.startswith("gate ")]
+    assert gates
+    assert all(re.fullmatch(r"gate [\w ]+ after \w+: (pass|skipped)", line) for line in gates), gates
+    head = next(line for line in lines if line.startswith("model "))
+    assert head.split()[:3] == ["model", "nDCG@10", "p"]
+    deployed = next(line for line in lines if line.startswith("deployed "))
+    assert re.match(r"deployed +[01]\.\d{4} +(< )?[01]\.\d+", deployed)
+    assert "the one index" in lines[-1]
+    assert "over BM25, p" in lines[-1]
 
 
 def test_no_gate_compares_the_source_with_itself_and_its_files_are_in_the_key(folder: Path) -> None:
