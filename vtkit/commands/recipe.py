@@ -188,6 +188,8 @@ def write_new_recipe(
     except OSError as error:
         raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
+    if train and not source:
+        console.say("Judged queries choose the weight of the index; training units on them is commented out.")
     if source and language != source_language and not parallel and not embedder:
         console.warn(
             f"there is no bridge from {source_language} to {language}: new tokens start without a meaning, and the "
