@@ -2,12 +2,11 @@
 
     VTKIT_DATA=../shared python tests/benchmarks/vocabulary_training.py [--megabytes 1000] [--size 100000] [--no-peer]
 
-The corpus is that of fragmentation.py: real text, repeated with words respelled as often as real text has new ones. It
-is written to a temporary folder, which goes away at the end, and read from there as a stream. vtkit counts its words,
-and learns a vocabulary from it. The peer is ``WordPieceTrainer`` of ``tokenizers`` with the same normalizer and
-pre-tokenizer, on the first ``--peer-megabytes`` of the corpus, against vtkit on the same. Each work has a process of
-its own, and each peak is that of its process. The last line is one object of JSON; ``ratio`` is the peer's median time
-over vtkit's.
+The corpus is real text, repeated with words respelled as often as real text has new ones. It is written to a temporary
+folder, which goes away at the end, and read from there as a stream. vtkit counts its words, and learns a vocabulary
+from it. The peer is ``WordPieceTrainer`` of ``tokenizers`` with the same normalizer and pre-tokenizer, on the first
+``--peer-megabytes`` of the corpus, against vtkit on the same. Each work has a process of its own, and each peak is that
+of its process. The last line is one object of JSON; ``ratio`` is the peer's median time over vtkit's.
 """
 
 import argparse
@@ -15,6 +14,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -26,13 +26,61 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from fragmentation import growth, peak_mebibytes, real_lines, varied
+from memory import peak_mebibytes
 from tokenizers import models, trainers
 
-from vtkit.data.corpora import read_corpus
+from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.word_counts import count_chunks
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.trained import _pipeline, train
+
+SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[3] / "shared"))
+CORPORA = (
+    *("text/biomed-abstracts-en.txt.gz", "text/chem-preprints-en.txt.gz"),
+    *("boolq-en", "squad-en", "scifact-en"),
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+def chunks_of(text: str) -> list[str]:
+    return re.findall(r"\s*\S+", text)
+
+
+def real_lines() -> list[str]:
+    """The corpora, cut into lines of about a paragraph, in a random order."""
+    lines = []
+    for text in read_corpora(SHARED / "data" / name for name in CORPORA):
+        words = text.split(" ")
+        lines += [" ".join(words[start : start + 150]) for start in range(0, len(words), 150)]
+    random.Random(0).shuffle(lines)
+    return lines
+
+
+def growth(lines: list[str]) -> float:
+    """Distinct chunks that the second half of ``lines`` adds, over all its chunks."""
+    half = len(lines) // 2
+    first = {chunk for line in lines[:half] for chunk in chunks_of(line)}
+    second = [chunk for line in lines[half:] for chunk in chunks_of(line)]
+    return len(set(second) - first) / len(second)
+
+
+def varied(lines: list[str], chance: float, generator: random.Random) -> Iterator[str]:
+    """``lines``, and again ``lines`` with respelled words, and so on."""
+    yield from lines
+    letters = "aaeeiioouunnrrssttllccdmpghbfvyw"
+
+    def respelled(match: re.Match[str]) -> str:
+        word = match[0]
+        if generator.random() >= share:
+            return word
+        place = generator.randrange(1, len(word))
+        return word[:place] + "".join(generator.choices(letters, k=2)) + word[place:]
+
+    words = sum(len(_WORD.findall(line)) for line in islice(lines, 1000))
+    share = chance * sum(len(chunks_of(line)) for line in islice(lines, 1000)) / words
+    while True:
+        for line in lines:
+            yield _WORD.sub(respelled, line)
 
 
 def write_corpus(path: Path, megabytes: float, size: int) -> dict[str, Any]:
@@ -65,12 +113,12 @@ def count(path: Path, megabytes: float, size: int) -> dict[str, Any]:
 
 
 def learn(path: Path, megabytes: float, size: int) -> dict[str, Any]:
-    training = train(first_part(path, megabytes), section(size))
-    return {"size": len(training.tokenizer), "words": training.corpus.words, "distinct": training.corpus.distinct_words}
+    tokenizer, corpus = train(first_part(path, megabytes), section(size))
+    return {"size": len(tokenizer), "words": corpus.words, "distinct": corpus.distinct_words}
 
 
 def peer(path: Path, megabytes: float, size: int) -> dict[str, Any]:
-    learned = _pipeline(section(size), lowercase=False)
+    learned = _pipeline(section(size), lowercase=False, marks_starts=False)
     learned.model = models.WordPiece(unk_token="[UNK]")
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
