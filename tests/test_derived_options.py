@@ -63,8 +63,8 @@ def test_all_that_is_wrong_is_said_under_the_names_of_the_options(tmp_path: Path
 
 
 def test_a_setting_that_is_not_there_is_named_with_the_one_that_is_meant() -> None:
-    with pytest.raises(RecipeError, match=r"^no:\nfoldd: unknown setting\. Did you mean 'fold'\?$"):
-        section_of(CasingSection, {"foldd": "max"}, refused="no:")
+    with pytest.raises(RecipeError, match=r"^no:\ninputt: unknown setting\. Did you mean 'input'\?$"):
+        section_of(CasingSection, {"inputt": "keep"}, refused="no:")
     with pytest.raises(RecipeError, match=r"has no argument 'paralel'\. Its arguments are"):
         vtkit.transfer_encoder("source", "target", paralel="a.tsv")
 

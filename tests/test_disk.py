@@ -93,7 +93,7 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
     queries = (1 + sizes.SPANS) * sizes.DIMENSIONS * 8  # the one with judgements, and spans
     assert found.indexes == text + 2 * 400 * sizes.DIMENSIONS * 8 + queries
-    assert found.runs == 4 * 10 * sizes.RUN_LINE  # adapt, both BM25 and the sum
+    assert found.runs == 4 * 400 * sizes.RUN_LINE  # adapt, both BM25 and the sum
     assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
     assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8 + queries
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0

@@ -120,8 +120,12 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
     if problems:
         kind = kinds.pop() if len(kinds) == 1 else RecipeError
         kind = kind if kind.__init__ is VtkitError.__init__ else VtkitError
-        few = {what: f"{len(names)} cells, such as " * (len(names) > 1) + names[0] for what, names in problems.items()}
-        raise kind("\n".join(f"{what}\n  (in {where})" for what, where in few.items()))
+        said: list[str] = []
+        for what, names in problems.items():
+            new = [line for line in what.splitlines() if line not in said]  # cells share most of what is missing
+            where = f"{len(names)} cells, such as " * (len(names) > 1) + names[0]
+            said += [*new, f"  (in {where})"] if new else []
+        raise kind("\n".join(said))
     return done
 
 
