@@ -49,6 +49,11 @@ def fold_map_of(encoder: SparseEncoder) -> NDArray[np.int64]:
     return fold_map(output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
 
 
+def folded_dimensions(encoder: SparseEncoder) -> NDArray[np.int64] | None:
+    """:func:`fold_map_of` an encoder whose vectors are to be folded; None for another."""
+    return None if folding(encoder) is None else fold_map_of(encoder)
+
+
 def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
     """Term weights whose case variants share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
 

@@ -122,11 +122,11 @@ def document_weights(
     are counted in the vectors.
     """
     from vtkit.encoder.asymmetric import output_tokenizer, writes_units
-    from vtkit.encoder.folding import fold_map_of, folding
+    from vtkit.encoder.folding import folded_dimensions
 
     if writes_units(encoder):
         frequencies, count = np.bincount(vectors.indices, minlength=vectors.shape[1]), vectors.shape[0]
     else:
-        folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-        frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
+        tokenizer, folded_to = output_tokenizer(encoder), folded_dimensions(encoder)
+        frequencies, count = document_frequencies(tokenizer, texts, vectors.shape[1], folded_to)
     return idf_weights(frequencies, count, weighting)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.encoder.asymmetric import output_tokenizer, writes_units
-from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.idf import tokens_held
 from vtkit.encoder.kinds import refuse_unicoil
 from vtkit.encoder.query_tables import can_weigh
@@ -52,8 +52,7 @@ def with_own_tokens(
 ) -> sparse.csr_matrix:
     """``vectors`` with ``rise`` added where ``texts``, one a vector, hold the token of a dimension, or where vectors
     are folded, any of its case variants."""
-    folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-    held = list(tokens_held(output_tokenizer(encoder), texts, folded_to))
+    held = list(tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder)))
     columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
     starts = np.cumsum([0, *map(len, held)])
     own = sparse.csr_matrix((rise[columns], columns, starts), vectors.shape)

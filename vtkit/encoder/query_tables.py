@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
 from vtkit.encoder.families import as_array, mlm_head
-from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
 from vtkit.settings.calibrate import StaticQueryEncoder
@@ -62,7 +62,7 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
     Geng et al. (2024, arXiv:2411.04403), whose N_t are those of MS MARCO. Where vectors are folded, all case variants
     have the weight of the one dimension that they become.
     """
-    folded_to = None if folding(encoder) is None else fold_map_of(encoder)
+    folded_to = folded_dimensions(encoder)
     held, documents_read = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
     if not documents_read:
         raise DataError("There are no documents to count the document frequencies of the query table in.")
