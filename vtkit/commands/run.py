@@ -46,18 +46,18 @@ def run(
     from vtkit.report.verdict import recommendation
     from vtkit.training import distributed
 
-    console.show_details(verbose)
     try:
-        folder = run_recipe(
-            recipe,
-            tuple(settings or ()),
-            runs=runs,
-            dry_run=dry_run,
-            until=until,
-            start=start,
-            force=tuple(force or ()),
-            threads=threads,
-        )
+        with console.details(verbose):
+            folder = run_recipe(
+                recipe,
+                tuple(settings or ()),
+                runs=runs,
+                dry_run=dry_run,
+                until=until,
+                start=start,
+                force=tuple(force or ()),
+                threads=threads,
+            )
     except KeyboardInterrupt:
         console.say("stopped. Repeat the command to go on from here.")
         raise

@@ -41,12 +41,12 @@ def sweep(
     from vtkit.pipeline.sweep import run_sweep, write_sweep
     from vtkit.recipe.sweep import grid_of
 
-    console.show_details(verbose)
     grid = grid_of(recipe, tuple(settings or ()))
     failed: dict[str, str] = {}
     if not tables:
         try:
-            failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
+            with console.details(verbose):
+                failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
         except KeyboardInterrupt:
             console.say("stopped. Repeat the command to go on from here.")
             raise

@@ -73,7 +73,7 @@ def say(message: str, *, short: str | None = None) -> None:
     """One line for the user.
 
     Args:
-        short: shown on the terminal instead, unless :func:`show_details` is on; an empty text shows nothing. The log
+        short: shown on the terminal instead, unless :func:`details` are shown; an empty text shows nothing. The log
             file has the whole message.
     """
     shown = message if short is None or _details else short
@@ -82,10 +82,15 @@ def say(message: str, *, short: str | None = None) -> None:
     note(message)
 
 
-def show_details(details: bool) -> None:
-    """Choose whether :func:`say` ignores the short forms of messages."""
+@contextmanager
+def details(shown: bool) -> Iterator[None]:
+    """Choose whether :func:`say` ignores the short forms of messages while the block runs."""
     global _details
-    _details = details
+    previous, _details = _details, shown
+    try:
+        yield
+    finally:
+        _details = previous
 
 
 def be_silent(silent: bool = True) -> None:
