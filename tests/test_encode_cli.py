@@ -53,7 +53,8 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
         "index", tmp_path / "vectors", "--out", tmp_path / "index", "--json", "--set", "index.query_length=60",
     )  # fmt: skip
     said = json.loads(done.stdout)
-    assert (said["documents"], said["settings"]) == (40, {"engine": "exact", "query_length": 60})
+    settings = {"engine": "exact", "query_length": 60, "document_length": 256}
+    assert (said["documents"], said["settings"]) == (40, settings)
     documents = read_document_file(str(beir))
     found = json.loads(vtkit_says("search", tmp_path / "index", documents[3].text, "--json").stdout)
     loaded = vtkit.load_encoder(model)

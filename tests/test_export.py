@@ -27,7 +27,7 @@ from opensearch_server import nine_bits
 from sentence_transformers import SparseEncoder
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from vtkit import export_for, load_encoder
+from vtkit import encode_texts, export_for, index_vectors, load_encoder
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
@@ -46,6 +46,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
+from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import wrap
 
@@ -201,6 +202,19 @@ def test_a_folded_table_gives_the_same_queries_outside(tmp_path: Path) -> None:
     assert float(program(tmp_path / "out", "encode.py", "--check").split()[-3]) == 0
     first = json.loads((tmp_path / "out" / "replay.jsonl").read_text("utf-8").splitlines()[0])
     assert sorted(first["vector"].values()) == [1.0, 2.0]
+
+
+def test_further_documents_are_cut_and_pruned_as_those_of_the_index(tmp_path: Path) -> None:
+    texts = ["maple raven oak river", "raven " * 30 + "zephyr", "oak"]
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
+    encode_texts(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "vectors", max_length=12, keep=0.6)
+    index_vectors(tmp_path / "vectors", tmp_path / "index")
+    export_for(tmp_path / "index", "onnx", tmp_path / "out")
+    held = read_vectors(tmp_path / "vectors" / "vectors")
+    for text, row in zip(texts, held, strict=True):
+        wanted = dict(zip(map(str, row.indices.tolist()), row.data.tolist(), strict=True))
+        assert json.loads(program(tmp_path / "out", "encode.py", "--document", text)) == pytest.approx(wanted, abs=1e-4)
 
 
 def test_a_model_alone_is_exported_without_documents(tmp_path: Path) -> None:

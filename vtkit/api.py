@@ -331,12 +331,12 @@ def export_for(
     from vtkit.export.portable import QUERIES, Source, first_words
 
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
-    lengths = settings.query_length, longest
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
-    kept = settings.candidate_dimensions, settings.top_dimensions
-    return export(
-        Source(place.absolute().name, encoder, searcher, texts, *lengths, *kept), target, Path(folder), top_dimensions
-    )
+    of = Source(
+        place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
+        settings.candidate_dimensions, settings.top_dimensions, settings.keep,
+    )  # fmt: skip
+    return export(of, target, Path(folder), top_dimensions)
 
 
 def transfer_encoder(
