@@ -106,7 +106,6 @@ def test_listwise_divergence_passes_over_what_the_teacher_was_not_asked() -> Non
     alone = listwise_divergence(student[:1, :2], teacher[:1, :2], 0.5)
     assert loss.item() == pytest.approx(alone.item() / 2)  # the second teaches nothing
     loss.backward()
-    assert student.grad is not None
     assert bool(torch.isfinite(student.grad).all())
     assert student.grad[0, 2] == 0
     assert bool((student.grad[1] == 0).all())
@@ -138,22 +137,19 @@ def test_a_script_without_spaces_is_cut_by_characters() -> None:
     assert 2 * 5 <= len(query) <= len(text) // 2
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A title\nThe text. It goes on.", ("A title", "The text. It goes on.")),
-        ("First one. Second one.", ("First one.", "Second one.")),
-        ("no end of a sentence", ("no end", "of a sentence")),
-        ("水素は元素。酸素もそう。", ("水素は元素。", "酸素もそう。")),
-    ],
-)
-def test_openings(text: str, expected: tuple[str, str]) -> None:
-    assert opening_pair(text, 16) == expected
+def test_openings() -> None:
+    for text, opening, rest in (
+        ("A title\nThe text. It goes on.", "A title", "The text. It goes on."),
+        ("First one. Second one.", "First one.", "Second one."),
+        ("no end of a sentence", "no end", "of a sentence"),
+        ("水素は元素。酸素もそう。", "水素は元素。", "酸素もそう。"),
+    ):
+        assert opening_pair(text, 16) == (opening, rest)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 99))
-def test_no_text_is_twice_in_a_batch_and_all_come_before_any_comes_often(
+def test_no_text_is_twice_in_a_batch_and_all_come_before_any_again(
     items: int, steps: int, size: int, seed: int
 ) -> None:
     rows = batches_of(items, steps, size, seed)
@@ -164,41 +160,30 @@ def test_no_text_is_twice_in_a_batch_and_all_come_before_any_comes_often(
 
 
 def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"corpus: 1 of its 3 texts are different and have 4 words or more"):
+    with pytest.raises(DataError, match=r"corpus: 1 of its 3 texts"):
         usable_texts(["one two three four"] * 2 + ["two words"])
-    wanted = section()
     with pytest.raises(DataError, match=r"corpus: 0 of its 2 texts"):
-        adapt_vectors(encoder(tmp_path), ("crop",), ["a", "b"], wanted, "en", 1, tmp_path / "checkpoints")
+        adapt_vectors(encoder(tmp_path), ("crop",), ["a", "b"], section(), "en", 1, tmp_path / "checkpoints")
 
 
 # training
 
 
-def alignment(folder: Path) -> Alignment:
-    source = encoder(folder / "source")
-    return Alignment(source, [(text, text) for text in TEXTS[:40]])
-
-
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "crop": ("crop", {}),
-    "align": ("align", {}),
     "align and crop": (("align", "crop"), {"target_active": {"query": 20, "document": 40}}),
-    "distill": ("distill", {}),
     "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
     "align and distill": (("align", "distill"), {"distill": {"candidates": 3}}),
 }
 
 
-def given_to(case: str, folder: Path) -> dict[str, Any]:
-    return {"alignment": alignment(folder)} if "align" in case else {}
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(
+def test_an_interrupted_run_ends_as_an_undisturbed_one(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objective, changes = CASES[case]
-    more = given_to(case, tmp_path)
+    pairs = [(text, text) for text in TEXTS[:40]]
+    more = {"alignment": Alignment(encoder(tmp_path / "source"), pairs)} if "align" in case else {}
     wanted, curves = trained(tmp_path / "whole", objective, more=more, **changes)
     assert not wanted.training
     monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(3))
@@ -223,20 +208,20 @@ def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
 
 
 def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one_comes_back(tmp_path: Path) -> None:
-    pairs = [(text, text) for text in TEXTS[:40]]
     ours, source = encoder(tmp_path / "a", dropout=0.0), encoder(tmp_path / "b", dropout=0.0)
-    wanted = section("align", steps=1, flops=0.0)
-    kept = adapt_vectors(ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "one", alignment=Alignment(source, pairs))
-    assert kept["alignment"][0] < 0.01  # bf16 alone
+    aligned = Alignment(source, [(text, text) for text in TEXTS[:40]])
+
+    def curve(steps: int) -> list[float]:
+        wanted, folder = section("align", steps=steps, learning_rate=5e-3, flops=0.0), tmp_path / str(steps)
+        return adapt_vectors(ours, ("align",), TEXTS, wanted, "en", 5, folder, alignment=aligned)["alignment"]
+
+    assert curve(1)[0] < 0.01  # bf16 alone
     with torch.no_grad():
         ours[0].auto_model.get_output_embeddings().bias.add_(
             torch.randn(120, generator=torch.Generator().manual_seed(1))
         )
-    wanted = section("align", steps=40, learning_rate=5e-3, flops=0.0)
-    curves = adapt_vectors(
-        ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "two", alignment=Alignment(source, pairs)
-    )
-    assert curves["alignment"][-1] < 0.7 * curves["alignment"][0]
+    losses = curve(40)
+    assert losses[-1] < 0.7 * losses[0]
 
 
 def test_an_aim_finds_the_strength_of_the_penalties(tmp_path: Path) -> None:
@@ -259,10 +244,9 @@ def test_dead_vectors_stop_the_run_and_the_message_names_the_settings(tmp_path: 
 
 
 def test_cut_texts_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(tmp_path / "all", steps=1, max_length=4)
-    assert "every sampled document is longer than the 4 tokens" in capsys.readouterr().err
-    trained(tmp_path / "some", steps=1, max_length=16)
-    assert re.search(r"\d+% of the texts in document are cut at 16 tokens", capsys.readouterr().err)
+    for length, said in ((4, "every sampled document"), (16, "% of the texts in document")):
+        trained(tmp_path / str(length), steps=1, max_length=length)
+        assert re.search(f"{said}.* {length} tokens", capsys.readouterr().err)
 
 
 # teachers
@@ -297,13 +281,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+STEPS = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
+
+
 def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path]) -> None:
-    steps = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
-    sparse = SparseEncoder(str(folders["sparse"]), device="cpu")
-    dense = SentenceTransformer(str(folders["dense"]), device="cpu")
-    for kind, library in (("sparse", sparse), ("dense", dense)):
-        found = load_teacher(str(folders[kind]), (48, 48), "adapt.teachers").scores(steps)
-        for step, scores in zip(steps, found, strict=True):
+    libraries = {"sparse": SparseEncoder, "dense": SentenceTransformer}
+    for kind, of in libraries.items():
+        library: Any = of(str(folders[kind]), device="cpu")
+        found = load_teacher(str(folders[kind]), (48, 48), "adapt.teachers").scores(STEPS)
+        for step, scores in zip(STEPS, found, strict=True):
             expected = library.similarity(library.encode_query(step.queries), library.encode_document(step.documents))
             assert scores.dtype == np.float32
             assert np.allclose(scores, expected.to_dense().float().numpy(), rtol=0.05, atol=0.05)  # bf16
@@ -317,12 +303,9 @@ def logits(folder: Path, pairs: Sequence[tuple[str, str]], length: int) -> np.nd
         return np.array([float(classifier(**pair).logits) for pair in read])
 
 
-def test_a_cross_encoder_teaches_its_raw_logits_whatever_its_configuration_would_apply(
-    folders: dict[str, Path],
-) -> None:
-    steps = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
+def test_a_cross_encoder_teaches_its_raw_logits_whatever_its_configuration_says(folders: dict[str, Path]) -> None:
     raw = []
-    for step, scores in zip(steps, load_teacher(str(folders["cross"]), (40, 48), "t").scores(steps), strict=True):
+    for step, scores in zip(STEPS, load_teacher(str(folders["cross"]), (40, 48), "t").scores(STEPS), strict=True):
         for query, row in enumerate(scores):
             own = [query, query + 3]
             assert np.isnan(np.delete(row, own)).all()
@@ -342,18 +325,14 @@ def test_a_cross_encoder_reads_the_whole_query_and_document_that_the_encoder_rea
     assert model.max_seq_length == model.config.max_position_embeddings
 
 
-def test_a_classifier_of_several_labels_is_no_teacher(folders: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders["plain"], tmp_path / "labels")
-    BertForSequenceClassification(BertConfig.from_pretrained(folders["plain"], num_labels=3)).save_pretrained(
-        tmp_path / "labels"
-    )
-    with pytest.raises(DataError, match="a classifier of 3 labels, and a teacher gives one score"):
-        load_teacher(str(tmp_path / "labels"), (8, 8), "finetune.teachers")
-
-
-def test_a_folder_that_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"adapt\.teachers = .*neither config\.json nor modules\.json"):
-        load_teacher(str(tmp_path), (48, 48), "adapt.teachers")
+def test_what_is_no_teacher_is_an_error_that_names_the_setting(folders: dict[str, Path], tmp_path: Path) -> None:
+    labels, empty = tmp_path / "labels", tmp_path / "empty"
+    empty.mkdir()
+    shutil.copytree(folders["plain"], labels)
+    BertForSequenceClassification(BertConfig.from_pretrained(labels, num_labels=3)).save_pretrained(labels)
+    for folder, said in ((labels, "3 labels"), (empty, r"adapt\.teachers = .*config\.json")):
+        with pytest.raises(DataError, match=said):
+            load_teacher(str(folder), (8, 8), "adapt.teachers")
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
@@ -372,7 +351,7 @@ def test_of_several_teachers_the_mean_in_standard_deviations_counts() -> None:
     (scores,) = Ensemble([_Fixed(one), _Fixed(two)]).scores([Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)])
     r = 1.5**0.5  # 1, 2, 3 have the mean 2 and the deviation sqrt(2/3), and so, a hundred times, 300, 100, 200
     assert scores[0, :3] == pytest.approx([0, -r / 2, r / 2], abs=1e-6)
-    assert np.isnan(scores[0, 3])
+    assert np.isnan(scores[0, 3])  # only documents that both teachers know are compared
     t = 3**0.5  # 0, 0, 0, 4: mean 1, deviation sqrt(3)
     assert scores[1] == pytest.approx([-1 / t / 2, -1 / t / 2, -1 / t / 2, 3 / t / 2], abs=1e-6)
     assert scores.dtype == np.float32
@@ -382,14 +361,6 @@ def test_each_kind_of_teacher_has_its_scale(folders: dict[str, Path]) -> None:
     found = {kind: load_teacher(str(folders[kind]), (48, 48), "t") for kind in ("sparse", "dense", "cross")}
     assert {kind: teacher.scale for kind, teacher in found.items()} == {"sparse": 1.0, "dense": 20.0, "cross": 1.0}
     assert Ensemble([*found.values()]).scale == 5.0
-
-
-def test_an_ensemble_compares_the_documents_that_all_of_its_teachers_were_asked_about() -> None:
-    """One teacher knows three documents, the other two: the third one has no part in the deviation of the first."""
-    one, two = np.array([[1.0, 3.0, 90.0]], np.float32), np.array([[5.0, 4.0, np.nan]], np.float32)
-    (scores,) = Ensemble([_Fixed(one), _Fixed(two)]).scores([Asked(["a"], ["b", "c", "d"], [0, 1, 2], 3)])
-    assert scores[0, :2] == pytest.approx([0.0, 0.0])  # -1 and 1, 1 and -1
-    assert np.isnan(scores[0, 2])
 
 
 def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:
@@ -417,37 +388,24 @@ def test_a_querys_own_document_is_no_negative_of_it() -> None:
 class _Fixed:
     values: np.ndarray
     scale: float = 1.0
-
-    def scores(self, steps: Any) -> list[np.ndarray]:
-        return [self.values for _ in steps]
-
-
-class _Counting:
-    scale = 1.0
-
-    def __init__(self, value: float = 1.0) -> None:
-        self.asked, self.value = 0, value
+    asked: int = 0
 
     def scores(self, steps: Any) -> list[np.ndarray]:
         self.asked += len(steps)
-        return [np.full((2, 2), self.value, dtype=np.float32) for _ in steps]
+        return [self.values for _ in steps]
 
 
 def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> None:
     steps = [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45
-    teacher = _Counting()
-    assert len(list(KeptScores(teacher, steps, tmp_path))) == 45
-    assert teacher.asked == 45
+    teacher = _Fixed(np.ones((2, 2), np.float32))
+    assert len(list(KeptScores(teacher, steps, tmp_path))) == teacher.asked == 45
     files = sorted((tmp_path / SCORES_FOLDER).iterdir())
     files[1].write_bytes(files[1].read_bytes()[:50])
     again = list(KeptScores(teacher, steps, tmp_path))
     assert teacher.asked == 65
     assert [scores.shape for scores in again] == [(2, 2)] * 45
-
-
-def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the teacher gives 40 of 40 queries scores that are infinite, missing or NaN"):
-        KeptScores(_Counting(math.inf), [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45, tmp_path)
+    with pytest.raises(DataError, match="40 of 40 queries"):
+        KeptScores(_Fixed(np.full((2, 2), np.inf, np.float32)), steps, tmp_path / "infinite")
 
 
 @settings(max_examples=30, deadline=None)
@@ -530,17 +488,14 @@ def test_candidates_are_those_of_bm25_and_of_the_models_that_mine(
 
 @pytest.mark.parametrize(
     ("settings", "way_out"),
-    [
-        ({"loss": "listwise"}, 'or distill.loss = "margin_mse"'),
-        ({"bm25": True}, "or distill.bm25 = false with one teacher"),
-    ],
+    [({"loss": "listwise"}, 'distill.loss = "margin_mse"'), ({"bm25": True}, "distill.bm25 = false")],
 )
 def test_two_scores_in_standard_deviations_are_refused(
     settings: dict[str, Any], way_out: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     name = str(widened(folders, tmp_path / "cross", 1e5))
     given = {"teachers": [load_teacher(name, (48, 24), "t")]}
-    with pytest.raises(DataError, match=f"only their order is left.*3 or more, {way_out}"):
+    with pytest.raises(DataError, match=f"3 or more.*{way_out}"):
         trained(tmp_path / "two", "distill", more=given, teachers=[name], distill=settings)
     three: dict[str, Any] = {"teachers": [name], "distill": settings | {"candidates": 3}}
     _, curves = trained(tmp_path / "three", "distill", more=given, steps=2, **three)

@@ -23,7 +23,6 @@ from vtkit.vocabulary.pair import pair_of
 SOURCE = wordpiece("school", "receptor", "house", "river", "ox", "##s", "##ing", *"abcdefg", *(f"##{c}" for c in "abg"))
 TARGET = wordpiece("school", "receptors", "학교", "고래", "전쟁", "abba", "[unused3]")
 PAIR = pair_of(SOURCE, TARGET)
-OVERLAP = PAIR.overlap
 
 
 def of(mixture: Mixture) -> dict[str, str]:
@@ -74,29 +73,23 @@ def test_stems_and_what_the_source_cannot_read() -> None:
 
 def test_another_language_in_the_same_script_is_not_read() -> None:
     german = wordpiece("Schulen", "receptors", "##receptor", "gehen", "7a", "School", "Flüsse", "Ochsen")
-    pair = pair_of(SOURCE, german)
+    mixed = wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")
     # one of six words is known: what looks like a stem may be a false friend
-    assert scripts_read(Vocabulary(SOURCE).surfaces, Vocabulary(german).surfaces) == set()
-    stems, unread = stems_and_unread(pair)
+    for target, read in ((german, set()), (mixed, {"Latin"})):
+        assert scripts_read(Vocabulary(SOURCE).surfaces, Vocabulary(target).surfaces) == read
+    stems, unread = stems_and_unread(pair_of(SOURCE, german))
     assert not len(stems)
     assert [tokens(german)[n] for n in unread] == [t for t in tokens(german) if t[-1].isalpha() and t[0] != "["]
-    mixed = wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")
-    assert scripts_read(Vocabulary(SOURCE).surfaces, Vocabulary(mixed).surfaces) == {"Latin"}
 
 
 def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows() -> None:
-    pairs = [("school", "학교"), ("house", "학교")]
-    parallel = translation_mixture(read_bitext(PAIR, pairs), PAIR)
+    parallel = translation_mixture(read_bitext(PAIR, [("school", "학교"), ("house", "학교")]), PAIR)
     near = np.array([tokens(TARGET).index(token) for token in ("receptors", "학교", "전쟁", "abba")])
-    neighbours = mixture_of_parts(
-        PAIR,
-        [Part("sembridge", near, csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4]))],
-    )
-    given = [("parallel", parallel), ("sembridge", neighbours)]
-    mixture = auto_mixture(PAIR, given)
+    rows = csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4])
+    neighbours = mixture_of_parts(PAIR, [Part("sembridge", near, rows)])
+    mixture = auto_mixture(PAIR, [("parallel", parallel), ("sembridge", neighbours)])
     assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 1, "mean": 3}
-    mixture = with_reassigned(mixture, PAIR)
-    assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {
+    assert of(with_reassigned(mixture, PAIR)) == dict.fromkeys(tokens(TARGET), "overlap") | {
         "학교": "parallel",
         "receptors": "subtoken",
         "전쟁": "sembridge",
@@ -104,21 +97,19 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows
         "고래": "reassigned",
         "[unused3]": "masked",
     }
-    alone = with_reassigned(auto_mixture(PAIR, []), PAIR)
-    assert alone.counts() == {"overlap": 6, "subtoken": 1, "reassigned": 4, "masked": 1}
 
 
 def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
-    def counts(fallback: str) -> dict[str, int]:
-        section = TransferSection.model_validate(
-            {"method": "auto", "fallback": fallback, "bias": {"method": "mixture"}}
-        )
-        made = mixture_of(section, PAIR, lambda: iter(()), lambda: None, 0)
-        return made.counts()
-
-    assert counts("auto") == counts("reassigned") == {"overlap": 6, "subtoken": 1, "reassigned": 4, "masked": 1}
-    assert counts("mean") == {"overlap": 6, "subtoken": 1, "mean": 5}
-    assert counts("masked") == {"overlap": 6, "subtoken": 1, "masked": 5}
+    reassigned = {"reassigned": 4, "masked": 1}
+    for fallback, made in {
+        "auto": reassigned,
+        "reassigned": reassigned,
+        "mean": {"mean": 5},
+        "masked": {"masked": 5},
+    }.items():
+        settings = {"method": "auto", "fallback": fallback, "bias": {"method": "mixture"}}
+        mixture = mixture_of(TransferSection.model_validate(settings), PAIR, lambda: iter(()), lambda: None, 0)
+        assert mixture.counts() == {"overlap": 6, "subtoken": 1, **made}
 
 
 def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:

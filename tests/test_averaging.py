@@ -59,14 +59,6 @@ def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, q
     assert curves["steps"] == [step + 6 * place for place, (_, each) in enumerate(single) for step in each["steps"]]
 
 
-def test_one_training_is_what_it_was(tmp_path: Path) -> None:
-    ours, curves = tuned(tmp_path / "ours", trainings=1)
-    other, others = tuned(tmp_path / "other")
-    assert same(weights(ours), weights(other))
-    assert curves == others
-    assert not list((tmp_path / "ours" / "checkpoints").glob("training-*"))
-
-
 def interrupted_in_the_second_training(step: int) -> type:
     """A progress that raises KeyboardInterrupt at a step of the second training it shows."""
 
@@ -84,24 +76,24 @@ def interrupted_in_the_second_training(step: int) -> type:
     return Second
 
 
-@pytest.mark.parametrize("step", [2, 5])
-def test_an_interrupted_run_ends_the_same(
-    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("step", "changes"), [(2, {"trainings": 2}), (5, {"trainings": 2}), (5, {"mining": {"rounds": 2}})]
+)
+def test_a_run_that_was_interrupted_in_its_second_training_ends_the_same(
+    step: int, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted in its second training."""
-    undisturbed, again = validation(), validation()
-    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, trainings=2)
+    undisturbed, again = (validation() if "trainings" in changes else None for _ in range(2))
+    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, **changes)
     monkeypatch.setattr(sparse_trainer, "Progress", interrupted_in_the_second_training(step))
     with pytest.raises(KeyboardInterrupt):
-        tuned(tmp_path / "again", validation=validation(), trainings=2)
+        tuned(tmp_path / "again", validation=undisturbed and validation(), **changes)
     monkeypatch.undo()
-    assert "training 1 of 2 is done" not in capsys.readouterr().err
-    found, curves_again = tuned(tmp_path / "again", validation=again, trainings=2)
-    assert "training 1 of 2 is done" in capsys.readouterr().err
+    found, curves_again = tuned(tmp_path / "again", validation=again, **changes)
     assert curves_again == curves
-    assert again.validated == undisturbed.validated
-    assert len(again.validated) == 2
     assert same(weights(found), weights(wanted))
+    if again is not None and undisturbed is not None:
+        assert again.validated == undisturbed.validated
+        assert len(again.validated) == 2
 
 
 def ranked_by_hand(trained: SparseEncoder, file: Path) -> Path:
@@ -128,19 +120,6 @@ def test_the_second_round_learns_from_negatives_of_the_first_rounds_encoder(tmp_
     assert same(weights(ours), weights(by_hand))
     assert of_ours == curves
     assert not same(weights(ours), weights(first))
-
-
-def test_rounds_that_were_interrupted_end_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the second round, after a checkpoint."""
-    rounds = {"mining": {"rounds": 2}}
-    wanted, curves = tuned(tmp_path / "undisturbed", **rounds)
-    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_in_the_second_training(5))
-    with pytest.raises(KeyboardInterrupt):
-        tuned(tmp_path / "again", **rounds)
-    monkeypatch.undo()
-    found, curves_again = tuned(tmp_path / "again", **rounds)
-    assert curves_again == curves
-    assert same(weights(found), weights(wanted))
 
 
 def test_a_recipe_says_what_the_mean_has(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from vtkit.transfer.surgery.bias import (
     masked,
     model_prior,
     ordinary_rows,
-    zero_bias,
     zscore_bias,
 )
 from vtkit.vocabulary.forms import Vocabulary, tokens
@@ -37,6 +36,9 @@ SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
 TARGET = wordpiece("school", "7", "schools", "[unused1]", "of")
 PAIR = pair_of(SOURCE, TARGET)
 OVERLAP = PAIR.overlap
+
+
+METHODS = ("zscore", "copy-overlap", "mixture")
 
 
 def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() -> None:
@@ -67,24 +69,15 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
     assert np.flatnonzero(usual).tolist() == plain
 
     prior = np.linspace(-9, -1, len(TARGET))
-    section = TransferSection(method="mean", bias=BiasSection(method="zscore"))
     pair = pair_of(SOURCE, TARGET, source_rows=len(values))
     mixture = baseline_mixture(pair)
     counts = np.round(np.exp(prior + 20)).astype(np.int64)
-    biases = {
-        method: bias_of(
-            section.model_copy(update={"bias": BiasSection(method=method)}),
-            pair,
-            mixture,
-            values,
-            lambda: counts,
-        )
-        for method in ("zscore", "copy-overlap", "mixture")
-    }
+    sections = (TransferSection(method="mean", bias=BiasSection(method=method)) for method in METHODS)
+    biases = {each.bias.method: bias_of(each, pair, mixture, values, lambda: counts) for each in sections}
     text = [n for n, token in enumerate(tokens(TARGET)) if not token.startswith("[")]
     assert biases["zscore"][text].mean() == pytest.approx(values[plain].mean(), rel=1e-5)
     assert biases["zscore"][text].std() == pytest.approx(values[plain].std(), rel=1e-5)
-    for method in ("copy-overlap", "mixture"):
+    for method in METHODS[1:]:
         assert biases[method][tokens(TARGET).index("schools")] == pytest.approx(values[plain].mean())
 
 
@@ -117,10 +110,6 @@ def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
     assert named["schools"] == named["of"] == named["[unused1]"] == source.mean()
 
 
-def test_no_prior_is_zero() -> None:
-    assert zero_bias(3).tolist() == [0, 0, 0]
-
-
 @given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
 def test_tokens_that_the_mixture_masks_are_masked_whatever_the_bias(values: list[float]) -> None:
     ids = np.array([tokens(TARGET).index("[unused1]")])
@@ -143,36 +132,28 @@ def owner(folder: Path, values: np.ndarray) -> str:
     return str(folder / "model")
 
 
-def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target(tmp_path: Path) -> None:
-    values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
-    name = owner(tmp_path, values)
-    target = tiny.tokenizer((*tiny.shuffled(5), "[unused1]"))
-    prior = model_prior(name, Vocabulary(target))
-    known = dict(zip(tiny.TOKENS, values.tolist(), strict=True))
-    assert prior[:-1] == pytest.approx([known[token] for token in tiny.shuffled(5)])
-    plain = [number for number, token in enumerate(tiny.TOKENS) if not token.startswith("[")]
-    assert prior[-1] == pytest.approx(np.mean(values[plain]))
-
-
-def test_what_the_owner_of_the_vocabulary_masks_has_the_mean_of_the_others(tmp_path: Path) -> None:
+def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target_and_else_the_mean(tmp_path: Path) -> None:
+    """``[unused1]`` is no token of the model, and some of its tokens are masked."""
     values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
     values[60:75] = MASKED_BIAS
-    prior = model_prior(owner(tmp_path, values), Vocabulary(tiny.tokenizer()))
+    order = (*tiny.shuffled(5), "[unused1]")
+    prior = dict(zip(order, model_prior(owner(tmp_path, values), Vocabulary(tiny.tokenizer(order))), strict=True))
     plain = [n for n, token in enumerate(tiny.TOKENS) if not token.startswith("[") and not 60 <= n < 75]
-    assert prior[60:75] == pytest.approx(values[plain].mean())
-    assert prior[plain] == pytest.approx(values[plain])
+    assert [prior[tiny.TOKENS[n]] for n in plain] == pytest.approx(values[plain])
+    others = ["[unused1]", *tiny.TOKENS[60:75]]
+    assert [prior[token] for token in others] == pytest.approx([values[plain].mean()] * 16)
 
 
 def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> None:
-    name = owner(tmp_path, np.zeros(len(tiny.TOKENS), dtype=np.float32))
-    target = wordpiece(*(f"word{n}" for n in range(50)))
-    with pytest.raises(DataError, match=r"does not own the target vocabulary: it has 5 of its 55 tokens"):
-        model_prior(name, Vocabulary(target))
-    broken = owner(tmp_path / "broken", np.full(len(tiny.TOKENS), np.nan, dtype=np.float32))
-    with pytest.raises(DataError, match=r"not finite numbers \(NaN or infinite\): cls\.predictions\.bias"):
-        model_prior(broken, Vocabulary(tiny.tokenizer()))
-    with pytest.raises(DataError, match="nowhere"):
-        model_prior(str(tmp_path / "nowhere"), target)
+    other, own = wordpiece(*(f"word{n}" for n in range(50))), tiny.tokenizer()
+    zeros, broken = np.zeros(len(tiny.TOKENS), np.float32), np.full(len(tiny.TOKENS), np.nan, np.float32)
+    for name, target, said in (
+        (owner(tmp_path, zeros), other, "5 of its 55 tokens"),
+        (owner(tmp_path / "broken", broken), own, r"not finite.*cls\.predictions\.bias"),
+        (str(tmp_path / "nowhere"), other, "nowhere"),
+    ):
+        with pytest.raises(DataError, match=said):
+            model_prior(name, Vocabulary(target))
 
 
 def test_the_prior_of_a_real_model_is_its_bias(shared: Path) -> None:
