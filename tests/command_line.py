@@ -15,6 +15,10 @@ from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer.testing import Result
 
 SECONDS = 600
 """After which a call is taken to hang."""
@@ -50,6 +54,15 @@ def call(
         out, error = ((outputs / stream).read_text("utf-8") for stream in ("stdout", "stderr"))
     assert process.exitcode is not None
     return subprocess.CompletedProcess(["vtkit", *arguments], process.exitcode, out, error)
+
+
+def invoke(*arguments: object, typed: str | bytes | None = None) -> "Result":
+    """``vtkit ARGUMENTS`` in this process, with ``typed`` on standard input."""
+    from typer.testing import CliRunner
+
+    from vtkit.cli import app
+
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=typed)
 
 
 @cache

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tiny import WORDS as KNOWN
-from tiny import encoder, interrupted_at, model, same, texts, tokenizer, weights
+from tiny import encoder, model, resumed, same, texts, tokenizer, weights
 from transformers import BertConfig, BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder
@@ -83,7 +83,7 @@ def test_symmetric_divergence_is_both_directions_of_torch(rows: int, columns: in
 @given(
     st.integers(1, 5), st.integers(2, 6), st.floats(0.2, 3), st.floats(0.1, 50), st.floats(-9, 9), st.integers(0, 99)
 )
-def test_listwise_divergence_minds_neither_scale_nor_offset_of_the_teacher(
+def test_listwise_divergence_minds_no_scale_and_offset(
     rows: int, columns: int, tau: float, scale: float, offset: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -92,9 +92,7 @@ def test_listwise_divergence_minds_neither_scale_nor_offset_of_the_teacher(
     assert listwise_divergence(student, scale * teacher + offset, tau).item() == pytest.approx(once.item(), rel=1e-4)
     deviation = teacher.std(dim=1, correction=0, keepdim=True)
     expected = torch.nn.functional.kl_div(
-        torch.log_softmax(student, dim=1),
-        torch.softmax(teacher / deviation / tau, dim=1),
-        reduction="batchmean",
+        torch.log_softmax(student, dim=1), torch.softmax(teacher / deviation / tau, dim=1), reduction="batchmean"
     )
     assert once.item() == pytest.approx(expected.item(), rel=1e-5)
 
@@ -149,7 +147,7 @@ def test_openings() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 99))
-def test_no_text_is_twice_in_a_batch_and_all_come_before_any_again(
+def test_no_text_is_twice_in_a_batch_and_all_come_before_one_again(
     items: int, steps: int, size: int, seed: int
 ) -> None:
     rows = batches_of(items, steps, size, seed)
@@ -178,21 +176,12 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_run_ends_as_an_undisturbed_one(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_ends_like_a_whole_one(case: str, tmp_path: Path) -> None:
     objective, changes = CASES[case]
     pairs = [(text, text) for text in TEXTS[:40]]
     more = {"alignment": Alignment(encoder(tmp_path / "source"), pairs)} if "align" in case else {}
-    wanted, curves = trained(tmp_path / "whole", objective, more=more, **changes)
-    assert not wanted.training
-    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(3))
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "killed", objective, more=more, **changes)
-    monkeypatch.undo()
-    found, again = trained(tmp_path / "killed", objective, more=more, **changes)
-    assert again == curves
-    assert same(weights(found), weights(wanted))
+    ours, curves = resumed(tmp_path, sparse_trainer, lambda folder: trained(folder, objective, more=more, **changes), 3)
+    assert not ours.training
     assert all(math.isfinite(value) for values in curves.values() for value in values)
 
 
@@ -466,7 +455,7 @@ def test_the_loss_of_gpl_is_the_squared_error_of_the_raw_margins(folders: dict[s
     assert term.value(batch).item() == pytest.approx(expected, rel=0.01)
 
 
-def test_candidates_are_those_of_bm25_and_of_the_models_that_mine(
+def test_candidates_are_those_of_bm25_and_models(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "DEPTH", 2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, model, same, texts, weights
+from tiny import ARCHITECTURES, TOKENS, encoder, model, resumed, same, texts, weights
 from transformers import TrainerState
 
 from vtkit.data.sequences import Ragged
@@ -82,28 +82,8 @@ def test_the_same_seed_gives_the_same_weights_however_often_checkpoints_are_writ
 
 
 @pytest.mark.parametrize("train", ["embeddings", "all"])
-def test_an_interrupted_run_ends_as_an_undisturbed_one(
-    train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, wanted_curve = trained(tmp_path / "undisturbed", train=train)
-    for step in (17, 22):  # the second try goes on from the first one's checkpoint, and is interrupted later
-        monkeypatch.setattr(mlm, "Progress", interrupted_at(step))
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "again", train=train)
-        leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
-    monkeypatch.undo()
-    found, found_curve = trained(tmp_path / "again", train=train)
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
-
-
-def test_a_run_stopped_after_its_last_step_is_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, wanted_curve = trained(tmp_path)
-    assert last_complete_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-23"
-    monkeypatch.setattr(mlm, "Progress", interrupted_at(24))  # no step is made
-    found, found_curve = trained(tmp_path)
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
+def test_an_interrupted_run_ends_like_a_whole_one(train: str, tmp_path: Path) -> None:
+    resumed(tmp_path, mlm, lambda folder: trained(folder, train=train), 17, 22)
 
 
 def masked_batch(reader: Any, weights: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -328,9 +308,7 @@ def test_a_curve_is_read_from_the_log_without_its_last_line() -> None:
 
 
 @pytest.mark.parametrize("bytes_held", [1, 2**20])
-def test_the_masked_loss_and_gradients_are_those_of_all_logits(
-    bytes_held: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_masked_loss_and_gradients_are_of_all_logits(bytes_held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlm, "LOGITS_BYTES", bytes_held)  # one position at a time, and all of them
     generator = torch.Generator().manual_seed(3)
     decoder, hidden = torch.nn.Linear(16, 300), torch.randn(37, 16, generator=generator)
@@ -360,9 +338,7 @@ def test_the_masked_loss_and_gradients_are_those_of_all_logits(
 
 
 @pytest.mark.parametrize("objective", ["mlm", "sap"])
-def test_a_batch_in_parts_gives_the_same_weights(
-    objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_in_parts_gives_its_weights(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "bf16_is_fast", lambda: False)
     parts = []
     original = masking.parts

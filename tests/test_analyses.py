@@ -9,11 +9,10 @@ import pytest
 import scipy.sparse as sp
 import tiny
 import torch
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.evaluation.analyses.activation import activation
 from vtkit.evaluation.analyses.case_confusion import case_confusion
@@ -143,10 +142,10 @@ def test_the_command_compares_two_encoders(tmp_path: Path) -> None:
         save_encoder(tiny.encoder(tmp_path / "made"), tmp_path / name)
     tiny.write_collection(tmp_path / "collection", tiny.collection(40))
     given = ["analyse", str(tmp_path / "first"), str(tmp_path / "second"), "--on", str(tmp_path / "collection")]
-    shown = CliRunner().invoke(app, given)
+    shown = invoke(*given)
     assert shown.exit_code == 0, shown.output
     assert "first" in shown.output
-    first, second = json.loads(CliRunner().invoke(app, [*given, "--json", "--queries", "5"]).stdout)
+    first, second = json.loads(invoke(*given, "--json", "--queries", "5").stdout)
     assert first["queries"] == 5
     assert {**first, "model": ""} == {**second, "model": ""}
 
@@ -157,7 +156,7 @@ def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -
     assert list(report.coverage) == ["source model", "after transfer"]
     models = [str(tmp_path / "encoder"), str(folder / "model")]
     given = ["analyse", *models, "--on", str(tmp_path / "collection"), "--json", "--language", "en"]
-    printed = CliRunner().invoke(app, given)
+    printed = invoke(*given)
     assert printed.exit_code == 0, printed.output
     for own, found in zip(report.coverage.values(), json.loads(printed.stdout), strict=True):
         for name, value in found["coverage"].items():
@@ -169,7 +168,7 @@ def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -
 
 def test_a_real_encoder_on_a_real_collection(shared: Path) -> None:
     given = ["analyse", str(shared / "models" / "minilm-splade-en"), "--on", str(shared / "data" / "xquadr-en")]
-    printed = CliRunner().invoke(app, [*given, "--json", "--queries", "30", "--documents", "60", "--max-length", "64"])
+    printed = invoke(*given, "--json", "--queries", "30", "--documents", "60", "--max-length", "64")
     assert printed.exit_code == 0, printed.output
     (found,) = json.loads(printed.stdout)
     # relevant sentences hold the question's tokens more often than sentences do, and its encoder reads lower case only

@@ -136,9 +136,7 @@ def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> 
     assert store.build(BASE, Rows, never, afresh=False) == folder
 
 
-def test_the_manifest_says_which_revisions_were_read(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_says_what_revisions_were(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     snapshot = tmp_path / "hub" / "datasets--a--texts" / "snapshots" / commit
     snapshot.mkdir(parents=True)

@@ -43,8 +43,8 @@ def validation() -> Validation:
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])
 def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, query_encoder: str) -> None:
     changes = {"query_encoder": query_encoder}
-    single = [tuned(tmp_path / str(seed), seed, **changes) for seed in (5, 6, 7)]
-    ours, curves = tuned(tmp_path / "ours", 5, trainings=3, **changes)
+    single = [tuned(tmp_path / str(seed), seed, **changes) for seed in (5, 6)]
+    ours, curves = tuned(tmp_path / "ours", 5, trainings=2, **changes)
     found, of = weights(ours), [weights(each) for each, _ in single]
     for name, value in found.items():
         mean = torch.stack([each[name].double() for each in of]).mean(dim=0)
@@ -76,10 +76,8 @@ def interrupted_in_the_second_training(step: int) -> type:
     return Second
 
 
-@pytest.mark.parametrize(
-    ("step", "changes"), [(2, {"trainings": 2}), (5, {"trainings": 2}), (5, {"mining": {"rounds": 2}})]
-)
-def test_a_run_that_was_interrupted_in_its_second_training_ends_the_same(
+@pytest.mark.parametrize(("step", "changes"), [(5, {"trainings": 2}), (2, {"mining": {"rounds": 2}})])
+def test_an_interrupted_run_ends_the_same(
     step: int, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed, again = (validation() if "trainings" in changes else None for _ in range(2))

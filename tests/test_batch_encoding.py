@@ -58,9 +58,7 @@ def test_caching_changes_nothing_dropout_included(architecture: str, tmp_path: P
     assert step(model, 20, None, section(**PENALTIES))[0] != whole[0]  # there is dropout
 
 
-def test_a_batch_of_32_is_the_same_as_one_and_as_four_times_eight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_of_32_is_the_same_as_four_times_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder(tmp_path, dropout=0.0).train()
     monkeypatch.setattr(objective, "TOKENS_A_GROUP", 1)
     wanted = section(**PENALTIES)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import tiny
-from typer.testing import CliRunner, Result
+from command_line import invoke
+from typer.testing import Result
 
 import vtkit
-from vtkit.cli import app
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.pipeline.run import run
 from vtkit.search.bridge_queries import RECORD, weighted
@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def says(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["search", *map(str, arguments)])
+    return invoke("search", *arguments)
 
 
 def test_queries_of_the_source_are_searched_as_the_words_of_the_documents(place: Path) -> None:

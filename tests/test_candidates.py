@@ -8,17 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import invoke
 from tiny import tokenizer
-from typer.testing import CliRunner, Result
-
-from vtkit.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = "The melting point of gold is 1064 degrees.\n금의 녹는점은 1064도이다.\n"
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture
@@ -56,23 +50,23 @@ def test_on_a_fresh_machine_both_commands_end_well(tmp_path: Path) -> None:
 def test_every_command_that_is_listed_works(here: Path) -> None:
     tokenizer().save_pretrained(str(here / "my tokenizer"))
     in_cache(here, "some/encoder")
-    lines = [line for line in call("inspect-vocab").stdout.splitlines() if line.startswith("  vtkit ")]
+    lines = [line for line in invoke("inspect-vocab").stdout.splitlines() if line.startswith("  vtkit ")]
     assert any("'my tokenizer'" in line for line in lines)
     assert any("some/encoder" in line for line in lines)
     for line in lines[:2]:
-        result = call(*shlex.split(line, comments=True)[1:], "--languages", "sembridge")
+        result = invoke(*shlex.split(line, comments=True)[1:], "--languages", "sembridge")
         assert result.exit_code == 0, result.output
-    assert len(json.loads(call("inspect-vocab", "--json").stdout)) == len(lines)
+    assert len(json.loads(invoke("inspect-vocab", "--json").stdout)) == len(lines)
 
 
 def test_fragmentation_takes_what_lies_beside_before_the_cache(here: Path) -> None:
     in_cache(here, "some/encoder")
-    result = call("fragmentation", "corpus.txt", "--json")
+    result = invoke("fragmentation", "corpus.txt", "--json")
     names = [one["name"] for one in json.loads(result.stdout)["tokenizers"]]
     assert names == ["encoder"]
     assert "No tokenizer is named" in result.stderr
     tokenizer().save_pretrained(str(here / "mine"))
-    result = call("fragmentation", "corpus.txt", "--json")
+    result = invoke("fragmentation", "corpus.txt", "--json")
     assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["mine"]
 
 
@@ -82,18 +76,18 @@ def test_a_recipe_names_its_source_and_its_vocabulary(here: Path) -> None:
     text = '[recipe]\nname = "r"\nlanguage = "en"\n[source]\nmodel = "{}"\n[vocabulary]\nkind = "existing"\n'
     text += 'tokenizer = "./target"\n[transfer]\nmethod = "mean"\n'
     (here / "r.toml").write_text(text.format("./source"), "utf-8")
-    result = call("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
+    result = invoke("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
     assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["source", "target"]
     (here / "r.toml").write_text(text.format("not/fetched"), "utf-8")
-    result = call("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
+    result = invoke("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
     assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["target"]
     assert "not/fetched (source of r.toml) is left out" in result.stderr
-    assert call("fragmentation", "corpus.txt", "--run", ".").exit_code == 1
+    assert invoke("fragmentation", "corpus.txt", "--run", ".").exit_code == 1
 
 
 def test_what_lies_here_and_cannot_be_read_is_passed_over(here: Path) -> None:
     (here / "run.json").write_text("{", "utf-8")
     (here / "bad.toml").write_text("[recipe]\nnothing = 1\n", "utf-8")
-    result = call("inspect-vocab")
+    result = invoke("inspect-vocab")
     assert result.exit_code == 0
     assert "is ignored" in result.stderr

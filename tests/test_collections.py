@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
+from command_line import invoke
 from hub_server import serving
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.data import hub
 from vtkit.data.collections import (
     default_split,
@@ -264,16 +263,9 @@ def test_layouts_of_the_hub_are_read_from_folders_that_were_copied_from_there(tm
     put_chemteb(tmp_path / "headless", head=False)
     put_nanobeir(tmp_path / "nano")
     put_cmteb(tmp_path / "T2Retrieval")
-    for name, split in (
-        ("webfaq:kor", "test"),
-        ("webfaq:deu", "test"),
-        ("hard", "dev"),
-        ("hard:ko", "dev"),
-        ("chem", "test"),
-        ("headless", "test"),
-        ("nano", "train"),
-        ("T2Retrieval", "test"),
-    ):
+    splits = {"hard": "dev", "hard:ko": "dev", "nano": "train"}
+    for name in ("webfaq:kor", "webfaq:deu", "hard", "hard:ko", "chem", "headless", "nano", "T2Retrieval"):
+        split = splits.get(name, "test")
         assert contents_of(load_retrieval(str(tmp_path / name), split)) == WHOLE, name
         assert split in splits_of(str(tmp_path / name))
 
@@ -357,63 +349,65 @@ def test_of_the_same_rows_in_two_forms_one_counts(tmp_path: Path) -> None:
     assert contents_of(load_retrieval(folder, "test")) == WHOLE
 
 
-def test_a_folder_says_which_parts_and_splits_it_lacks(tmp_path: Path) -> None:
-    put_topics(tmp_path, "ko")
-    with pytest.raises(
-        DataError, match=r"the corpus is missing; the judgements 'test' are missing \(splits there: dev\)"
-    ):
-        load_retrieval(tmp_path, "test")
+def second_corpus_file(folder: Path) -> None:
+    put_topics(folder, "ko")
+    put_passages(folder, "ko")
+    put(folder / "miracl-corpus-v1.0-ko" / "docs-2.jsonl", '{"docid": "5#1", "title": "", "text": "again"}\n')
 
 
-def test_a_truncated_parquet_file_says_so_and_gives_nothing(tmp_path: Path) -> None:
-    put_chemteb(tmp_path)
-    path = tmp_path / "corpus" / "corpus-00001-of-00002.parquet"
+def twice_in_parquet(folder: Path) -> None:
+    put_beir(folder, ".parquet")
+    put_rows(folder / "corpus.parquet", [*CORPUS, CORPUS[1]])
+
+
+def cut_parquet(folder: Path) -> None:
+    put_chemteb(folder)
+    path = folder / "corpus" / "corpus-00001-of-00002.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(
-        DataError, match=r"corpus-00001-of-00002\.parquet: cannot be read as parquet.*download it again"
-    ):
-        load_retrieval(tmp_path, "test")
-    with pytest.raises(DataError, match="download it again"):
-        list(read_corpus(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("lay", "at", "message"),
+    [
+        (lambda folder: put_topics(folder, "ko"), "", r"corpus is missing; .*'test' are missing .*: dev\)"),
+        (second_corpus_file, "", r"docs-2.jsonl: line 1: id '5#1' occurs twice \(first on line 2 of docs-0.json"),
+        (twice_in_parquet, "", r"corpus.parquet: row 4: id '5#1' occurs twice \(first on row 2\)"),
+        (cut_parquet, "", r"corpus-00001-of-00002\.parquet: .*parquet.*download it again"),
+        (lambda folder: put(folder / "corpus.jsonl", "{}"), "corpus.jsonl", "query or anchor or question is missing"),
+        (lambda folder: put(folder / "corpus.parquet", "{}"), "corpus.parquet", r"corpus\.parquet: .*parquet"),
+    ],
+)
+def test_problems_of_a_folder_are_named(tmp_path: Path, lay: Callable[[Path], object], at: str, message: str) -> None:
+    lay(tmp_path)
+    split = "dev" if lay is second_corpus_file else "test"
+    with pytest.raises(DataError, match=message):
+        load_retrieval(tmp_path / at, split)
+    if lay is cut_parquet:
+        with pytest.raises(DataError, match="download it again"):
+            list(read_corpus(tmp_path))
 
 
 def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> None:
     put_webfaq(tmp_path, "kor")
-    lines = [
-        '{"query-id": "10", "corpus-id": "5#0", "score": 1.0}',
-        '{"query-id": "10", "corpus-id": "5#0", "score": 0}',
-        *(
-            f'{{"query-id": "10", "corpus-id": "7#0", "score": {score}}}'
-            for score in ("0.5", "NaN", "Infinity", "true")
-        ),
-    ]
+    grades = ("0.5", "NaN", "Infinity", "true")
+    rows = [("5#0", "1.0"), ("5#0", "0"), *(("7#0", score) for score in grades)]
+    lines = [f'{{"query-id": "10", "corpus-id": "{document}", "score": {score}}}' for document, score in rows]
     put(tmp_path / "kor" / "qrels-test.jsonl", "\n".join(lines) + "\n")
     put(tmp_path / "kor" / "queries-test.jsonl", '{"_id": "10", "text": " "}\n')
     put(tmp_path / "kor" / "corpus.jsonl", '{"_id": "a", "text": 1}\n{"_id": "b c", "text": ""}\n')
     with pytest.raises(DataError) as error:
         load_retrieval(f"{tmp_path}:kor", "test")
-    grades = ("0.5", "nan", "inf", "True")
     for part in (
-        "line 1: text missing or not a string",
-        "line 2: the id 'b c' contains white space",
-        "queries-test.jsonl: line 1: query '10' has no text",
-        "qrels-test.jsonl: 5 problems\n  line 2: '10' and '5#0' were judged 1 before",
-        *(f"line {3 + place}: the grade {grade} is not a whole number" for place, grade in enumerate(grades)),
+        "line 1: text missing",
+        "line 2: the id 'b c'",
+        "queries-test.jsonl: line 1: query '10'",
+        "qrels-test.jsonl: 5 problems\n  line 2: '10' and '5#0'",
+        *(f"line {3 + place}: the grade {grade} " for place, grade in enumerate(("0.5", "nan", "inf", "True"))),
     ):
         assert part in str(error.value)
     put(tmp_path / "kor" / "qrels-test.jsonl", b'{"query-id": "10"\xff')
     with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: line 1 is not UTF-8"):
         load_retrieval(f"{tmp_path}:kor", "test")
-
-
-def test_an_id_in_two_files_is_told_with_both(tmp_path: Path) -> None:
-    put_topics(tmp_path, "ko")
-    put_passages(tmp_path, "ko")
-    put(tmp_path / "miracl-corpus-v1.0-ko" / "docs-2.jsonl", '{"docid": "5#1", "title": "", "text": "again"}\n')
-    with pytest.raises(
-        DataError, match=r"docs-2.jsonl: line 1: id '5#1' occurs twice \(first on line 2 of docs-0.json"
-    ):
-        load_retrieval(tmp_path, "dev")
 
 
 @pytest.mark.parametrize("elsewhere", ["/etc/passwd.jsonl", "kor/../../up.jsonl", ""])
@@ -447,11 +441,15 @@ def test_miracl_by_name_comes_from_the_cache_without_touching_the_network(cache:
         load_retrieval("miracl:th", "dev")
 
 
-def test_miracl_comes_from_its_open_mirror_where_that_is_in_the_cache(cache: Path) -> None:
+def test_miracl_comes_from_its_open_mirror_where_that_is_in_the_cache(cache: Path, tmp_path: Path) -> None:
+    names = [each.id for each in hub_repositories("miracl:ko")]
+    assert names == ["miracl/miracl", "miracl/miracl-corpus"]
     put_topics(snapshot(cache, "macavaney/miracl-noauth"), "ko")
     put_passages(snapshot(cache, "miracl/miracl-corpus"), "ko")
     assert contents_of(load_retrieval("miracl:ko", "dev")) == WHOLE
     assert [each.id for each in hub_repositories("miracl:ko")] == ["macavaney/miracl-noauth", "miracl/miracl-corpus"]
+    assert hub_repositories(str(tmp_path)) == ()
+    assert public_collection("/data/miracl:ko") is public_collection("other:x") is None
 
 
 def test_public_collections_are_read_at_their_pinned_revisions(cache: Path) -> None:
@@ -513,16 +511,13 @@ def test_webfaq_follows_the_head_of_its_readme_whether_queries_are_split_or_not(
         load_retrieval(tmp_path / "0", "dev")
 
 
-def test_judgements_of_what_a_public_collection_lacks_are_counted_and_left_out(
+def test_judgements_of_missing_documents_are_left_out(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository,) = repositories("nanobeir:scifact")
     folder = snapshot(cache, repository.id, repository.revision)
     put_nanobeir(folder)
-    more = [
-        {"query-id": "10", "corpus-id": "gone", "score": 1},
-        {"query-id": "99", "corpus-id": "5#0", "score": 1},
-    ]
+    more = [{"query-id": "10", "corpus-id": "gone", "score": 1}, {"query-id": "99", "corpus-id": "5#0", "score": 1}]
     put_rows(folder / "qrels" / "train-00000-of-00001.parquet", TEST + more)
     found = load_retrieval("nanobeir:scifact", "train")
     assert contents_of(found) == WHOLE
@@ -570,16 +565,6 @@ def test_every_record_is_whole() -> None:
     assert splits_of("miracl:yo") == ("dev",)
 
 
-def test_names_are_told_from_folders_and_lead_to_their_repositories(tmp_path: Path) -> None:
-    for name, public in (("miracl:ko", True), ("webfaq:kor", True), ("/data/miracl:ko", False), ("other:x", False)):
-        assert (public_collection(name) is not None) == public
-    assert [each.id for each in hub_repositories("miracl:ko")] == ["miracl/miracl", "miracl/miracl-corpus"]
-    assert [each.id for each in hub_repositories("webfaq:kor")] == ["PaDaS-Lab/webfaq-retrieval"]
-    assert hub_repositories(str(tmp_path)) == ()
-    with pytest.raises(DataError, match="has no subset 'xx'"):
-        hub_repositories("miracl:xx")
-
-
 def test_collections_are_corpora_documents_and_queries_too(tmp_path: Path) -> None:
     put_chemteb(tmp_path / "chem")
     name = str(tmp_path / "chem")
@@ -592,21 +577,10 @@ def test_collections_are_corpora_documents_and_queries_too(tmp_path: Path) -> No
     assert read_document_file(f"{tmp_path / 'webfaq'}:deu") == DOCUMENTS
 
 
-def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
-    put(tmp_path / "corpus.jsonl", "{}")
-    with pytest.raises(DataError, match="query or anchor or question is missing; positive or"):
-        load_retrieval(tmp_path / "corpus.jsonl", "test")
-    put(tmp_path / "corpus.parquet", "{}")
-    with pytest.raises(DataError, match=r"corpus\.parquet: cannot be read as parquet"):
-        load_retrieval(tmp_path / "corpus.parquet", "test")
-
-
-def test_without_leave_to_download_the_hub_is_not_asked(cache: Path) -> None:
+def test_the_hub_is_reachable_where_allowed_and_answering(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not hub.downloads_allowed()
     assert not hub.reachable()
-
-
-def test_a_hub_that_does_not_answer_is_not_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # of the refusal to connect
     with socket.socket() as silent:  # takes the connection, never answers
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -615,20 +589,10 @@ def test_a_hub_that_does_not_answer_is_not_reachable(monkeypatch: pytest.MonkeyP
         assert not hub.reachable(0.2)
 
 
-def test_problems_of_parquet_files_name_rows(tmp_path: Path) -> None:
-    put_beir(tmp_path, ".parquet")
-    put_rows(tmp_path / "corpus.parquet", [*CORPUS, CORPUS[1]])
-    with pytest.raises(DataError) as refused:
-        load_retrieval(tmp_path, "test")
-    assert f"corpus.parquet: row {len(CORPUS) + 1}: id {CORPUS[1]['_id']!r} occurs twice (first on row 2)" in str(
-        refused.value
-    )
-
-
 def test_a_folder_of_parquet_files_is_read_by_the_command_line_as_one_of_lines_is(tmp_path: Path) -> None:
     for ending in (".parquet", ".jsonl"):
         put_beir(tmp_path / ending[1:], ending)
-    result = CliRunner().invoke(app, ["gap", str(tmp_path / "parquet"), str(tmp_path / "jsonl")])
+    result = invoke("gap", tmp_path / "parquet", tmp_path / "jsonl")
     assert result.exit_code == 0, result.output
     assert "weighted Jaccard similarity 1.000" in result.output
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
 from vtkit.inspect.words import lowered, words
@@ -121,54 +121,35 @@ def test_chinese_and_japanese_are_two_languages_in_spite_of_their_characters() -
     assert measure_gap(["水の物質"] * 5, ["酸素の物質は水"] * 5).shared_scripts == pytest.approx(1.0)
 
 
-def test_domains_of_one_language_can_be_compared(shared: Path) -> None:
-    english, medical, hindi = (
-        list(read_corpus(shared / "data" / name))[:60] for name in ("xquad-en", "med-en", "xquad-hi")
-    )
-    assert measure_gap(english, medical).comparable
-    assert not measure_gap(english, hindi).comparable
-
-
-def test_a_corpus_without_words_is_an_error() -> None:
-    with pytest.raises(DataError, match="second corpus has no words"):
-        measure_gap(["word"], ["... !!"])
-
-
 def test_real_corpora_are_as_far_apart_as_counting_word_by_word_says(shared: Path) -> None:
-    names = ("xquad-en", "med-en")
-    texts = [list(read_corpus(shared / "data" / name)) for name in names]
-    found = measure_gap(*texts)
-    first, second = (Counter(lowered(word) for text in side for word in words(text)) for side in texts)
+    english, medical, hindi = (list(read_corpus(shared / "data" / name)) for name in ("xquad-en", "med-en", "xquad-hi"))
+    found = measure_gap(english, medical)
+    first, second = (Counter(lowered(word) for text in side for word in words(text)) for side in (english, medical))
     assert found.similarity == pytest.approx(similarity(first, second))
     assert found.first.unknown_words == sum(count for word, count in first.items() if word not in second)
     assert found.sampled > found.similarity
-    typical = {word.word for word in found.typical_of_second}
-    assert {"patients", "cells"} <= typical
+    assert {"patients", "cells"} <= {word.word for word in found.typical_of_second}
+    assert found.comparable
+    assert not measure_gap(english[:60], hindi[:60]).comparable
 
 
 def test_the_command_prints_the_gap_and_its_meaning(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 5)
-    arguments = ["gap", str(tmp_path / "a.txt"), "-", "--top", "2"]
-    runner = CliRunner()
-    printed = runner.invoke(app, arguments, input="a dog barked at the cat\n", catch_exceptions=False).stdout
-    for part in (
-        "weighted Jaccard similarity 0.",
-        "CAI paper",
-        "typical of standard input",
-        "dog",
-        "Words, lower-cased",
-    ):
+    first, second = "the cat sat on the mat", "a dog barked at the cat"
+    (tmp_path / "a.txt").write_text(f"{first}\n" * 5)
+    (tmp_path / "none.txt").write_text("... !!\n")
+
+    def call(*arguments: str) -> Result:
+        return invoke("gap", *arguments, typed=f"{second}\n")
+
+    given = [str(tmp_path / "a.txt"), "-", "--top", "2"]
+    printed = call(*given).stdout
+    for part in ("weighted Jaccard similarity 0.", "typical of standard input", "dog"):
         assert part in printed
-    facts = json.loads(runner.invoke(app, [*arguments, "--json"], input="a dog barked at the cat\n").stdout)
+    facts = json.loads(call(*given, "--json").stdout)
     assert (facts["first"]["name"], facts["first"]["texts"], facts["first"]["distinct"]) == ("a.txt", 5, 5)
     assert (facts["second"]["name"], facts["second"]["unknown_share"]) == ("standard input", pytest.approx(4 / 6))
     assert facts["second"]["typical"][0]["there"] == 0
-    assert facts["similarity"] == pytest.approx(
-        similarity(_words("the cat sat on the mat"), _words("a dog barked at the cat"))
-    )
-    assert runner.invoke(app, ["gap", "-", "-"]).exit_code != 0
-    assert isinstance(runner.invoke(app, ["gap", str(tmp_path / "b.txt"), "-"]).exception, DataError)
-
-
-def _words(text: str) -> Counter[str]:
-    return Counter(text.split())
+    assert facts["similarity"] == pytest.approx(similarity(Counter(first.split()), Counter(second.split())))
+    assert call("-", "-").exit_code != 0
+    assert isinstance(call(str(tmp_path / "b.txt"), "-").exception, DataError)
+    assert "no words" in str(call("-", str(tmp_path / "none.txt")).exception)

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,23 +83,21 @@ def cut(name: str, keep: int) -> Damage:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:keep])
 
 
+def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Damage:
+    def rewrite(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
+
+    return rewrite
+
+
 def with_values(name: str, **values: object) -> Damage:
-    def change(folder: Path) -> None:
-        content = json.loads((folder / name).read_text())
-        content.update(values)
-        (folder / name).write_text(json.dumps(content))
-
-    return change
+    return edited(name, lambda content: content.update(values))
 
 
-def without(name: str, *keys: str) -> Damage:
-    def change(folder: Path) -> None:
-        content = json.loads((folder / name).read_text())
-        for key in keys:
-            del content[key]
-        (folder / name).write_text(json.dumps(content))
-
-    return change
+def without(name: str, key: str) -> Damage:
+    return edited(name, lambda content: content.pop(key))
 
 
 def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
@@ -113,15 +112,11 @@ def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
 def vocabulary(change: Callable[[dict[str, int]], object]) -> Damage:
     """Another vocabulary in tokenizer.json; added tokens that it no longer has go with it."""
 
-    def rewrite(folder: Path) -> None:
-        content = json.loads((folder / "tokenizer.json").read_text())
-        tokens = content["model"]["vocab"]
-        change(tokens)
-        content["added_tokens"] = []
-        content["post_processor"] = None
-        (folder / "tokenizer.json").write_text(json.dumps(content))
+    def rewrite(content: dict[str, Any]) -> None:
+        change(content["model"]["vocab"])
+        content.update(added_tokens=[], post_processor=None)
 
-    return rewrite
+    return edited("tokenizer.json", rewrite)
 
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n"
@@ -134,7 +129,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "config: cut": (text("config.json", "{"), r"config\.json is damaged: it is not valid JSON"),
     "config: a list": (text("config.json", "[]"), r"config\.json is damaged: it should hold a JSON object"),
     "config: binary": (raw("config.json", b"\xff\xfe\x00"), r"config\.json is damaged"),
-    "config: empty": (text("config.json", ""), r"config\.json is damaged"),
     "config: deep": (text("config.json", "[" * 100_000), r"config\.json is damaged"),
     "config: gone": (gone("config.json"), r"config\.json"),
     "config: no model_type": (without("config.json", "model_type"), "cannot be loaded.*model_type"),
@@ -152,7 +146,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "config: hidden_size odd": (with_values("config.json", hidden_size=33), "cannot be loaded.*33"),
     "config: hidden_size a word": (with_values("config.json", hidden_size="32"), "cannot be loaded"),
     "config: more layers": (with_values("config.json", num_hidden_layers=3), r"lack 16 of the tensors.*layer\.2"),
-    "config: no heads": (with_values("config.json", num_attention_heads=0), "cannot be loaded"),
     "config: wider inside": (with_values("config.json", intermediate_size=50), r"config\.json says the shape .*50"),
     "config: fewer positions": (
         with_values("config.json", max_position_embeddings=40), r"position_embeddings.*of the shape \(48"
@@ -160,8 +153,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "config: unknown activation": (with_values("config.json", hidden_act="no-such"), "cannot be loaded.*no-such"),
     "config: padding outside": (with_values("config.json", pad_token_id=5000), "cannot be loaded"),
     "weights: cut": (cut("model.safetensors", 5000), r"model\.safetensors is damaged or cut short"),
-    "weights: empty": (text("model.safetensors", ""), r"model\.safetensors is damaged or cut short"),
-    "weights: noise": (raw("model.safetensors", bytes(range(256)) * 40), r"model\.safetensors is damaged or cut short"),
     "weights: a pointer of git": (text("model.safetensors", LFS), r"model\.safetensors is damaged or cut short"),
     "weights: gone": (gone("model.safetensors"), r"holds no weights, neither model\.safetensors nor"),
     "weights: a body tensor gone": (tensors(lambda t: t.pop(LAYER)), rf"lack 1 of the tensors of a Bert.*{LAYER}"),
@@ -176,8 +167,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
     ),
     "modules: cut": (text("modules.json", "[{"), r"modules\.json is damaged"),
     "modules: an object": (text("modules.json", "{}"), r"modules\.json is damaged: it should list modules"),
-    "modules: none": (text("modules.json", "[]"), r"modules\.json is damaged: it should list modules"),
-    "modules: a number": (text("modules.json", '[{"type": 1}]'), r"modules\.json is damaged: it should list modules"),
     "modules: own class": (text("modules.json", '[{"type": "a.B", "path": ""}]'), r"modules\.json names code"),
     "modules: elsewhere": (
         text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "../x"}]'), "not inside"
@@ -200,9 +189,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("damage", MODELS)
-def test_a_damaged_model_is_refused_by_the_file(
-    damage: str, bare: Path, target: Path, tmp_path: Path, vtkit: Call
-) -> None:
+def test_a_damaged_model_is_refused_by_file(damage: str, bare: Path, target: Path, tmp_path: Path, vtkit: Call) -> None:
     source = Path(shutil.copytree(bare, tmp_path / "source"))
     change, message = MODELS[damage]
     change(source)
@@ -212,10 +199,8 @@ def test_a_damaged_model_is_refused_by_the_file(
 
 TOKENIZERS: dict[str, tuple[Damage, str]] = {
     "cut": (cut("tokenizer.json", 300), r"tokenizer\.json is not valid JSON"),
-    "empty file": (text("tokenizer.json", ""), r"tokenizer\.json is not valid JSON"),
     "a list": (text("tokenizer.json", "[]"), r"tokenizer\.json should hold a JSON object"),
     "deep": (text("tokenizer.json", "[" * 100_000), r"tokenizer\.json is not valid JSON"),
-    "a pointer of git": (text("tokenizer.json", LFS), r"tokenizer\.json is not valid JSON"),
     "no model": (without("tokenizer.json", "model"), r"tokenizer\.json is not a tokenizer\.json"),
     "unknown model": (with_values("tokenizer.json", model={"type": "X"}), r"tokenizer\.json is not a tokenizer\.json"),
     "normalizer a word": (with_values("tokenizer.json", normalizer="x"), r"tokenizer\.json is not a tokenizer\.json"),
@@ -232,9 +217,7 @@ TOKENIZERS: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("damage", TOKENIZERS)
-def test_a_damaged_tokenizer_is_refused_by_the_file(
-    damage: str, bare: Path, target: Path, tmp_path: Path, vtkit: Call
-) -> None:
+def test_a_damaged_tokenizer_is_refused(damage: str, bare: Path, target: Path, tmp_path: Path, vtkit: Call) -> None:
     folder = Path(shutil.copytree(target, tmp_path / "target"))
     change, message = TOKENIZERS[damage]
     change(folder)
@@ -242,9 +225,7 @@ def test_a_damaged_tokenizer_is_refused_by_the_file(
     refused(vtkit("transfer", bare, folder, "-m", "mean", "--out", tmp_path / "moved"), message)
 
 
-def test_ids_that_are_left_out_are_named_before_anything_is_moved(
-    bare: Path, target: Path, tmp_path: Path, vtkit: Call
-) -> None:
+def test_ids_that_are_left_out_are_named_at_once(bare: Path, target: Path, tmp_path: Path, vtkit: Call) -> None:
     folder = Path(shutil.copytree(target, tmp_path / "target"))
     vocabulary(lambda v: v.update(apple=SIZE + 2))(folder)
     left_out = [TOKENS.index("apple"), *range(SIZE - 5, SIZE + 2)]
@@ -312,7 +293,6 @@ def first(pattern: str, damage: Callable[[str], Damage]) -> Damage:
 SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: cut": (cut(RUN, 40), r"run\.json is damaged"),
     "run.json: a list": (text(RUN, "[]"), r"run\.json is damaged"),
-    "run.json: empty": (text(RUN, "{}"), r"run\.json is damaged"),
     "run.json: steps a list": (with_values(RUN, steps=[1]), r"run\.json is damaged"),
     "run.json: a word for a number": (with_values(RUN, index={"query_length": "long"}), r"run\.json is damaged"),
     "run.json: another engine": (with_values(RUN, index={"engine": ["lucene"]}), r"run\.json is damaged"),
@@ -330,11 +310,8 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "documents: a line cut": (first(DOCUMENTS, lambda n: cut(n, 250)), BROKEN),
     "documents: noise": (first(DOCUMENTS, lambda n: raw(n, b"\xff\x00\n")), BROKEN),
     "documents: no id": (first(DOCUMENTS, lambda n: text(n, '{"text": "a"}\n' * 12)), BROKEN),
-    "documents: numbers": (first(DOCUMENTS, lambda n: text(n, "5\n" * 12)), BROKEN),
     "documents: gone": (first(DOCUMENTS, gone), r"documents\.jsonl is missing"),
     "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"documents\.npy is damaged or cut short"),
-    "postings: empty": (first(NPY, lambda n: text(n, "")), r"documents\.npy is damaged or cut short"),
-    "postings: text": (first(NPY, lambda n: text(n, "hello")), r"documents\.npy is damaged or cut short"),
     "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"documents\.npy is damaged or cut short"),
     "postings: header": (
         first(NPY, lambda n: lambda f: (f / n).write_bytes((f / n).read_bytes().replace(b"descr", b"d\x00scr"))),
@@ -364,9 +341,7 @@ def _matrix() -> object:
 
 
 @pytest.mark.parametrize("damage", SEARCHES)
-def test_a_damaged_run_is_refused_by_the_file_and_says_how_to_rebuild_it(
-    damage: str, run: Path, tmp_path: Path, vtkit: Call
-) -> None:
+def test_a_damaged_run_is_refused_with_a_way_to_rebuild_it(damage: str, run: Path, tmp_path: Path, vtkit: Call) -> None:
     runs = Path(shutil.copytree(run.parent, tmp_path / "runs"))
     change, message = SEARCHES[damage]
     change(runs)
@@ -377,13 +352,7 @@ def test_a_damaged_run_is_refused_by_the_file_and_says_how_to_rebuild_it(
         assert "trust the file" not in printed
 
 
-def test_an_undamaged_run_is_searched(run: Path, vtkit: Call) -> None:
-    code, printed = vtkit("search", run, "river stone", "--json")
-    assert code == 0, printed
-    assert vtkit("explain", run, "river", "d11")[0] == 0
-
-
-def test_a_defect_is_one_message_with_its_own_exit_code_and_its_traceback_in_a_file(
+def test_a_defect_is_one_message_with_its_traceback_in_a_file(
     run: Path, vtkit: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(*_: object, **__: object) -> None:
@@ -395,6 +364,10 @@ def test_a_defect_is_one_message_with_its_own_exit_code_and_its_traceback_in_a_f
     assert "this is a bug in vtkit" in printed
     assert "Traceback" not in printed
     written = Path(re.search(r"in (\S+\.txt)", printed)[1])  # type: ignore[index]
+    monkeypatch.undo()
+    for arguments in (("search", run, "river stone", "--json"), ("explain", run, "river", "d11")):
+        code, shown = vtkit(*arguments)
+        assert code == 0, shown  # undamaged, it is searched
     content = written.read_text()
     written.unlink()
     assert "ZeroDivisionError: as only a defect raises it" in content

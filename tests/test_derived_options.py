@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 import typer
-from typer.testing import CliRunner
+from command_line import invoke
 
 import vtkit
 from vtkit.cli import app
@@ -47,7 +47,6 @@ def test_every_setting_of_the_section_is_an_option_with_its_default(command: str
         assert {option_name(name), "--target", "--apply"} & set(option.opts)
         assert option.default is None
         if isinstance(field.default, str | int | float) and not isinstance(field.default, bool):
-            assert option.help is not None
             assert option.help.endswith(f"Default: {field.default}.")
 
 
@@ -58,14 +57,14 @@ def test_what_methods_need_are_options_of_transfer() -> None:
 
 def test_all_that_is_wrong_is_said_under_the_names_of_the_options(tmp_path: Path) -> None:
     arguments = ["calibrate", "model", "--corpus", "x", "--target", "2", "--texts", "1"]
-    said = str(CliRunner().invoke(app, arguments).exception)
-    assert said == "--target: must be less than 1, not 2.0.\n--texts: must be at least 8, not 1."
+    problems = str(invoke(*arguments).exception).splitlines()
+    assert [line.partition(":")[0] for line in problems] == ["--target", "--texts"]
 
 
 def test_a_setting_that_is_not_there_is_named_with_the_one_that_is_meant() -> None:
-    with pytest.raises(RecipeError, match=r"^no:\ninputt: unknown setting\. Did you mean 'input'\?$"):
+    with pytest.raises(RecipeError, match=r"^no:\ninputt: .*'input'"):
         section_of(CasingSection, {"inputt": "keep"}, refused="no:")
-    with pytest.raises(RecipeError, match=r"has no argument 'paralel'\. Its arguments are"):
+    with pytest.raises(RecipeError, match=r"'paralel'.*parallel"):
         vtkit.transfer_encoder("source", "target", paralel="a.tsv")
 
 
@@ -80,7 +79,7 @@ def test_an_error_of_the_library_names_the_argument_as_whoever_called_it_does(tm
     with pytest.raises(DataError, match=r"^vocabulary\.size = 200 is too small"):
         vtkit.build_tokenizer(specification)
     train = ["tokenizer", "train", str(corpus), "--algorithm", "bpe", "--size", "200", "--out", str(tmp_path / "out")]
-    assert str(CliRunner().invoke(app, train).exception).startswith("--size = 200 is too small")
+    assert str(invoke(*train).exception).startswith("--size = 200 is too small")
 
 
 def test_only_the_arguments_that_an_error_lists_are_renamed() -> None:

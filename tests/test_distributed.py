@@ -20,17 +20,11 @@ from vtkit.training.resuming import Shares
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def launch(*command: str, processes: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
-    """``command`` under torchrun on this machine's processor."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    return subprocess.run(
-        [*launcher, *command],
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def launch(*command: str) -> subprocess.CompletedProcess[str]:
+    """``command`` in two processes under torchrun on this machine's processor."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run([*launcher, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +51,10 @@ def test_two_processes_train_the_weights_of_one(name: str, together: Path, tmp_p
         np.testing.assert_allclose(joint[curve], values, rtol=1e-3, atol=2e-4, err_msg=curve)
 
 
-RECIPE = (
-    """
+RECIPE = f"""
 [recipe]
 name = "launched"
-"""
-    + SCRATCH
-    + """
+{SCRATCH}
 [vocabulary]
 kind = "existing"
 tokenizer = "./tokens"
@@ -80,7 +71,6 @@ trainings = 2
 split = "test"
 checkpoint_every = 5
 """
-)
 
 
 @pytest.fixture
@@ -112,7 +102,7 @@ def test_a_recipe_runs_under_torchrun_and_says_everything_once(recipe: Path) -> 
 def test_a_batch_that_cannot_be_divided_is_one_message(recipe: Path) -> None:
     done = launch(*vtkit(recipe, "--set", "adapt.batch_size=7"))
     assert done.returncode == 1
-    assert done.stderr.count("error: a batch of 7 cannot be divided equally among 2 processes") == 1
+    assert done.stderr.count("error: a batch of 7 cannot be divided") == 1
 
 
 def test_other_commands_are_done_by_one_process(recipe: Path) -> None:

@@ -6,10 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from command_line import invoke
 from packaging.requirements import Requirement
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.pipeline.doctor import ADDS, FOR_AUTHORS, _wrong, examine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,10 +43,10 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_command_prints_a_line_for_each_finding(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["doctor", "--runs", str(tmp_path)])
+    result = invoke("doctor", "--runs", tmp_path)
     assert result.exit_code == 0, result.stdout
     lines = result.stdout.splitlines()
     assert all(line.split()[0] in ("ok", "note") for line in lines)
-    listed = json.loads(CliRunner().invoke(app, ["doctor", "--runs", str(tmp_path), "--json"]).stdout)
+    listed = json.loads(invoke("doctor", "--runs", tmp_path, "--json").stdout)
     assert len(listed) == len(lines)
     assert set(listed[0]) == {"about", "found", "state", "remedy"}

@@ -12,18 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
+from test_expansion import byte_level
 from tiny import (
     ROLES,
     TOKENS,
     WORDS,
     collection,
     encoder,
-    interrupted_at,
-    leave_half_a_checkpoint,
-    same,
+    resumed,
     texts,
     tokenizer,
-    weights,
 )
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -49,7 +47,6 @@ from vtkit.training.document_expansion.tilde import (
     likelihood_loss,
     train_tilde,
 )
-from vtkit.training.resuming import Progress
 from vtkit.vocabulary.existing import wrap
 
 
@@ -149,22 +146,16 @@ def trained(folder: Path, pairs: list[tuple[str, str]], **changes: Any) -> tuple
     return ours, train_tilde(ours, pairs, section(**changes), nothing_stops(ours), 3, folder / "checkpoints")
 
 
-def test_documents_are_expanded_by_the_words_that_their_queries_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_are_expanded_by_words_of_their_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansions, "COMMON", 1.0)
     monkeypatch.setattr(expansions, "LIKELIEST", 12)
     pairs = pairs_of(120, 1)
 
     def found(model: SparseEncoder, name: str) -> float:
-        settings = section()
-        words = expansion_words(model, [text for _, text in pairs], settings, "en", tmp_path / name)
-        for (_, text), added in zip(pairs, words, strict=True):
-            assert not set(added) & set(text.split())
-            assert len(added) <= 12
-        return float(
-            np.mean([bool(set(query.split()) & set(added)) for (query, _), added in zip(pairs, words, strict=True)])
-        )
+        words = expansion_words(model, [text for _, text in pairs], section(), "en", tmp_path / name)
+        together = list(zip(pairs, words, strict=True))
+        assert all(not set(added) & set(text.split()) and len(added) <= 12 for (_, text), added in together)
+        return float(np.mean([bool(set(query.split()) & set(added)) for (query, _), added in together]))
 
     before = found(encoder(tmp_path / "before"), "untrained")
     monkeypatch.setattr(tilde, "LEARNING_RATE", 5e-3)
@@ -173,36 +164,21 @@ def test_documents_are_expanded_by_the_words_that_their_queries_have(
     assert found(ours, "trained") > max(0.7, before + 0.3)
 
 
-def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_ends_as_an_undisturbed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tilde, "CHECKPOINT_EVERY", 5)
-    pairs = pairs_of(20, 2)
-    wanted, wanted_curve = trained(tmp_path / "undisturbed", pairs)
-    monkeypatch.setattr(tilde, "Progress", interrupted_at(8))
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "again", pairs)
-    leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", 8)
-    monkeypatch.setattr(tilde, "Progress", Progress)
-    found, found_curve = trained(tmp_path / "again", pairs)
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
-
-
-def test_what_is_read_must_be_what_is_written(tmp_path: Path) -> None:
-    whole = WholeEncoder(modules=list(encoder(tmp_path)), device="cpu")
-    whole.output_tokenizer = tokenizer()
-    with pytest.raises(DataError, match="reads another vocabulary"):
-        likeliest_tokens(whole, ["river"], 3, 48)
+    resumed(tmp_path, tilde, lambda folder: trained(folder, pairs_of(20, 2)), 8)
 
 
 def test_the_likeliest_tokens_are_those_at_the_first_position_whatever_stands_beside_a_text(tmp_path: Path) -> None:
-    ours = encoder(tmp_path)
-    found = likeliest_tokens(ours, ["river oak", "", "stone fern marsh heron reef", "fern"], 9, 48)
-    for row, text in enumerate(["river oak", "", "stone fern marsh heron reef", "fern"]):
+    ours, asked = encoder(tmp_path), ["river oak", "", "stone fern marsh heron reef", "fern"]
+    for found, text in zip(likeliest_tokens(ours, asked, 9, 48), asked, strict=True):
         with torch.no_grad():
             logits = ours[0].auto_model(**ours.tokenizer([text], return_tensors="pt")).logits[0, 0]
-        assert found[row].tolist() == logits.topk(9).indices.tolist(), text
+        assert found.tolist() == logits.topk(9).indices.tolist(), text
+    whole = WholeEncoder(modules=list(ours), device="cpu")
+    whole.output_tokenizer = tokenizer()  # what is read must be what is written
+    with pytest.raises(DataError, match="another vocabulary"):
+        likeliest_tokens(whole, ["river"], 3, 48)
 
 
 # which tokens
@@ -224,13 +200,9 @@ def test_pieces_marks_special_tokens_and_stop_words_are_not_added() -> None:
     assert not listed_stop_words(made, "ko").any()
 
 
-def byte_level() -> Any:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = list(dict.fromkeys([*ROLES.values(), *alphabet, "ri", "ve", "ver", "river", "Ġri", "Ġriver", "Ġo"]))
-    merges = [("r", "i"), ("v", "e"), ("ve", "r"), ("Ġ", "ri"), ("ri", "ver"), ("Ġri", "ver"), ("Ġ", "o")]
-    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(tokens)}, merges))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    return wrap(backend, ROLES, "of the test")
+BPE = byte_level(
+    *(("r", "i"), ("v", "e"), ("ve", "r"), ("Ġ", "ri"), ("ri", "ver"), ("Ġri", "ver"), ("Ġ", "o")), lowercase=False
+)
 
 
 def unigram() -> Any:
@@ -241,7 +213,7 @@ def unigram() -> Any:
     return wrap(backend, ROLES, "of the test")
 
 
-@pytest.mark.parametrize("made", [byte_level(), unigram()], ids=["bpe", "unigram"])
+@pytest.mark.parametrize("made", [BPE, unigram()], ids=["bpe", "unigram"])
 def test_in_every_family_a_word_is_read_back_as_its_token(made: Any) -> None:
     found = AddableTokens.of(made, np.zeros(len(made), dtype=bool), np.zeros(len(made), dtype=bool))
     assert {"river", "ri"} <= {found.words[number] for number in np.flatnonzero(found.allowed)}
@@ -273,9 +245,7 @@ def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path, monk
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.sampled_from(WORDS), max_size=30), st.integers(4, 40))
-def test_a_text_keeps_half_of_what_is_read_and_all_words_are_read_where_they_fit(
-    text: list[str], words: list[str], length: int
-) -> None:
+def test_a_text_keeps_half_of_what_is_read_and_words_the_rest(text: list[str], words: list[str], length: int) -> None:
     made = tokenizer()
     (found,) = with_words([" ".join(text)], [words], made, length)
     read = made(found, truncation=True, max_length=length, add_special_tokens=True)["input_ids"]

@@ -95,7 +95,7 @@ def test_a_static_embedder_needs_no_batches_of_equal_length(tmp_path: Path) -> N
     assert np.abs(found - np.stack([unit(row) for row in wanted])).max() < 1e-2  # bf16 where there is one
 
 
-def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
+def test_a_real_embedder_gives_every_text_one_vector(
     minilm: str, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
@@ -138,28 +138,19 @@ def test_what_two_recipes_share_is_embedded_once(plain: str, monkeypatch: pytest
     first = embed(["apple", "river", "apple"], load_embedder(plain))
     assert sorted(counted.texts) == ["apple", "river"]
     assert np.array_equal(first[0], first[2])
-    moved = tmp_path / "elsewhere"
-    shutil.copytree(plain, moved)  # the same content under another name
+    moved = shutil.copytree(plain, tmp_path / "elsewhere")  # the same content under another name
     second = embed(["river", "stone"], load_embedder(str(moved)))
     assert counted.texts[2:] == ["stone"]
     assert np.array_equal(second[0], first[1])
     with monkeypatch.context() as patched:  # with nothing to embed, the model is not even loaded
         patched.setattr(embedders, "load_dense", None)
         assert np.array_equal(embed(["stone", "apple"], load_embedder(plain)), np.stack([second[1], first[0]]))
+    weights = load_file(moved / "model.safetensors")  # another content is another embedder
+    save_file({name: tensor * 1.5 for name, tensor in weights.items()}, moved / "model.safetensors", {"format": "pt"})
+    assert Cache(load_embedder(str(moved)).identity).folder != Cache(load_embedder(plain).identity).folder
 
 
-def test_another_content_is_another_embedder(plain: str, tmp_path: Path) -> None:
-    changed = tmp_path / "changed"
-    shutil.copytree(plain, changed)
-    weights = load_file(changed / "model.safetensors")
-    save_file({name: tensor * 1.5 for name, tensor in weights.items()}, changed / "model.safetensors", {"format": "pt"})
-    folders = [Cache(load_embedder(name).identity).folder for name in (plain, str(changed))]
-    assert folders[0] != folders[1]
-
-
-def test_what_was_embedded_before_an_interruption_stays(
-    plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
+def test_what_was_embedded_before_a_stop_stays(plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr(embedders, "BATCH", 4)
     monkeypatch.setattr(embedders, "TEXTS_A_SHARD", 8)
     with monkeypatch.context() as patched:
@@ -218,9 +209,7 @@ def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path
     assert sorted(kept) == sorted(tiny.WORDS)  # none of them twice
 
 
-def test_a_killed_process_leaves_what_it_had_embedded_and_no_lock(
-    plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_process_leaves_vectors_and_no_lock(plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import os, signal, sys, torch; torch.set_num_threads(1)\n"
         "from vtkit.transfer import embedders\n"
@@ -260,46 +249,33 @@ def test_vectors_that_are_not_numbers_are_refused_and_not_kept(plain: str, tmp_p
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_models_of_another_kind_are_refused(plain: str, tmp_path: Path) -> None:
+def test_models_of_another_kind_and_what_is_no_model_are_refused(plain: str, tmp_path: Path) -> None:
+    def refused(name: Path | str, said: str) -> None:
+        with pytest.raises(DataError, match=said):
+            embed(["apple"], load_embedder(str(name)))
+
+    refused(tmp_path, r"neither modules\.json nor config\.json")
+    refused(tmp_path / "nowhere", "no such folder")
+    refused("nobody/no-such-embedder", "--download")
     tiny.encoder(tmp_path).save(str(tmp_path / "sparse"))
-    with pytest.raises(DataError, match="is a sparse encoder"):
-        load_embedder(str(tmp_path / "sparse"))
-    cross = tmp_path / "cross"
-    shutil.copytree(plain, cross)
+    refused(tmp_path / "sparse", "is a sparse encoder")
+    cross = Path(shutil.copytree(plain, tmp_path / "cross"))
     config = json.loads((cross / "config.json").read_text())
     (cross / "config.json").write_text(json.dumps(config | {"architectures": ["BertForSequenceClassification"]}))
-    with pytest.raises(DataError, match="is a cross-encoder, which scores pairs"):
-        load_embedder(str(cross))
+    refused(cross, "is a cross-encoder")
     (cross / "config.json").write_text(json.dumps(config))
-    (cross / "config_sentence_transformers.json").write_text('{"model_type": "CrossEncoder"}')
-    with pytest.raises(DataError, match="is a cross-encoder"):
-        load_embedder(str(cross))
-    (cross / "config_sentence_transformers.json").write_text("{")
-    with pytest.raises(DataError, match="is damaged: it is not valid JSON"):
-        load_embedder(str(cross))
+    for settings, said in (('{"model_type": "CrossEncoder"}', "is a cross-encoder"), ("{", "is damaged")):
+        (cross / "config_sentence_transformers.json").write_text(settings)
+        refused(cross, said)
+    (cross / "config_sentence_transformers.json").unlink()
+    assert len(embed([], load_embedder(str(cross)))) == 0
+    (cross / "model.safetensors").unlink()
+    refused(cross, r"embedder = .* holds no weights")
 
 
 def test_loading_prints_no_notices_of_other_libraries(plain: str, capfd: pytest.CaptureFixture[str]) -> None:
     embed(["apple"], load_embedder(plain))  # the folder has no pooler, which transformers would report at length
     assert "pooler" not in "".join(capfd.readouterr())
-
-
-def test_an_embedder_that_is_not_there_is_refused(plain: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"neither modules\.json nor config\.json"):
-        load_embedder(str(tmp_path))
-    with pytest.raises(DataError, match="there is no such folder"):
-        load_embedder(str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match="Run again with --download"):
-        load_embedder("nobody/no-such-embedder")
-    without = tmp_path / "without"
-    shutil.copytree(plain, without)
-    (without / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=r"embedder = .* holds no weights"):
-        embed(["apple"], load_embedder(str(without)))
-
-
-def test_no_texts_have_no_vectors(plain: str) -> None:
-    assert len(embed([], load_embedder(plain))) == 0
 
 
 def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

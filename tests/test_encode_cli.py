@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import invoke
 from tiny import collection, encoder, write_collection
-from typer.testing import CliRunner, Result
 
 import vtkit
-from vtkit.cli import app
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
@@ -42,41 +41,37 @@ def indexed(model: Path, beir: Path, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def vtkit_says(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, tmp_path: Path) -> None:
-    done = vtkit_says("encode", model, beir, "--out", tmp_path / "vectors")
+    done = invoke("encode", model, beir, "--out", tmp_path / "vectors")
     assert (done.exit_code, done.stdout.splitlines()[0].split(",")[0]) == (0, "40 texts")
-    done = vtkit_says(
+    done = invoke(
         "index", tmp_path / "vectors", "--out", tmp_path / "index", "--json", "--set", "index.query_length=60",
     )  # fmt: skip
     said = json.loads(done.stdout)
     settings = {"engine": "exact", "query_length": 60, "document_length": 256}
     assert (said["documents"], said["settings"]) == (40, settings)
     documents = read_document_file(str(beir))
-    found = json.loads(vtkit_says("search", tmp_path / "index", documents[3].text, "--json").stdout)
+    found = json.loads(invoke("search", tmp_path / "index", documents[3].text, "--json").stdout)
     loaded = vtkit.load_encoder(model)
     vectors = encode_side(loaded, [document.contents for document in documents], "document", 256)
     scores = (vectors @ encode_side(loaded, [documents[3].text], "query", 64).T).toarray()[:, 0]
     best = sorted(range(40), key=lambda number: (-scores[number], number))[:10]
     assert [result["score"] for result in found["results"]] == pytest.approx(scores[best].tolist(), rel=1e-4)
-    assert vtkit_says("explain", tmp_path / "index", documents[3].text, documents[3].id).exit_code == 0
+    assert invoke("explain", tmp_path / "index", documents[3].text, documents[3].id).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "vectors"]
 
 
 def test_documents_without_queries_are_indexed_with_bm25_beside_the_encoder(indexed: Path, tmp_path: Path) -> None:
     """A score is the encoder's, times its factor, and BM25's, which search with its impacts alone gives."""
-    done = vtkit_says(
+    done = invoke(
         "index", indexed / "vectors", "--out", tmp_path / "index", "--set", "lexical=bm25", "--language", "en"
     )
     assert done.exit_code == 0, done.output
     part = json.loads((tmp_path / "index" / "index.json").read_text())["lexical"]
     documents = read_document_file(str(indexed / "vectors" / "documents.jsonl"))
     query = documents[3].text
-    found = json.loads(vtkit_says("search", tmp_path / "index", query, "--json").stdout)["results"]
-    alone = json.loads(vtkit_says("search", indexed / "index", query, "-k", "40", "--json").stdout)["results"]
+    found = json.loads(invoke("search", tmp_path / "index", query, "--json").stdout)["results"]
+    alone = json.loads(invoke("search", indexed / "index", query, "-k", "40", "--json").stdout)["results"]
     bm25 = Bm25.build((document.contents for document in documents), "en")
     ids, scores = (row[0] for row in bm25.search([query], 40))
     lexical = {documents[number].id: float(score) for number, score in zip(ids, scores, strict=True) if number >= 0}
@@ -94,112 +89,93 @@ def test_problems_of_several_files_are_told_by_the_row_or_line_of_their_own_file
     corpus.mkdir(parents=True)
     (corpus / "corpus-0.jsonl").write_text('{"_id": "a", "text": "x"}\n{"_id": "b", "text" "y"}\n')
     pq.write_table(pa.table({"_id": ["c", "a"], "text": ["x", "y"]}), corpus / "corpus-1.parquet")
-    refused = vtkit_says("encode", model, tmp_path / "hub", "--out", tmp_path / "vectors").exception
+    refused = invoke("encode", model, tmp_path / "hub", "--out", tmp_path / "vectors").exception
     assert isinstance(refused, DataError)
-    assert str(refused).splitlines() == [
-        f"{corpus / 'corpus-0.jsonl'}: line 2: is not JSON (Expecting ':' delimiter at character 21).",
-        f"{corpus / 'corpus-1.parquet'}: row 2: id 'a' occurs twice (first on line 1 of corpus-0.jsonl).",
-    ]
+    first, second = str(refused).splitlines()
+    assert first.startswith(f"{corpus / 'corpus-0.jsonl'}: line 2: is not JSON")
+    assert second.startswith(f"{corpus / 'corpus-1.parquet'}: row 2: id 'a' occurs twice (first on line 1 of corpus-0")
 
 
 def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path) -> None:
-    done = vtkit_says("encode", model, beir, "--queries", "--out", tmp_path / "queries", "--json")
+    done = invoke("encode", model, beir, "--queries", "--out", tmp_path / "queries", "--json")
     queries = read_queries_as_documents(str(beir))
     assert (done.exit_code, json.loads(done.stdout)["side"]) == (0, "query")
     expected = encode_side(vtkit.load_encoder(model), [query.text for query in queries], "query", 64)
     assert abs(read_vectors(tmp_path / "queries" / "vectors") - expected).max() < 1e-5
-    refused = vtkit_says("index", tmp_path / "queries", "--out", tmp_path / "index")
+    refused = invoke("index", tmp_path / "queries", "--out", tmp_path / "index")
     assert isinstance(refused.exception, DataError)
     assert not (tmp_path / "index").exists()
 
 
-def test_parts_joined_are_the_undivided_vectors_to_the_bit(
-    model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_joined_parts_are_the_whole(model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
     options: list[str | Path] = ["--keep", "0.8"]
     whole, joined, shards = tmp_path / "whole", tmp_path / "joined", tmp_path / ".joined.parts"
-    assert vtkit_says("encode", model, beir, "--out", whole, *options).exit_code == 0
+    assert invoke("encode", model, beir, "--out", whole, *options).exit_code == 0
     encode = ["encode", model, beir, "--out", joined, *options]
-    texts = [json.loads(vtkit_says(*encode, "--json", "--part", f"{part}/3").stdout)["texts"] for part in (3, 1)]
+    texts = [json.loads(invoke(*encode, "--json", "--part", f"{part}/3").stdout)["texts"] for part in (3, 1)]
     assert texts == [12, 16]  # shards 2 and 5; 0, 3 and 6, which has 4
     assert not joined.exists()
-    refused = vtkit_says(*encode, "--join", "3").exception
+    refused = invoke(*encode, "--join", "3").exception
     assert isinstance(refused, DataError)
     assert "of 3 parts, these are missing, damaged, or made from other texts or settings: 2. " in str(refused)
     (shards / "000003" / "data.npy").write_bytes(b"")
-    damaged = vtkit_says(*encode, "--join", "3").exception
+    damaged = invoke(*encode, "--join", "3").exception
     assert "settings: 1, 2. Encode each of them (--part 1/3)" in str(damaged)
     records = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in ("000000", "000003", "000006")}
-    assert "wrote part 1/3" in vtkit_says(*encode, "--part", "1/3").output
+    assert "wrote part 1/3" in invoke(*encode, "--part", "1/3").output
     again = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in records}
     assert [place for place in records if again[place] != records[place]] == ["000003"]
-    assert vtkit_says(*encode, "--part", "2/3").exit_code == 0
-    assert vtkit_says(*encode, "--join", "3").exit_code == 0
+    assert invoke(*encode, "--part", "2/3").exit_code == 0
+    assert invoke(*encode, "--join", "3").exit_code == 0
     names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
     assert names == sorted(path.relative_to(joined) for path in joined.rglob("*") if path.is_file())
     assert all((whole / name).read_bytes() == (joined / name).read_bytes() for name in names)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["joined", "whole"]
 
 
-def test_parts_of_other_settings_are_not_joined(
-    model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 20)
-    for part in ("1/2", "2/2"):
-        vtkit.encode_texts(model, beir, tmp_path / "vectors", part=part, keep=0.5)
-    with pytest.raises(DataError, match="settings: 1, 2"):
-        vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2)
-
-
-def test_a_part_without_texts_is_no_error(model: Path, beir: Path, tmp_path: Path) -> None:
-    assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part="2/2").texts == 0
-    assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part="1/2").texts == 40
+def test_an_empty_part_is_no_error_and_parts_of_others_are_not_joined(model: Path, beir: Path, tmp_path: Path) -> None:
+    for part, texts in (("2/2", 0), ("1/2", 40)):
+        assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part=part).texts == texts
+    with pytest.raises(DataError, match="settings: 1"):
+        vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2, keep=0.5)
     assert vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2).texts == 40
 
 
-@pytest.mark.parametrize("part", ["0/4", "5/4", "3", "a/b", "-1/2", "1/0"])
-def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Path, part: str) -> None:
-    refused = vtkit_says("encode", model, beir, "--out", tmp_path / "vectors", f"--part={part}").exception
-    assert isinstance(refused, RecipeError)
-    assert "is no part" in str(refused)
-    assert list(tmp_path.iterdir()) == []
+def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Path) -> None:
+    for part in ("0/4", "5/4", "3", "a/b", "-1/2", "1/0"):
+        refused = invoke("encode", model, beir, "--out", tmp_path / "vectors", f"--part={part}").exception
+        assert isinstance(refused, RecipeError)
+        assert part in str(refused)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_pruning_says_what_it_removed(model: Path, beir: Path, tmp_path: Path) -> None:
     found = vtkit.encode_texts(model, beir, tmp_path / "vectors", keep=0.5, top_dimensions=7)
     assert 0 < found.mass_removed < found.postings_removed < 1
     assert np.diff(read_vectors(tmp_path / "vectors" / "vectors").indptr).max() <= 7
-    said = vtkit_says("encode", model, beir, "--out", tmp_path / "again", "--keep", "0.5").stdout
+    said = invoke("encode", model, beir, "--out", tmp_path / "again", "--keep", "0.5").stdout
     assert "of the weights were removed, with" in said
 
 
-def test_the_python_api_searches_the_folder_too(indexed: Path) -> None:
-    (results,) = vtkit.search_run(indexed / "index", ["t1 t2 t3"], top=3)
-    assert len(results) <= 3
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "ids"),
-    [
+def test_documents_come_in_several_forms(tmp_path: Path) -> None:
+    for name, content, ids in (
         ("a.jsonl", '{"_id": "x", "text": "one"}\n{"_id": "y", "title": "t", "text": "two"}\n', ["x", "y"]),
         ("a.tsv", "x\tone\ny\ttwo\n", ["x", "y"]),
         ("a.txt", "one\n\n  two \n", ["1", "3"]),
         ("a.txt.gz", "one\ntwo\n", ["1", "2"]),
-    ],
-)
-def test_documents_come_in_several_forms(tmp_path: Path, name: str, content: str, ids: list[str]) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
-    found = read_document_file(str(path))
-    assert [document.id for document in found] == ids
-    assert [document.text for document in found] == ["one", "two"]
+    ):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+        found = read_document_file(str(path))
+        assert [document.id for document in found] == ids
+        assert [document.text for document in found] == ["one", "two"]
 
 
 @pytest.mark.parametrize("content", ['{"_id": "x", "text": "a"}\n' * 2, '{"_id": "x"}\n', "no json\n", ""])
 def test_damaged_documents_are_refused_before_anything_is_made(model: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
-    done = vtkit_says("encode", model, tmp_path / "a.jsonl", "--out", tmp_path / "vectors")
+    done = invoke("encode", model, tmp_path / "a.jsonl", "--out", tmp_path / "vectors")
     assert isinstance(done.exception, DataError)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
 
@@ -227,17 +203,17 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
     (tmp_path / "numbers.txt").write_text("".join(f"{number} {number + 1}\n" for number in range(40)))
     vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
-    refused = vtkit_says("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
+    refused = invoke("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
     assert "BM25 needs the language, which the texts do not show. Give --language." in str(refused.exception)
     for wrong in ("query_length", "query_length=0", "nothing=1", "milvus=1", "engine.fast=1"):
-        refused = vtkit_says("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
+        refused = invoke("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
         assert isinstance(refused.exception, RecipeError), wrong
     with pytest.raises(RecipeError, match="already exists"):
         vtkit.index_vectors(indexed / "vectors", indexed / "index")
     with pytest.raises(RecipeError, match="already exists"):
         vtkit.encode_texts(model, beir, indexed / "vectors")
-    assert isinstance(vtkit_says("search", indexed / "index", "t1", "--model", "source").exception, RecipeError)
-    assert isinstance(vtkit_says("encode", model, beir, "--out", tmp_path / "v", "--keep", "2").exception, RecipeError)
+    assert isinstance(invoke("search", indexed / "index", "t1", "--model", "source").exception, RecipeError)
+    assert isinstance(invoke("encode", model, beir, "--out", tmp_path / "v", "--keep", "2").exception, RecipeError)
     record = json.loads((indexed / "index" / "search.json").read_text())
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "search.json").write_text(json.dumps(record | {"model": str(tmp_path / "gone")}))

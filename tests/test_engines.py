@@ -29,7 +29,6 @@ from vtkit.pipeline.store import result_of
 from vtkit.search import milvus, opensearch_client, seismic
 from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.settings.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
@@ -50,15 +49,11 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def made_for(server: str) -> Callable[[Engine], IndexSection]:
     """The settings by which an engine finds everything, at its exact score where weights are 0, 1, 2 or 3."""
-
-    def made(engine: Engine) -> IndexSection:
-        return IndexSection(
-            engine=engine,
-            seismic=SeismicSettings(heap_factor=0.0),
-            opensearch=OpenSearchSettings(url=server),
-        )
-
-    return made
+    engines: dict[str, Any] = {
+        "seismic": SeismicSettings(heap_factor=0.0),
+        "opensearch": OpenSearchSettings(url=server),
+    }
+    return lambda engine: IndexSection(engine=engine, **engines)
 
 
 def vectors(rows: int, columns: int, seed: int) -> sp.csr_matrix:
@@ -95,7 +90,7 @@ def test_results_are_the_largest_dot_products(index: Index, engine: Engine) -> N
 
 
 @each_engine
-def test_there_may_be_more_dimensions_than_two_bytes_count(
+def test_dimensions_may_exceed_two_bytes(
     engine: Engine, tmp_path: Path, made_for: Callable[[Engine], IndexSection]
 ) -> None:
     """As the terms of BM25 behind a vocabulary are, or a multilingual vocabulary by itself."""
@@ -137,9 +132,7 @@ def test_what_a_query_and_a_document_do_not_share_explains_nothing(
 
 @settings(max_examples=20)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 99))
-def test_info_counts_what_was_indexed(
-    tmp_path_factory: pytest.TempPathFactory, rows: int, columns: int, seed: int
-) -> None:
+def test_info_counts_the_indexed(tmp_path_factory: pytest.TempPathFactory, rows: int, columns: int, seed: int) -> None:
     documents = vectors(rows, columns, seed)
     info = build_index(IndexSection(), documents, tmp_path_factory.mktemp("index")).info
     active = documents.toarray() != 0
@@ -205,9 +198,7 @@ def test_weights_of_every_size_are_searched(tmp_path: Path, engine: Engine, made
 
 
 @each_other
-def test_an_index_is_replaced_whole_and_foreign_folders_are_left_alone(
-    tmp_path: Path, engine: Engine, made_for: Any
-) -> None:
+def test_an_index_is_replaced_whole_and_other_folders_left(tmp_path: Path, engine: Engine, made_for: Any) -> None:
     folder = tmp_path / "index"
     for seed in (1, 2):
         build_index(made_for(engine), vectors(20, 9, seed), folder)
@@ -293,21 +284,14 @@ def test_a_quantised_weight_is_off_by_half_a_step_at_most(bits: int, seed: int) 
 
 
 def test_agreement_by_hand() -> None:
-    ids, scores = np.array([[1, 2, 9], [4, -1, -1], [-1, -1, -1]]), np.array([[4.0, 3.0, 1], [2.0, 0, 0], [0, 0, 0]])
-    exact_ids, exact_scores = (
-        np.array([[1, 2, 3], [4, 5, -1], [-1, -1, -1]]),
-        np.array([[4.0, 2.0, 1], [2, 1, 0], [0] * 3]),
-    )
-    found = agreement("lucene", ids, scores, exact_ids, exact_scores)
+    none = [-1, -1, -1]
+    ids, scores = np.array([[1, 2, 9], [4, -1, -1], none]), np.array([[4.0, 3.0, 1], [2.0, 0, 0], [0, 0, 0]])
+    exact = np.array([[1, 2, 3], [4, 5, -1], none]), np.array([[4.0, 2.0, 1], [2, 1, 0], [0] * 3])
+    found = agreement("lucene", ids, scores, *exact)
     assert found.overlap == pytest.approx((2 / 3 + 1 / 2) / 2)
     assert (found.mean_error, found.largest_error) == (pytest.approx(0.5 / 3), 0.5)
-    same = agreement("lucene", exact_ids, exact_scores, exact_ids, exact_scores)
+    same = agreement("lucene", *exact, *exact)
     assert (same.overlap, same.mean_error, same.largest_error) == (1.0, 0.0, 0.0)
-
-
-def test_equal_vectors_have_one_name_on_a_server_and_others_another() -> None:
-    assert digest_of(vectors(9, 5, 1)) == digest_of(vectors(9, 5, 1).copy())
-    assert len({digest_of(vectors(9, 5, seed)) for seed in range(5)}) == 5
 
 
 @pytest.mark.parametrize("query", ["neural_sparse", "rank_feature"])
@@ -344,21 +328,19 @@ def test_opensearch_is_sent_what_anybody_could_send(
             open_index(made, tmp_path / "index")
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ((200, {"hello": "world"}), "does not answer like OpenSearch"),
-        ((200, b"<html>It works!</html>"), "does not answer like OpenSearch"),
-        ((200, []), "does not answer like OpenSearch"),
-        ((401, {"error": "who are you"}), "set VTKIT_OPENSEARCH_USER"),
-        ((403, {"error": "no"}), "denies permission"),
-        ((500, b"\x1b[31mred"), "does not answer like OpenSearch"),
-        ((200, b"\xff"), "does not answer .*decode"),
-    ],
-)
-def test_a_server_that_is_none_of_opensearch_is_told(answer: tuple[int, Any], said: str) -> None:
-    with opensearch_server(answer) as url, pytest.raises(DataError, match=said):
-        reach_engine(IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=url)))
+def test_a_server_that_is_none_of_opensearch_is_told() -> None:
+    answers: list[tuple[int, Any, str]] = [
+        (200, {"hello": "world"}, "does not answer like OpenSearch"),
+        (200, b"<html>It works!</html>", "does not answer like OpenSearch"),
+        (200, [], "does not answer like OpenSearch"),
+        (401, {"error": "who are you"}, "set VTKIT_OPENSEARCH_USER"),
+        (403, {"error": "no"}, "denies permission"),
+        (500, b"\x1b[31mred", "does not answer like OpenSearch"),
+        (200, b"\xff", "does not answer .*decode"),
+    ]
+    for status, body, said in answers:
+        with opensearch_server((status, body)) as url, pytest.raises(DataError, match=said):
+            reach_engine(IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=url)))
 
 
 def test_a_server_that_does_not_answer_is_told_within_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,9 +380,7 @@ QUICKLY = ("recipe.name=other", 'evaluate.models=["transfer"]', "evaluate.bm25=f
 
 
 @each_other
-def test_a_run_says_what_its_engine_costs(
-    finished: Path, server: str, engine: Engine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_engines_costs_are_said(finished: Path, server: str, engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
     """Through ``vtkit run`` and ``vtkit search``; with Lucene also the report, and an index that is damaged."""
     wanted = (*QUICKLY, f"index.engine={engine}", f"index.opensearch.url={server}")
     until = None if engine == "lucene" else "evaluate"
@@ -408,7 +388,6 @@ def test_a_run_says_what_its_engine_costs(
     said = capfd.readouterr()
     steps = open_run(folder).steps
     compared = result_of(steps["evaluate:deployed"], EvaluateResult).sets["collection"].agreement
-    assert compared is not None
     assert (compared.engine, compared.measure) == (engine, "nDCG@10")
     assert compared.overlap > 0.9
     assert compared.largest_error < 0.2

@@ -1,8 +1,10 @@
 """Exact search against brute force, its order of equal scores, and what is said about a damaged index."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,11 +52,15 @@ def small_matrices(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return np.array(queries).reshape(-1, columns), np.array(documents).reshape(-1, columns)
 
 
+@pytest.mark.parametrize("prune", [False, True])
 @given(small_matrices(), st.integers(1, 15))
-def test_search_equals_brute_force_ties_included(matrices: tuple[np.ndarray, np.ndarray], depth: int) -> None:
+def test_search_equals_brute_force_with_ties(prune: bool, matrices: tuple[np.ndarray, np.ndarray], depth: int) -> None:
     queries, documents = matrices  # whole numbers: sums are exact, and ties are many
-    index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
-    assert found(index, sp.csr_matrix(queries, dtype=np.float32), depth) == brute_force(queries, documents, depth)
+    with pruned() if prune else nullcontext():
+        index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
+        # there are no bounds where weights may be negative
+        assert (index.frequent is None) == (not prune or bool((documents < 0).any()))
+        assert found(index, sp.csr_matrix(queries, dtype=np.float32), depth) == brute_force(queries, documents, depth)
 
 
 @pytest.mark.parametrize("depth", [1, 10, 1000, 5000])
@@ -98,50 +104,60 @@ def test_unsorted_doubled_and_explicit_zero_entries_mean_what_they_add_up_to() -
     assert untidy.nnz == 4  # the matrix handed over stays as it was
 
 
-def test_a_saved_index_answers_as_the_built_one(tmp_path: Path) -> None:
-    index, queries = ExactIndex.build(vectors(300, 80, 0.1, 5)), vectors(9, 80, 0.1, 6)
-    index.save(tmp_path / "index")
-    loaded = ExactIndex.load(tmp_path / "index")
-    assert (loaded.document_count, loaded.vocabulary) == (300, 80)
-    assert all((a == b).all() for a, b in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True))
+def test_a_saved_index_answers_as_the_built_one_pruned_too(tmp_path: Path) -> None:
+    for documents in (300, 20_000):
+        index, queries = ExactIndex.build(vectors(documents, 30, 0.2, 5)), vectors(9, 30, 0.3, 6)
+        index.save(tmp_path / str(documents))
+        loaded = ExactIndex.load(tmp_path / str(documents))
+        assert (loaded.document_count, loaded.vocabulary) == (documents, 30)
+        assert all((a == b).all() for a, b in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True))
+    assert loaded._pruned(queries, loaded.frequent, *blank_results(9, 7)).all()
 
 
-@pytest.mark.parametrize("damage", ["cut", "swap", "missing", "facts", "number", "pickle"])
+def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], object]:
+    """A damage: ``change`` of the array in ``name.npy``."""
+    return lambda folder: np.save(folder / f"{name}.npy", change(np.load(folder / f"{name}.npy")), allow_pickle=True)
+
+
+def without_a_number(folder: Path) -> None:
+    counts = json.loads((folder / "postings.json").read_text())
+    (folder / "postings.json").write_text(json.dumps(counts | {"frequent": "5"}))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda folder: os.truncate(folder / "documents.npy", (folder / "documents.npy").stat().st_size - 40),
+    "swap": lambda folder: shutil.copy(folder / "weights.npy", folder / "documents.npy"),
+    "missing": lambda folder: (folder / "documents.npy").unlink(),
+    "facts": lambda folder: (folder / "postings.json").write_text('{"documents": 50'),
+    "number": replaced("documents", lambda numbers: np.where(np.arange(len(numbers)) == 3, np.int32(20_000), numbers)),
+    "pickle": replaced("documents", lambda numbers: np.array([{}], dtype=object)),
+    "frequent terms": replaced("frequent_terms", lambda terms: terms + np.int32(1)),
+    "frequent rows": replaced("frequent_rows", lambda rows: rows[:-1]),
+    "frequent steps": replaced("frequent_steps", lambda steps: steps * np.float32(np.nan)),
+    "frequent narrow": replaced("frequent_rows", lambda rows: rows[:, :-1]),
+    "frequent missing": lambda folder: (folder / "frequent_rows.npy").unlink(),
+    "frequent count": without_a_number,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_index_is_refused(tmp_path: Path, damage: str) -> None:
-    ExactIndex.build(vectors(50, 20, 0.2, 7)).save(tmp_path)
-    documents = tmp_path / "documents.npy"
-    match damage:
-        case "cut":
-            documents.write_bytes(documents.read_bytes()[:-40])
-        case "swap":
-            documents.write_bytes((tmp_path / "weights.npy").read_bytes())
-        case "missing":
-            documents.unlink()
-        case "facts":
-            (tmp_path / "postings.json").write_text('{"documents": 50')
-        case "number":
-            numbers = np.load(documents)
-            numbers[3] = 50
-            np.save(documents, numbers)
-        case "pickle":
-            np.save(documents, np.array([{}], dtype=object), allow_pickle=True)
+    ExactIndex.build(vectors(20_000, 5, 0.5, 1)).save(tmp_path)
+    ExactIndex.load(tmp_path)
+    DAMAGES[damage](tmp_path)
     with pytest.raises(DataError, match="Rebuild"):
         ExactIndex.load(tmp_path)
 
 
-def test_weights_that_are_not_numbers_stop_the_search() -> None:
+def test_queries_that_cannot_be_searched_are_refused() -> None:
     index = ExactIndex.build(sp.csr_matrix([[1.0, 2.0]]))
-    with pytest.raises(CollapseError, match="1 of 2 query weights are infinite"):
+    with pytest.raises(CollapseError, match="1 of 2 query weights"):
         index.search(sp.csr_matrix([[1.0, np.nan]]), 1)
     with pytest.raises(CollapseError, match="1 of 2 document weights"):
         ExactIndex.build(sp.csr_matrix([[np.inf, 1.0]]))
-
-
-def test_queries_of_another_vocabulary_and_no_depth_are_refused() -> None:
-    index = ExactIndex.build(sp.csr_matrix([[1.0, 2.0]]))
-    with pytest.raises(ValueError, match="queries have 3 dimensions, the index has 2"):
+    with pytest.raises(ValueError, match="3 dimensions, the index has 2"):
         index.search(sp.csr_matrix([[1.0, 0.0, 1.0]]), 1)
-    with pytest.raises(ValueError, match="depth must be at least 1"):
+    with pytest.raises(ValueError, match="depth"):
         index.search(sp.csr_matrix([[1.0, 0.0]]), 0)
 
 
@@ -173,15 +189,6 @@ def assert_the_same(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> No
         np.testing.assert_array_equal(ours, theirs)
 
 
-@given(small_matrices(), st.integers(1, 15))
-def test_pruning_equals_brute_force_ties_included(matrices: tuple[np.ndarray, np.ndarray], depth: int) -> None:
-    queries, documents = matrices
-    with pruned():
-        index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
-        assert (index.frequent is None) == bool((documents < 0).any())  # no bounds where weights may be negative
-        assert found(index, sp.csr_matrix(queries, dtype=np.float32), depth) == brute_force(queries, documents, depth)
-
-
 @st.composite
 def uneven_vectors(draw: st.DrawFn) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """Weights over many orders of magnitude, terms from rare to everywhere, equal rows: what bounds stumble over."""
@@ -199,7 +206,7 @@ def uneven_vectors(draw: st.DrawFn) -> tuple[sp.csr_matrix, sp.csr_matrix]:
 
 
 @given(uneven_vectors(), st.integers(1, 30))
-def test_pruning_gives_bit_for_bit_what_scoring_everything_gives(
+def test_pruning_gives_what_full_scoring_gives(
     vectors_of_both: tuple[sp.csr_matrix, sp.csr_matrix], depth: int
 ) -> None:
     documents, queries = vectors_of_both
@@ -213,7 +220,6 @@ def test_a_large_collection_is_pruned_window_by_window(depth: int) -> None:
     documents.data[documents.data < 0.3] = 0.25  # with ties
     columns = sp.hstack([documents, sp.csr_matrix(np.full((70_000, 1), 0.125, dtype=np.float32))]).tocsr()
     index, queries = ExactIndex.build(columns), vectors(40, 61, 0.2, 2)
-    assert index.frequent is not None
     assert 0 < len(index.frequent.terms) < 61
     answered = index._pruned(queries, index.frequent, *blank_results(40, depth))
     assert answered.mean() > 0.9
@@ -225,7 +231,6 @@ def test_what_pruning_cannot_answer_is_scored_whole() -> None:
     documents = sp.csr_matrix(np.ones((70_000, 2), dtype=np.float32))  # every score is equal
     index = ExactIndex.build(documents)
     negative = sp.csr_matrix([[2.0, -1.0], [1.0, 0.0], [-1.0, 0.5], [0.0, 1.0]], dtype=np.float32)
-    assert index.frequent is not None
     assert not index._pruned(negative, index.frequent, *blank_results(4, 5)).any()
     assert found(index, negative, 5) == [[(n, 1.0) for n in range(5)]] * 2 + [[]] + [[(n, 1.0) for n in range(5)]]
 
@@ -246,41 +251,8 @@ def test_frequent_terms_by_eye() -> None:
         documents[:4, 1] = [255.0, 0.5, 1.0, 1.5]
         documents[7, 2] = 1.0  # one document of twenty: not frequent
         frequent = ExactIndex.build(sp.csr_matrix(documents)).frequent
-    assert frequent is not None
     assert (frequent.terms.tolist(), frequent.steps.tolist()) == ([1], [1.0])
     assert frequent.rows[0].tolist() == [255, 1, 1, 2] + [0] * 16  # rounded up
-
-
-@pytest.mark.parametrize("damage", ["terms", "rows", "steps", "narrow", "missing", "count"])
-def test_damaged_rows_of_frequent_terms_are_refused(tmp_path: Path, damage: str) -> None:
-    ExactIndex.build(vectors(20_000, 5, 0.5, 1)).save(tmp_path)
-    ExactIndex.load(tmp_path)
-    arrays = {name: np.load(tmp_path / f"frequent_{name}.npy") for name in ("terms", "rows", "steps")}
-    match damage:
-        case "terms":
-            np.save(tmp_path / "frequent_terms.npy", arrays["terms"] + np.int32(1))
-        case "rows":
-            np.save(tmp_path / "frequent_rows.npy", arrays["rows"][:-1])
-        case "steps":
-            np.save(tmp_path / "frequent_steps.npy", arrays["steps"] * np.float32(np.nan))
-        case "narrow":
-            np.save(tmp_path / "frequent_rows.npy", arrays["rows"][:, :-1])
-        case "missing":
-            (tmp_path / "frequent_rows.npy").unlink()
-        case "count":
-            counts = json.loads((tmp_path / "postings.json").read_text())
-            (tmp_path / "postings.json").write_text(json.dumps(counts | {"frequent": "5"}))
-    with pytest.raises(DataError, match="Rebuild"):
-        ExactIndex.load(tmp_path)
-
-
-def test_a_saved_index_is_pruned_as_the_built_one(tmp_path: Path) -> None:
-    index, queries = ExactIndex.build(vectors(20_000, 30, 0.2, 5)), vectors(9, 30, 0.3, 6)
-    index.save(tmp_path)
-    loaded = ExactIndex.load(tmp_path)
-    assert loaded.frequent is not None
-    assert loaded._pruned(queries, loaded.frequent, *blank_results(9, 7)).all()
-    assert all((a == b).all() for a, b in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True))
 
 
 def blank_results(queries: int, depth: int) -> tuple[np.ndarray, np.ndarray]:

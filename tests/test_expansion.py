@@ -16,13 +16,12 @@ from typing import Any
 
 import command_line
 import pytest
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult, build_vocabulary
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.casing import CasingSection
@@ -32,7 +31,6 @@ from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_
 from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import canonical, tokens
 
-ROOT = Path(__file__).parents[1]
 ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -67,13 +65,6 @@ def first_tokens(shared: Path, size: int) -> PreTrainedTokenizerFast:
     layout = json.loads(base.backend_tokenizer.to_str())
     layout["model"]["vocab"] = {token: number for number, token in enumerate(tokens(base)[:size])}
     return wrap(Tokenizer.from_str(json.dumps(layout)), ROLES, "of the test")
-
-
-def first_merges(shared: Path, merges: int) -> PreTrainedTokenizerFast:
-    """gpt2, but only its first merges; upper case kept."""
-    backend = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False).backend_tokenizer
-    kept = [(left, right) for left, right in json.loads(backend.to_str())["model"]["merges"][:merges]]
-    return byte_level(*kept, lowercase=False)
 
 
 def real_texts(shared: Path, count: int, name: str = "biomed-abstracts-en") -> list[str]:
@@ -214,61 +205,34 @@ WORDS = st.text("abcABé12.,-(β", min_size=1, max_size=9)
 TEXTS = st.lists(st.lists(WORDS, max_size=8).map("  ".join), min_size=1, max_size=12)
 
 
+@pytest.mark.parametrize(
+    "base", [wordpiece("ab", "##bc", "."), byte_level(("a", "b"), ("Ġ", "a"), ("ab", "c"))], ids=["wordpiece", "bpe"]
+)
 @given(TEXTS, st.integers(1, 6), st.sampled_from(RULES))
 @settings(max_examples=40)
-def test_wordpiece_grows_as_in_the_algorithm(texts: list[str], increment: int, rule: tuple[str, float | None]) -> None:
-    texts = [*texts, "a word"] * 2
-    given = section(increment=increment, stop=rule[0], epsilon=rule[1])
-    compare(wordpiece("ab", "##bc", "."), texts, given)
-
-
-@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES))
-@settings(max_examples=40)
-def test_byte_level_bpe_grows_as_in_the_algorithm(
-    texts: list[str], increment: int, rule: tuple[str, float | None]
+def test_a_vocabulary_grows_as_in_the_algorithm(
+    base: PreTrainedTokenizerFast, texts: list[str], increment: int, rule: tuple[str, float | None]
 ) -> None:
-    texts = [*texts, "a word"] * 2
-    given = section(increment=increment, stop=rule[0], epsilon=rule[1])
-    compare(byte_level(("a", "b"), ("Ġ", "a"), ("ab", "c")), texts, given)
+    compare(base, [*texts, "a word"] * 2, section(increment=increment, stop=rule[0], epsilon=rule[1]))
 
 
 def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
-    texts, base = real_texts(shared, 300), first_tokens(shared, 2200)
-    found = compare(base, texts, section(increment=150, size=2200 + 5 * 150 - 50))
-    assert found is not None
+    found = compare(
+        first_tokens(shared, 2200), real_texts(shared, 200), section(increment=150, size=2200 + 5 * 150 - 50)
+    )
     assert found.stats.stopped == "size"
     assert [step.added for step in found.stats.curve] == [0, 150, 300, 450, 600, 700]
-
-
-def test_every_increment_of_bpe_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
-    texts = real_texts(shared, 200)
-    found = compare(first_merges(shared, 1000), texts, section(increment=250, size=1261 + 900))
-    assert found is not None
+    gpt2 = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False).backend_tokenizer
+    merges = [(left, right) for left, right in json.loads(gpt2.to_str())["model"]["merges"][:1000]]
+    bpe = byte_level(*merges, lowercase=False)
+    found = compare(bpe, real_texts(shared, 150), section(increment=250, size=1261 + 900))
     assert [step.added for step in found.stats.curve] == [0, 250, 500, 750, 900]
 
 
 def test_more_increments_than_the_first_training_holds_are_the_same_too() -> None:
     found = compare(wordpiece(), made_up_texts(), section(increment=6))
-    assert found is not None
     assert len(found.stats.curve) > 20
     assert found.stats.stopped == "exhausted"
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_stops_where_the_curve_says(rule: tuple[str, float | None]) -> None:
-    texts, stop, epsilon = made_up_texts(), *rule
-    whole = expand_vocabulary(wordpiece(), texts, section(increment=10)).stats.curve
-    found = expand_vocabulary(wordpiece(), texts, section(increment=10, stop=stop, epsilon=epsilon))
-    place = len(found.stats.curve) - 1
-    assert found.stats.curve == whole[: place + 1]
-    if stop == "exhausted":
-        assert found.stats.curve == whole
-        return
-    measured = "gain" if stop == "entropy-gain" else "share_of_first_gain"
-    threshold = epsilon or {"entropy-gain": 0.01, "first-gain": 0.1}[stop]
-    assert getattr(whole[place], measured) < threshold
-    assert all(getattr(step, measured) >= threshold for step in whole[1:place])
-    assert found.stats.stopped == stop
 
 
 def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
@@ -389,96 +353,63 @@ def joined() -> PreTrainedTokenizerFast:
     return base
 
 
-@pytest.mark.parametrize(
-    ("base", "texts", "given", "message"),
-    [
-        (unigram(), ["a text"], {}, "cannot be expanded: it is Unigram"),
-        (characters(), ["a text"], {}, "cannot be expanded: it is BPE of characters"),
+def test_what_cannot_be_expanded_is_refused() -> None:
+    refused: list[tuple[PreTrainedTokenizerFast, list[str], dict[str, Any], str]] = [
+        (unigram(), ["a text"], {}, "Unigram"),
+        (characters(), ["a text"], {}, "BPE of characters"),
         (joined(), ["a text"] * 3, {}, "reach across white space"),
-        (wordpiece(), ["a text"], {"size": 57}, "size = 57 cannot be reached .* has 57 already"),
+        (wordpiece(), ["a text"], {"size": 57}, "size = 57 .* has 57 already"),
         (wordpiece(), [], {}, "no words"),
         (wordpiece(), ["", "  "], {}, "no words"),
         (wordpiece("text", "this", "is"), ["this is text 1234 !!!"] * 3, {}, "nothing to add to the base"),
         (wordpiece(), ["qx zj vk"], {}, "at least 2 times"),
-    ],
-)
-def test_what_cannot_be_expanded_is_refused(
-    base: PreTrainedTokenizerFast, texts: list[str], given: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        expand_vocabulary(base, iter(texts), section(**given))
-
-
-def test_a_threshold_without_a_rule_is_refused() -> None:
-    with pytest.raises(ValueError, match="epsilon belongs to"):
+    ]
+    for base, texts, changes, message in refused:
+        with pytest.raises(DataError, match=message):
+            expand_vocabulary(base, iter(texts), section(**changes))
+    with pytest.raises(ValueError, match="epsilon belongs to"):  # a threshold without a rule
         section(epsilon=0.1)
 
 
 # The stage and the command
 
 
-def write_corpus(folder: Path) -> str:
-    path = folder / "corpus.txt"
-    path.write_text("\n".join(made_up_texts()), encoding="utf-8")
-    return str(path)
-
-
-def test_the_stage_writes_the_tokenizer_and_says_how_it_grew(tmp_path: Path) -> None:
-    wordpiece("cat").save_pretrained(tmp_path / "base")
-    recipe = load_recipe(
-        tmp_path / "recipe.toml",
-        text=f"""
-            [recipe]
-            name = "expanded"
-            [source]
-            model = "org/model"
-            [vocabulary]
-            kind = "expanded"
-            tokenizer = "./base"
-            corpus = ["{write_corpus(tmp_path)}"]
-            increment = 20
-            stop = "first-gain"
-            epsilon = 0.05
-            [transfer]
-            method = "subtoken"
-            """,
-    ).recipe
-    found = build_vocabulary(recipe, {}, tmp_path)
+def test_the_stage_writes_the_tokenizer_and_says_how_it_grew(base_and_corpus: list[str], tmp_path: Path) -> None:
+    text = (
+        '[recipe]\nname = "expanded"\n[source]\nmodel = "org/model"\n[vocabulary]\nkind = "expanded"\n'
+        'tokenizer = "./base"\ncorpus = ["corpus.txt"]\nincrement = 20\nstop = "first-gain"\nepsilon = 0.05\n'
+        '[transfer]\nmethod = "subtoken"\n'
+    )
+    found = build_vocabulary(load_recipe(tmp_path / "recipe.toml", text=text).recipe, {}, tmp_path)
     expansion = found.expansion
-    assert expansion is not None
     assert VocabularyResult.from_json(json.loads(json.dumps(found.to_json()))) == found
     assert found.size == 58 + expansion.added == expansion.curve[-1].size
-    assert expansion.base_size == 58
-    assert expansion.stopped == "first-gain"
+    assert (expansion.base_size, expansion.stopped) == (58, "first-gain")
     assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer", local_files_only=True)) == found.size
 
 
 @pytest.fixture
 def base_and_corpus(tmp_path: Path) -> list[str]:
     wordpiece("cat").save_pretrained(tmp_path / "base")
-    return [str(tmp_path / "base"), write_corpus(tmp_path)]
+    (tmp_path / "corpus.txt").write_text("\n".join(made_up_texts()), encoding="utf-8")
+    return [str(tmp_path / "base"), str(tmp_path / "corpus.txt")]
 
 
 def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_path: Path) -> None:
     options = ["--increment", "20", "--out", str(tmp_path / "out")]
     options += ["--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
-    done = CliRunner().invoke(app, ["expand", *base_and_corpus, *options])
+    done = invoke("expand", *base_and_corpus, *options)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert " ".join(lines[0].split()) == "size new tokens tokens tokens per word I(C) gain of first gain"
-    assert lines[1].split()[:2] == ["58", "0"]
-    assert lines[2].split()[:2] == ["78", "20"]
-    assert "stopped: the corpus has no further tokens to add (exhausted)" in lines
+    assert [line.split()[:2] for line in lines[1:3]] == [["58", "0"], ["78", "20"]]
+    assert any("(exhausted)" in line for line in lines)
     saved = AutoTokenizer.from_pretrained(tmp_path / "out", local_files_only=True)
     assert f"{len(saved):,}" in done.stdout
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
-
-
-def test_the_command_gives_json(base_and_corpus: list[str]) -> None:
-    done = CliRunner().invoke(app, ["expand", *base_and_corpus, "--increment", "20", "--size", "90", "--json"])
+    done = invoke("expand", *base_and_corpus, "--increment", "20", "--size", "90", "--json")
     facts = json.loads(done.stdout)
     assert facts["stopped"] == "size"
     assert [step["size"] for step in facts["curve"]] == [58, 78, 90]
@@ -494,37 +425,26 @@ def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_the_command_refuses_in_one_message(base_and_corpus: list[str]) -> None:
+    for options, message in (
         (["--epsilon", "0.1"], "epsilon belongs to"),
         (["--stop", "first-gain", "--epsilon", "2"], "--epsilon"),
-        (["--size", "10"], "cannot be reached by adding tokens"),
+        (["--size", "10"], "cannot be reached"),
         (["--out", "."], "already exists"),
         (["--stop", "never"], "never"),
-    ],
-)
-def test_the_command_refuses_in_one_message(base_and_corpus: list[str], options: list[str], message: str) -> None:
-    done = command_line.call(Path.cwd(), ["expand", *base_and_corpus, *options], os.environ)
-    assert done.returncode in (1, 2)
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    ):
+        done = command_line.call(Path.cwd(), ["expand", *base_and_corpus, *options], os.environ)
+        assert done.returncode in (1, 2)
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_the_command_reads_standard_input_and_replaces_bad_bytes_on_request(base_and_corpus: list[str]) -> None:
     base, corpus = base_and_corpus
     raw = Path(corpus).read_bytes() + b"caf\xe9\n"
-    refused = CliRunner().invoke(app, ["expand", base, "-"], input=raw)
+    refused = invoke("expand", base, "-", typed=raw)
     assert "standard input: line" in str(refused.exception)
     assert "is not UTF-8" in str(refused.exception)
-    done = CliRunner().invoke(app, ["expand", base, "-", "--encoding-errors", "replace", "--json"], input=raw)
+    done = invoke("expand", base, "-", "--encoding-errors", "replace", "--json", typed=raw)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["added"] > 0
-
-
-@pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])
-def test_the_recipes_load(name: str) -> None:
-    loaded = load_recipe(ROOT / "recipes" / f"{name}.toml").recipe
-    assert isinstance(loaded.vocabulary, ExpandedVocabulary)
-    assert loaded.adapt is not None
-    assert loaded.adapt.train == "all"

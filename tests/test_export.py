@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import command_line
 import numpy as np
 import onnxruntime
 import psycopg
@@ -25,7 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opensearch_server import nine_bits
 from sentence_transformers import SparseEncoder
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from test_expansion import wordpiece
+from tokenizers import Tokenizer
 
 from vtkit import encode_texts, export_for, index_vectors, load_encoder
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
@@ -38,7 +40,7 @@ from vtkit.export import postgres as postgres_target
 from vtkit.export.documents import Collection, Entry
 from vtkit.export.elasticsearch import four_inputs
 from vtkit.export.features import model_stays_outside, token_names
-from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, fold_members, write_onnx
+from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, write_onnx
 from vtkit.export.portable import Portable, Source
 from vtkit.export.postgres import sparsevec
 from vtkit.export.result import Target
@@ -48,7 +50,6 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.vocabulary.existing import wrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -69,7 +70,6 @@ def program(folder: Path, *arguments: str, **environment: str) -> str:
 def replayed(folder: Path, **environment: str) -> float:
     """The share of expected results that ``index.py replay`` finds."""
     found = re.search(r"(\d+) of (\d+) results as expected", program(folder, "index.py", "replay", **environment))
-    assert found is not None
     assert int(found[2]) > 0
     return int(found[1]) / int(found[2])
 
@@ -116,9 +116,7 @@ def by_engine(logits: Any, mask: Any) -> Any:
     ],
     ids=str,
 )
-def test_the_onnx_file_gives_the_vectors_of_the_encoder(
-    tmp_path: Path, settings: dict[str, Any], fold: Any, kept: int | None
-) -> None:
+def test_onnx_gives_the_encoders_vectors(tmp_path: Path, settings: dict[str, Any], fold: Any, kept: int | None) -> None:
     encoder = tiny.encoder(tmp_path, **settings)
     encoder.max_active_dims = kept
     set_folding(encoder, fold)
@@ -135,14 +133,6 @@ def test_the_onnx_file_gives_the_vectors_of_the_encoder(
     np.testing.assert_allclose(weights, own, atol=1e-4)
     same = np.allclose(by_engine(logits, tokens["attention_mask"]), own, atol=1e-4)
     assert same == TermWeights(encoder).pools_elsewhere
-
-
-def test_dimensions_that_fold_into_one_by_hand() -> None:
-    (first, has_first), (second, has_second) = fold_members(np.asarray([0, 1, 0, 1]))
-    assert has_first.tolist() == [True, True, False, False]
-    assert first[:2].tolist() == [0, 1]
-    assert has_second.tolist() == [True, True, False, False]
-    assert second[:2].tolist() == [2, 3]
 
 
 @given(st.data())
@@ -217,30 +207,29 @@ def test_further_documents_are_cut_and_pruned_as_those_of_the_index(tmp_path: Pa
         assert json.loads(program(tmp_path / "out", "encode.py", "--document", text)) == pytest.approx(wanted, abs=1e-4)
 
 
-def test_a_model_alone_is_exported_without_documents(tmp_path: Path) -> None:
-    save_encoder(tiny.encoder(tmp_path, "roberta"), tmp_path / "model")
-    exported = export_for(tmp_path / "model", "onnx", tmp_path / "out")
-    assert exported.documents == 0
-    assert not (tmp_path / "out" / "index.py").exists()
-    assert float(program(tmp_path / "out", "encode.py", "--check").split()[-3]) < 1e-4
-    plain, own = SparseEncoder(str(tmp_path / "out")), SparseEncoder(str(tmp_path / "model"))
-    assert torch.equal(plain.encode(["maple"]).to_dense(), own.encode(["maple"]).to_dense())
-
-
-def test_files_load_in_older_libraries(plain: Path, tmp_path: Path) -> None:
-    export_for(plain, "onnx", tmp_path / "out")
-    settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text("utf-8"))
+def test_a_model_alone_is_exported_without_documents_and_loads_in_older_libraries(tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    save_encoder(tiny.encoder(tmp_path, "roberta"), model)
+    assert export_for(model, "onnx", out).documents == 0
+    assert not (out / "index.py").exists()
+    assert float(program(out, "encode.py", "--check").split()[-3]) < 1e-4
+    library, own = SparseEncoder(str(out)), SparseEncoder(str(model))
+    assert torch.equal(library.encode(["maple"]).to_dense(), own.encode(["maple"]).to_dense())
+    settings = json.loads((out / "tokenizer_config.json").read_text("utf-8"))
     assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
-    special = json.loads((tmp_path / "out" / "special_tokens_map.json").read_text("utf-8"))
-    assert special["pad_token"] == "[PAD]"
-    assert {"config.json", "model.safetensors"} <= {path.name for path in (tmp_path / "out").iterdir()}
-    assert Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json")).truncation is None
+    assert json.loads((out / "special_tokens_map.json").read_text("utf-8"))["pad_token"] == "[PAD]"
+    assert {"config.json", "model.safetensors"} <= {path.name for path in out.iterdir()}
+    assert Tokenizer.from_file(str(out / "tokenizer.json")).truncation is None
 
 
 def test_an_export_goes_on_where_it_was_killed(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "PART_BYTES", 2_000)
-    whole, out = tmp_path / "whole", tmp_path / "out"
+    whole, out, left = tmp_path / "whole", tmp_path / "out", tmp_path / ".whole.unfinished"
+    (left / "documents").mkdir(parents=True)  # half an export of something else is not gone on with
+    (left / "documents" / "part-00000.jsonl").write_text("of another run")
+    (left / ".made_from").write_text("another")
     export_for(plain, "onnx", whole)
+    assert "another run" not in (whole / "documents" / "part-00000.jsonl").read_text("utf-8")
     names = sorted(path.name for path in (whole / "documents").iterdir())
     assert len(names) > 3
     entries = Collection.entries
@@ -255,26 +244,16 @@ def test_an_export_goes_on_where_it_was_killed(plain: Path, tmp_path: Path, monk
         with pytest.raises(KeyboardInterrupt):
             export_for(plain, "onnx", out)
     assert not out.exists()
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".out.unfinished").glob("*.onnx")}
-    kept |= {path: path.stat().st_mtime_ns for path in (tmp_path / ".out.unfinished").glob("documents/*.jsonl")}
-    assert len(kept) == 3
+    half = tmp_path / ".out.unfinished"
+    files = [path.relative_to(half) for form in ("*.onnx", "documents/*.jsonl") for path in half.glob(form)]
+    times = [(half / path).stat().st_mtime_ns for path in files]
+    assert len(files) == 3
     export_for(plain, "onnx", out)
-    assert {out / path.relative_to(tmp_path / ".out.unfinished"): time for path, time in kept.items()} == {
-        path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name in {each.name for each in kept}
-    }
+    assert [(out / path).stat().st_mtime_ns for path in files] == times
     for path in whole.rglob("*"):
         if path.is_file():
             assert path.read_bytes() == (out / path.relative_to(whole)).read_bytes(), path.name
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "whole"]
-
-
-def test_half_an_export_of_something_else_is_not_gone_on_with(plain: Path, tmp_path: Path) -> None:
-    left = tmp_path / ".out.unfinished"
-    (left / "documents").mkdir(parents=True)
-    (left / "documents" / "part-00000.jsonl").write_text("of another run")
-    (left / ".made_from").write_text("another")
-    export_for(plain, "onnx", tmp_path / "out")
-    assert "another run" not in (tmp_path / "out" / "documents" / "part-00000.jsonl").read_text("utf-8")
 
 
 def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
@@ -288,21 +267,21 @@ def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    with pytest.raises(RecipeError, match="already exists"):
-        export_for(plain, "onnx", tmp_path / "there")
-    with pytest.raises(RecipeError, match="no target 'solr'"):
-        export_for(plain, "solr", tmp_path / "out")  # type: ignore[arg-type]
-    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
-    with pytest.raises(RecipeError, match="collection are for runs"):
-        export_for(tmp_path / "model", "onnx", tmp_path / "out", collection="x")
-    with pytest.raises(RecipeError, match="top_dimensions is for documents"):
-        export_for(tmp_path / "model", "onnx", tmp_path / "out", top_dimensions=3)
+    model, out = tmp_path / "model", tmp_path / "out"
+    save_encoder(tiny.encoder(tmp_path), model)
+    refused: list[tuple[Path, Any, Path, dict[str, Any], str]] = [
+        (plain, "onnx", model, {}, "already exists"),
+        (plain, "solr", out, {}, "solr"),
+        (model, "onnx", out, {"collection": "x"}, "collection are for runs"),
+        (model, "onnx", out, {"top_dimensions": 3}, "top_dimensions is for documents"),
+    ]
+    for source, target, to, settings, said in refused:
+        with pytest.raises(RecipeError, match=said):
+            export_for(source, target, to, **settings)
 
 
 def test_fewer_dimensions_are_the_largest_and_their_loss_is_measured(plain: Path, tmp_path: Path) -> None:
     exported = export_for(plain, "onnx", tmp_path / "out", top_dimensions=4)
-    assert exported.results_kept is not None
     assert 0 < exported.results_kept < 1
     lines = (tmp_path / "out" / "documents" / "part-00000.jsonl").read_text("utf-8").splitlines()
     assert max(len(json.loads(line)["vector"]) for line in lines) == 4
@@ -326,9 +305,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.mark.parametrize("target", ["qdrant", "postgres", "lucene", "milvus"])
 @pytest.mark.parametrize("source", ["transferred", "plain"])
-def test_an_engine_ranks_as_exact_search(
-    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_an_engine_ranks_exactly(target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
     if target == "postgres":
         environment["DATABASE_URL"] = request.getfixturevalue("postgres")
@@ -342,7 +319,7 @@ def test_an_engine_ranks_as_exact_search(
     assert exported.results_kept is None if target != "lucene" else exported.results_kept > 0.99
 
 
-def test_postgres_counts_from_one_and_indexes_short_vectors(plain: Path, tmp_path: Path) -> None:
+def test_postgres_counts_from_one(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = Entry(0, "d", "", "", np.asarray([0, 6]), np.asarray([0.5, 2.0]))
     assert sparsevec(entry, 9) == "{1:0.5,7:2}/9"
     export_for(plain, "postgres", tmp_path / "out", top_dimensions=5)
@@ -350,18 +327,13 @@ def test_postgres_counts_from_one_and_indexes_short_vectors(plain: Path, tmp_pat
     for line in (tmp_path / "out" / "documents" / "part-00000.tsv").read_text("utf-8").splitlines():
         assert line.count(":") == 5
         assert "{0:" not in line
-
-
-def test_an_hnsw_index_is_refused_for_long_vectors_and_a_column_for_longer_ones(
-    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(postgres_target, "MOST_INDEXED", 5)
-    export_for(plain, "postgres", tmp_path / "out")
-    assert not (tmp_path / "out" / "hnsw.sql").exists()
-    assert "--top-dimensions 5" in (tmp_path / "out" / "README.md").read_text("utf-8")
+    export_for(plain, "postgres", tmp_path / "long")
+    assert not (tmp_path / "long" / "hnsw.sql").exists()
+    assert "--top-dimensions 5" in (tmp_path / "long" / "README.md").read_text("utf-8")
     monkeypatch.setattr(postgres_target, "MOST_STORED", 6)
     with pytest.raises(DataError, match="top_dimensions to 6"):
-        export_for(plain, "postgres", tmp_path / "other")
+        export_for(plain, "postgres", tmp_path / "longer")
 
 
 def messages(content: bytes) -> Iterator[bytes]:
@@ -440,7 +412,7 @@ def bulk_documents(folder: Path) -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize("target", ["elasticsearch", "opensearch"])
 @pytest.mark.parametrize("source", ["transferred", "plain"])
-def test_bulk_files_and_queries_have_the_scores_of_exact_search(
+def test_bulk_files_have_the_exact_scores(
     target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     out = tmp_path / "out"
@@ -474,10 +446,12 @@ def test_bulk_files_and_queries_have_the_scores_of_exact_search(
             assert score == pytest.approx(result["score"], rel=1e-3)
 
 
-def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(tmp_path: Path) -> None:
-    made = word_pieces(["a.b", *tiny.WORDS])
+def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(plain: Path, tmp_path: Path) -> None:
+    made = wordpiece("a.b", *tiny.WORDS)
     encoder = as_sparse_encoder(tiny.model(tokens=tuple(made.get_vocab())), made, tmp_path / "work")
     save_encoder(encoder, tmp_path / "model")
+    export_for(plain, "elasticsearch", tmp_path / "plain")
+    assert not (tmp_path / "plain" / "model").exists()  # which Elasticsearch would cut otherwise
     export_for(tmp_path / "model", "elasticsearch", tmp_path / "out")
     folder = tmp_path / "out" / "model"
     config = json.loads((folder / "config.json").read_text("utf-8"))
@@ -490,21 +464,6 @@ def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(tmp_path: 
     found = traced(*four_inputs(ids, torch.ones_like(ids)))
     assert found.shape == (2, len(vocabulary))  # a vector a text: nothing is left at other positions
     np.testing.assert_allclose(found[0].detach().numpy(), encode(encoder, ["Raven maple"], 48).toarray()[0], atol=1e-4)
-
-
-def word_pieces(words: Iterable[str]) -> Any:
-    """A tokenizer that cuts and prepares text as BERT's does, lower-cased."""
-    tokens = [*tiny.ROLES.values(), *tiny.LETTERS, *(f"##{each}" for each in tiny.LETTERS), *words]
-    backend = Tokenizer(models.WordPiece({token: n for n, token in enumerate(tokens)}, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return wrap(backend, tiny.ROLES, "of the test")
-
-
-def test_a_model_that_elasticsearch_would_cut_otherwise_stays_out(plain: Path, tmp_path: Path) -> None:
-    export_for(plain, "elasticsearch", tmp_path / "out")
-    assert not (tmp_path / "out" / "model").exists()
-    assert "the tokenizer does not" in (tmp_path / "out" / "README.md").read_text("utf-8")
 
 
 def test_the_models_in_opensearch_give_the_features_of_the_documents(plain: Path, tmp_path: Path) -> None:
@@ -540,7 +499,9 @@ def test_a_query_table_is_a_tokenizer_model_of_opensearch(tmp_path: Path) -> Non
     assert "doc-only" in (tmp_path / "out" / "README.md").read_text("utf-8")
 
 
-def test_seismic_gets_numbers_of_its_own_and_ceilings_above_the_weights(plain: Path, tmp_path: Path) -> None:
+def test_seismic_gets_its_own_numbers_and_ceilings(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     export_for(plain, "opensearch", out)
     mapping = json.loads((out / "mapping-seismic.json").read_text("utf-8"))
@@ -554,15 +515,9 @@ def test_seismic_gets_numbers_of_its_own_and_ceilings_above_the_weights(plain: P
     places, names = (json.loads((out / name).read_text("utf-8")) for name in ("seismic.json", "dimensions.json"))
     assert sorted(places.values()) == list(range(len(places)))
     assert {names[int(number)] for number in places} == {name for vector in documents.values() for name in vector}
-
-
-def test_seismic_is_advised_against_where_dimensions_would_collide(
-    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opensearch_target, "SEISMIC_DIMENSIONS", 8)
-    export_for(plain, "opensearch", tmp_path / "out")
-    assert not (tmp_path / "out" / "mapping-seismic.json").exists()
-    assert "Not possible with this index" in (tmp_path / "out" / "README.md").read_text("utf-8")
+    monkeypatch.setattr(opensearch_target, "SEISMIC_DIMENSIONS", 8)  # dimensions would collide
+    export_for(plain, "opensearch", tmp_path / "many")
+    assert not (tmp_path / "many" / "mapping-seismic.json").exists()
 
 
 def test_vespa_gets_an_application_whose_embedder_gives_the_feed(plain: Path, tmp_path: Path) -> None:
@@ -614,14 +569,12 @@ def test_openvino_gives_the_same_vectors(plain: Path, tmp_path: Path) -> None:
 
 def test_the_command_says_what_it_measured(plain: Path, tmp_path: Path) -> None:
     def vtkit(target: str, out: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "vtkit", "export", str(plain), "--for", target, "--out", out]
-        own = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-        return subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=300)
+        return command_line.call(tmp_path, ["export", str(plain), "--for", target, "--out", out], os.environ)
 
     done = vtkit("lucene", "out")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"40 documents over \d+ dimensions", done.stdout)
-    assert re.search(r"find (9\d\.\d+|100\.00)% of the index's first ten results", done.stdout)
+    assert re.search(r"40 documents", done.stdout)
+    assert re.search(r"(9\d\.\d+|100\.00)%", done.stdout)
     for target, out, said in (("lucene", "out", "already exists"), ("solr", "new", "'solr'")):
         refused = vtkit(target, out)
         assert refused.returncode == 2

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
-from tiny import collection, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
+from tiny import collection, encoder, resumed, same, texts, weights
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import Document, Query, RetrievalSet
@@ -148,34 +148,26 @@ def test_hard_negatives_come_from_the_best_bm25_results() -> None:
     assert len(seen) == 3
 
 
-def test_a_query_that_fits_beside_no_other_does_not_hold_up_the_rest() -> None:
+def test_a_query_that_fits_beside_no_other_or_few_does_not_hold_up_the_rest() -> None:
     # query 3 knows every document, so no batch of two can have it
     batches = batches_of(judged([{0}, {1}, {2}, {0, 1, 2}], 5), section(batch_size=2, steps=40), 1)
     assert len(batches) == 40
     assert {row.query for batch in batches for row in batch} == {0, 1, 2}
-
-
-def test_a_query_with_most_of_the_documents_does_not_hold_up_the_rest_either() -> None:
-    data = judged([set(range(300)), {300}], 301)
-    batches = batches_of(data, section(batch_size=2, steps=None, epochs=2.0), 1)
+    batches = batches_of(judged([set(range(300)), {300}], 301), section(batch_size=2, steps=None, epochs=2.0), 1)
     assert len(batches) == 301
     assert all({row.query for row in batch} == {0, 1} for batch in batches)
 
 
 def test_too_little_data_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"has 2 relevant pairs in split train, fewer than one batch of 3"):
-        batches_of(judged([{0}, {1}], 3), section(batch_size=3), 1)
-    with pytest.raises(DataError, match=r"no 3 queries have relevant documents of their own\. Lower batch_size"):
-        batches_of(judged([{0, 1}, {0, 1}, {1, 2}], 3), section(batch_size=3), 1)
-    with pytest.raises(DataError, match=r"hard_negatives = 5, but one query has only \d documents"):
-        batches_of(judged([{0}, {1}], 4), section(batch_size=2, hard_negatives=5), 1)
-
-
-def test_one_query_has_no_negatives() -> None:
-    with pytest.raises(
-        DataError, match=r"only one query with a relevant document in split train.*at least two queries"
-    ):
-        batches_of(judged([{0, 1, 2}], 5), section(batch_size=2), 1)
+    refused: list[tuple[list[set[int]], dict[str, Any], str]] = [
+        ([{0}, {1}], {"batch_size": 3}, "2 relevant pairs in split train, fewer than one batch of 3"),
+        ([{0, 1}, {0, 1}, {1, 2}], {"batch_size": 3}, "Lower batch_size"),
+        ([{0}, {1}], {"batch_size": 2, "hard_negatives": 5}, r"hard_negatives = 5, .* only \d documents"),
+        ([{0, 1, 2}], {"batch_size": 2}, "at least two queries"),
+    ]
+    for relevant, changes, said in refused:
+        with pytest.raises(DataError, match=said):
+            batches_of(judged(relevant, 4), section(**changes), 1)
 
 
 def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,18 +240,14 @@ def test_a_second_training_of_an_encoder_is_as_the_first(tmp_path: Path) -> None
     assert same(found[0][1], found[1][1])
 
 
-def test_after_training_the_encoder_is_the_librarys_own_again(tmp_path: Path) -> None:
-    ours, _ = trained(tmp_path, steps=2)
+def test_after_training_the_encoder_is_the_librarys_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, _ = trained(tmp_path, steps=2, document_length=4)
+    assert "every sampled document is longer than the 4 tokens" in capsys.readouterr().err
     assert type(ours[1]) is SpladePooling
     assert not ours.training
     save_encoder(ours, tmp_path / "model")
-    plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
-    sentences = texts(5)
-    np.testing.assert_allclose(
-        plain.encode(sentences, convert_to_sparse_tensor=False).numpy(),
-        encode(ours, sentences, 48).toarray(),
-        atol=1e-5,
-    )
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(texts(5), convert_to_sparse_tensor=False)
+    np.testing.assert_allclose(plain.numpy(), encode(ours, texts(5), 48).toarray(), atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
@@ -277,30 +265,9 @@ EVERYTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, wanted_curve = trained(tmp_path / "undisturbed", **EVERYTHING)
-    for step in (17, 22):
-        monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "again", **EVERYTHING)
-        leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
-    monkeypatch.undo()
-    found, found_curve = trained(tmp_path / "again", **EVERYTHING)
-    assert {*LOSSES, "contrastive", "document_df_flops"} <= {*found_curve, "infonce"}
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
-
-
-def test_a_run_interrupted_after_its_last_step_is_not_trained_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, wanted_curve = trained(tmp_path)
-    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(24))  # no step is made
-    found, found_curve = trained(tmp_path)
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
+def test_an_interrupted_run_ends_like_a_whole_one(tmp_path: Path) -> None:
+    _, curves = resumed(tmp_path, sparse_trainer, lambda folder: trained(folder, **EVERYTHING), 17, 22)
+    assert {*LOSSES, "contrastive", "document_df_flops"} <= {*curves, "infonce"}
 
 
 KILLED = """
@@ -319,16 +286,11 @@ trained(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_killed_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     wanted, wanted_curve = trained(tmp_path / "undisturbed")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(Path(__file__).parent)],
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(Path(__file__).parent)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    killed = subprocess.run(command, cwd=Path(__file__).parents[1], env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()] == ["checkpoint-10"]
     found, found_curve = trained(tmp_path / "killed")
@@ -406,18 +368,13 @@ class Cosines:
 
 
 @pytest.mark.parametrize("loss", ["kl", "margin_mse"])
-def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_before_training_without_one(
-    loss: str, tmp_path: Path
-) -> None:
+def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(loss: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"steps": 30, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}
     teacher = Cosines(20.0)
     curves = finetune(encoder(tmp_path), DATA, section(**changes), "en", 5, tmp_path / "kept", teachers=[teacher])
     assert curves[loss][-1] < 0.9 * curves[loss][0]
     assert teacher.steps == 30
-    for refused, wanted in (
-        (Cosines(1.0), section(**changes)),
-        (Cosines(20.0), section(**changes, teacher_scale=1.0)),
-    ):
+    for refused, wanted in ((Cosines(1.0), section(**changes)), (Cosines(20.0), section(**changes, teacher_scale=1.0))):
         with pytest.raises(DataError, match=r"nearly alike.*Set teacher_scale to about 31 \(now 1\)"):
             finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
         assert refused.steps == 20  # the first sample, and no more
@@ -430,43 +387,29 @@ def test_each_loss_has_its_weight(tmp_path: Path) -> None:
 
 
 def test_useless_scores_are_an_error(tmp_path: Path) -> None:
-    model, folder = encoder(tmp_path), tmp_path / "kept"
-    wanted = section(steps=3, loss="kl", hard_negatives=1, **TAUGHT)
-    with pytest.raises(
-        DataError, match=r"3 of 18 queries scores that are infinite, missing or NaN .*query 1 of step 0"
-    ):
-        finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(broken=True)])
-    wanted = section(steps=3, loss="listwise", **TAUGHT)
-    with pytest.raises(DataError, match=r"one document of each query.*Set hard_negatives to 1 or more"):
-        finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(own=True)])
+    refused: list[tuple[dict[str, Any], Overlap, str]] = [
+        ({"loss": "kl", "hard_negatives": 1}, Overlap(broken=True), "3 of 18 queries.*query 1 of step 0"),
+        ({"loss": "listwise"}, Overlap(own=True), "Set hard_negatives to 1 or more"),
+    ]
+    for changes, teacher, said in refused:
+        wanted = section(steps=3, **changes, **TAUGHT)
+        with pytest.raises(DataError, match=said):
+            finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / "kept", teachers=[teacher])
 
 
-def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(tmp_path, steps=1, document_length=4)
-    assert "every sampled document is longer than the 4 tokens" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"loss": ["kl", "margin_mse"]},
-            r"kl \+ margin_mse compares.*set finetune\.hard_negatives to 1 or more",
-        ),
-        ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
+def test_what_cannot_be_learned_is_an_error_of_the_recipe() -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"loss": ["kl", "margin_mse"]}, r"kl \+ margin_mse .*finetune\.hard_negatives"),
+        ({"loss": "listwise", "bm25": False}, r"finetune\.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
-        ({"hard_negatives": 1, "mining": {"bm25": False}}, "leaves no source of hard negatives"),
-        ({"loss_weights": [1.0, 2.0]}, "loss_weights has 2 numbers for 1 losses"),
-        (
-            {"document_penalty": ["flops", "l1"], "document_lambda": 1.0},
-            "document_lambda has 1 numbers for 2 penalties",
-        ),
+        ({"hard_negatives": 1, "mining": {"bm25": False}}, "no source of hard negatives"),
+        ({"loss_weights": [1.0, 2.0]}, "loss_weights has 2 numbers for 1"),
+        ({"document_penalty": ["flops", "l1"], "document_lambda": 1.0}, "document_lambda has 1 numbers for 2"),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
-    ],
-)
-def test_what_cannot_be_learned_is_an_error_of_the_recipe(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        section(**changes)
+    ]
+    for changes, message in refused:
+        with pytest.raises(ValidationError, match=message):
+            section(**changes)
 
 
 def test_settings_of_what_is_not_used_have_no_effect() -> None:

@@ -1,6 +1,5 @@
 """A head fitted to an embedder that has none: ridge, softmax, threshold and scale, and the recipe around them."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +7,11 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from command_line import invoke
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder import fitted_head
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.families import mlm_head
@@ -27,7 +25,6 @@ from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import DataError, RecipeError
 
-SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
 TEXTS = tiny.texts(300, seed=1)
 
 
@@ -49,7 +46,7 @@ def embedder(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
-def test_the_head_reads_tokens_back_and_plain_sentence_transformers_loads_it(
+def test_the_head_reads_tokens_back_and_the_library_loads_it(
     embedder: Callable[..., Path], tmp_path: Path, architecture: str
 ) -> None:
     folder = embedder(architecture)
@@ -105,14 +102,6 @@ def test_states_are_those_of_the_embedder(embedder: Callable[..., Path], tmp_pat
     assert 0.05 < states.held_out.mean() < 0.15
 
 
-def test_a_lower_layer_can_be_read(embedder: Callable[..., Path], tmp_path: Path) -> None:
-    folder = embedder()
-    layers = AutoModel.from_pretrained(folder).config.num_hidden_layers
-    assert load_with_new_head(str(folder), 1)[0].auto_model.config.num_hidden_layers == 1
-    with pytest.raises(DataError, match=f"has {layers} layers"):
-        load_with_new_head(str(folder), layers + 1)
-
-
 def test_the_same_seed_gives_the_same_head(embedder: Callable[..., Path], tmp_path: Path) -> None:
     made = []
     for number, seed in enumerate((3, 3, 4)):
@@ -124,11 +113,13 @@ def test_the_same_seed_gives_the_same_head(embedder: Callable[..., Path], tmp_pa
     assert not tiny.same(made[0], made[2])
 
 
-def test_too_few_texts_and_weights_that_are_not_numbers_are_refused(
-    embedder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_cannot_be_fitted_is_refused(embedder: Callable[..., Path], tmp_path: Path) -> None:
     folder = embedder()
-    with pytest.raises(DataError, match="at least 20 texts to be fitted, and there are 19"):
+    layers = AutoModel.from_pretrained(folder).config.num_hidden_layers
+    assert load_with_new_head(str(folder), 1)[0].auto_model.config.num_hidden_layers == 1
+    with pytest.raises(DataError, match=f"{layers} layers"):
+        load_with_new_head(str(folder), layers + 1)
+    with pytest.raises(DataError, match="at least 20 texts"):
         fit_head(load_with_new_head(str(folder)), TEXTS[:19], 0.0015, 0, tmp_path / "states")
     model = AutoModel.from_pretrained(folder)
     with torch.no_grad():
@@ -192,49 +183,37 @@ def test_a_source_with_a_head_of_its_own_is_compared_with_it(recipe: Path, capsy
     assert "by the source's own masked-language-model head" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("own", "finding"), [(0.9, "warn"), (0.5, "pass"), (0.1, "pass")])
-def test_the_gate_beside_a_head_of_its_own(own: float, finding: str) -> None:
-    fitted = np.full(100, 0.5)
-    assert own_head_gate(np.full(100, own), fitted)[0] == finding
-
-
-def test_texts_that_the_source_cannot_read_are_refused(recipe: Path) -> None:
-    (recipe.parent / "text.txt").write_text("\n".join(f"{number:04} слово" for number in range(300)))
-    with pytest.raises(DataError, match="hardly any tokens that the source knows"):
-        run(recipe, runs=recipe.parent / "runs", until="transfer")
-
-
-@pytest.mark.parametrize(("read_back", "finding"), [(0.1, "fail"), (0.3, "warn"), (0.7, "pass")])
-def test_the_gate_by_how_much_is_read_back(read_back: float, finding: str) -> None:
-    assert read_back_gate(HeadFit(300, 4000, 0.1, read_back, 0.001))[0] == finding
+def test_the_gates_by_how_much_is_read_back() -> None:
+    for read_back, finding in ((0.1, "fail"), (0.3, "warn"), (0.7, "pass")):
+        assert read_back_gate(HeadFit(300, 4000, 0.1, read_back, 0.001))[0] == finding
+    for own, finding in ((0.9, "warn"), (0.5, "pass"), (0.1, "pass")):  # beside a head of the source's own
+        assert own_head_gate(np.full(100, own), np.full(100, 0.5))[0] == finding
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("before", "after", "said"),
     [
-        (
-            ('kind = "trimmed"', 'kind = "existing"\ntokenizer = "./collection"\n[transfer]\nmethod = "mean"'),
-            "own tokens",
-        ),
-        (("[calibrate]", '[adapt]\nobjective = "mlm"\n[calibrate]'), "the source is dense"),
-        (("[source.head]\n", ""), "fit one with"),
+        ('kind = "trimmed"', 'kind = "existing"\ntokenizer = "./x"\n[transfer]\nmethod = "mean"', "own tokens"),
+        ("[calibrate]", '[adapt]\nobjective = "mlm"\n[calibrate]', "the source is dense"),
+        ("[source.head]\n", "", "fit one with"),
+        ("text.txt", "unread.txt", "hardly any tokens that the source knows"),
     ],
 )
-def test_what_does_not_go_together_is_said(recipe: Path, change: tuple[str, str], said: str) -> None:
-    recipe.write_text(recipe.read_text().replace(*change))
+def test_what_does_not_go_together_is_said(recipe: Path, before: str, after: str, said: str) -> None:
+    (recipe.parent / "unread.txt").write_text("\n".join(f"{number:04} слово" for number in range(300)))
+    recipe.write_text(recipe.read_text().replace(before, after))
     with pytest.raises((RecipeError, DataError), match=said):
         run(recipe, runs=recipe.parent / "runs", until="transfer")
 
 
-def test_recipe_new_writes_one_that_runs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_new_writes_one_that_can_be_run(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(recipe.parent)
     embedder = next(recipe.parent.glob("embedder-*/embedder")).relative_to(recipe.parent)
     new = ["recipe", "new", "--name", "mine", "--language", "en", "--embedder", f"./{embedder}"]
-    missing = CliRunner().invoke(app, new)
-    assert missing.exit_code != 0
-    asked = CliRunner().invoke(app, [*new, "--corpus", "text.txt", "--evaluate", "./collection"])
+    assert invoke(*new).exit_code != 0
+    asked = invoke(*new, "--corpus", "text.txt", "--evaluate", "./collection")
     assert asked.exit_code == 0, asked.output
     loaded = load_recipe(Path("mine.toml")).recipe
     assert loaded.source.units is not None
     assert loaded.vocabulary.kind == "trimmed"
-    assert (run(Path("mine.toml"), runs=Path("runs"), until="transfer") / "run.json").is_file()
+    run(Path("mine.toml"), runs=Path("runs"), dry_run=True)

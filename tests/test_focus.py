@@ -21,7 +21,6 @@ from vtkit.vocabulary.pair import pair_of
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s", "7")
 TARGET = wordpiece("house", "tree", "7", "##s", "villa", "forest", "##er", "hut")
 PAIR = pair_of(SOURCE, TARGET)
-OVERLAP = PAIR.overlap
 VECTORS = {
     "house": [1, 0, 0],
     "tree": [0, 1, 0],
@@ -62,12 +61,11 @@ def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
     assert mixture.methods[target_id("villa")] == "focus"
 
 
-def test_alpha_can_be_chosen(tmp_path: Path) -> None:
+def test_alpha_can_be_chosen_and_nothing_new_needs_nothing(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", VECTORS)
-    soft = focus_mixture(PAIR, vectors=path, alpha=1.0)
-    sharp = focus_mixture(PAIR, vectors=path, alpha=64.0)
-    assert len(soft.sources(target_id("forest"))) == 3
-    assert len(sharp.sources(target_id("forest"))) == 1
+    for alpha, anchors in ((1.0, 3), (64.0, 1)):
+        assert len(focus_mixture(PAIR, vectors=path, alpha=alpha).sources(target_id("forest"))) == anchors
+    assert focus_mixture(pair_of(SOURCE, SOURCE), vectors=path).counts() == {"overlap": len(SOURCE)}
 
 
 def two_topics(lines: int) -> list[str]:
@@ -93,35 +91,22 @@ def test_the_same_seed_gives_the_same_mixture() -> None:
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
-    def refused(match: str, **given: object) -> None:
-        with pytest.raises(DataError, match=match):
-            focus_mixture(PAIR, **given)  # type: ignore[arg-type]
-
-    refused(r"too few occur 10 times. Name more text in bias\.corpus", texts=["house villa"] * 3)
-    thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1.0, 2.0]})
-    refused(r"thai\.vec: none of its words is a token of the target vocabulary", vectors=thai)
-    new = write_text(tmp_path / "new.vec", {"villa": [1.0, 2.0]})
-    refused(r"new\.vec: none of the tokens that both vocabularies share has a vector", vectors=new)
-    shared_only = write_text(tmp_path / "old.vec", {"house": [1.0, 2.0]})
-    refused(r"old\.vec: none of the new tokens has a vector", vectors=shared_only)
+    for words, said in (
+        ({"บ้าน": [1.0, 2.0]}, "none of its words"),
+        ({"villa": [1.0, 2.0]}, "none of the tokens that both"),
+        ({"house": [1.0, 2.0]}, "none of the new tokens"),
+    ):
+        with pytest.raises(DataError, match=rf"a\.vec: {said}"):
+            focus_mixture(PAIR, vectors=write_text(tmp_path / "a.vec", words))
+    with pytest.raises(DataError, match=r"bias\.corpus"):
+        focus_mixture(PAIR, texts=["house villa"] * 3)
     with pytest.raises(ValueError, match="vectors, or texts"):
         focus_mixture(PAIR)
 
 
-def test_nothing_new_needs_nothing(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "a.vec", VECTORS)
-    mixture = focus_mixture(pair_of(SOURCE, SOURCE), vectors=path)
-    assert mixture.counts() == {"overlap": len(SOURCE)}
-
-
-AUTHORS_PACKAGE = (
-    "needs the authors' package, which is no test dependency: it needs fasttext, and that has no wheels, so a C++ "
-    "compiler (pip install deepfocus)"
-)
-
-
 def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
-    deepfocus = pytest.importorskip("deepfocus", reason=AUTHORS_PACKAGE)
+    """Skipped unless it is installed: it is no test dependency, since fasttext, which it needs, has no wheels."""
+    deepfocus = pytest.importorskip("deepfocus", reason="needs the authors' package (pip install deepfocus)")
     fasttext = pytest.importorskip("fasttext", reason="needs fasttext, which the authors' package trains with")
     source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
@@ -136,14 +121,9 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
     model.save_model(str(tmp_path / "model.bin"))
     words = {word: model.get_word_vector(word) for word in model.get_words() if word != "</s>"}
     embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
+    settings = {"fasttext_model_path": str(tmp_path / "model.bin"), "target_training_data_path": None}
     expected = deepfocus.FOCUS(
-        target,
-        source,
-        torch.from_numpy(embeddings),
-        fasttext_model_path=str(tmp_path / "model.bin"),
-        target_training_data_path=None,
-        match_symbols=True,
-        verbosity="silent",
+        target, source, torch.from_numpy(embeddings), match_symbols=True, verbosity="silent", **settings
     ).numpy()
     mixture = focus_mixture(pair_of(source, target), vectors=write_text(tmp_path / "model.vec", words))
     made = np.flatnonzero(np.array(mixture.methods) == "focus")

@@ -8,14 +8,19 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
-from tiny import TOKENS, collection, model, shuffled, texts, tokenizer
+from safetensors.torch import save_file
+from tiny import TOKENS, collection, model, shuffled, texts, tokenizer, write_collection
 
 from vtkit.cli import main
 from vtkit.pipeline.run import run
@@ -30,19 +35,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model().save_pretrained(folder / "source")
     tokenizer().save_pretrained(str(folder / "source"))
     tokenizer(shuffled(3)).save_pretrained(str(folder / "target"))
-    found = collection(40)
-    (folder / "set" / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": d.id, "title": "", "text": d.text}) for d in found.documents]
-    (folder / "set" / "corpus.jsonl").write_text("\n".join(lines))
-    (folder / "set" / "queries.jsonl").write_text(
-        "\n".join(json.dumps({"_id": q.id, "text": q.text}) for q in found.queries)
-    )
-    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(40))
-    for split in ("train", "test"):
-        (folder / "set" / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    qrels = write_collection(folder / "set", collection(40)) / "qrels"
+    shutil.copy(qrels / "test.tsv", qrels / "train.tsv")
     (folder / "corpus.txt").write_text("\n".join(texts(80)))
-    (folder / "tiny.toml").write_text(
-        """
+    (folder / "tiny.toml").write_text(RECIPE)
+    return folder / "tiny.toml"
+
+
+RECIPE = """
 [recipe]
 name = "tiny"
 language = "en"
@@ -73,25 +73,36 @@ document_length = 16
 sets = ["set"]
 models = ["finetune"]
 """
-    )
-    return folder / "tiny.toml"
 
 
-def numbers(runs: Path) -> tuple[object, dict[str, bytes]]:
+Numbers = tuple[object, dict[str, bytes]]
+
+
+def numbers(runs: Path) -> Numbers:
     report = json.loads((runs / "tiny" / "report.json").read_text("utf-8"))
     model_files = {path.name: path.read_bytes() for path in (runs / "tiny" / "model").glob("*.safetensors")}
     return report["results"], model_files
 
 
 @pytest.fixture(scope="module")
-def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[object, dict[str, bytes]]:
+def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Numbers:
     runs = tmp_path_factory.mktemp("undisturbed")
     run(recipe, runs=runs, threads=1)
     return numbers(runs)
 
 
-def stages_done(runs: Path) -> int:
-    return len(list((runs / "artifacts").glob("*-*/manifest.json")))
+def messages(recipe: Path, runs: Path, limits: Iterable[AbstractContextManager[None]]) -> list[str]:
+    """What runs say that stop at different stages, each within one of ``limits``, before one without ends well."""
+    stopped: dict[int, str] = {}
+    for limit in limits:
+        with limit:
+            try:
+                run(recipe, runs=runs, threads=1)
+            except VtkitError as error:
+                stopped[len(list((runs / "artifacts").glob("*-*/manifest.json")))] = str(error)
+    assert len(stopped) >= 3
+    run(recipe, runs=runs, threads=1)
+    return list(stopped.values())
 
 
 @contextmanager
@@ -105,21 +116,12 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_files_that_may_not_grow_stop_each_stage_with_a_message_and_the_same_command_goes_on(
-    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], tmp_path: Path
+def test_files_that_may_not_grow_stop_each_stage_and_it_goes_on(
+    recipe: Path, undisturbed: Numbers, tmp_path: Path
 ) -> None:
-    stopped: dict[int, str] = {}
-    for size in (200, 2_000, 6_000, 12_000, 30_000, 60_000, 120_000):
-        with largest_file(size):
-            try:
-                run(recipe, runs=tmp_path, threads=1)
-            except MachineError as error:
-                stopped[stages_done(tmp_path)] = str(error)
-    assert len(stopped) >= 3
-    for message in stopped.values():
-        assert "a file reached the largest size allowed here" in message or "the disk is full" in message
-        assert "run the same command again. What was finished is kept" in message
-    run(recipe, runs=tmp_path, threads=1)
+    for message in messages(recipe, tmp_path, map(largest_file, (200, 2_000, 6_000, 12_000, 30_000, 60_000, 120_000))):
+        assert "largest size allowed" in message or "the disk is full" in message
+        assert "run the same command again" in message
     assert numbers(tmp_path) == undisturbed
     left = [path for path in tmp_path.rglob(".*") if path.is_file() and path.suffix != ".lock" and path.name != ".lock"]
     assert left == []
@@ -130,13 +132,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = (
-        os.geteuid() == 0
-        and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True, check=False
-        ).returncode
-    )
-    if not mounted:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a small file system cannot be mounted here (it needs root); the test above limits files instead")
     try:
         yield folder
@@ -144,37 +141,29 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_disk_that_fills_up_stops_each_stage_with_a_message_and_the_same_command_goes_on(
-    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], small_disk: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def leaving(kilobytes: int, disk: Path) -> Iterator[None]:
+    """So much room on ``disk``, of 4 MB."""
+    used = sum(path.stat().st_blocks * 512 for path in disk.rglob("*"))
+    (disk / "ballast").write_bytes(bytes(max(0, 4 * 2**20 - used - kilobytes * 1024)))
+    yield
+    (disk / "ballast").unlink()
+
+
+def test_a_disk_that_fills_up_stops_each_stage_and_it_goes_on(
+    recipe: Path, undisturbed: Numbers, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the run begins with room enough, and others use it up
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10**9, used=0, free=10**9))
-    ballast = small_disk / "ballast"
-    stopped: dict[int, str] = {}
-    for room in (10, 60, 140, 240, 400, 600, 800):
-        ballast.unlink(missing_ok=True)
-        used = sum(path.stat().st_blocks * 512 for path in small_disk.rglob("*"))
-        ballast.write_bytes(bytes(max(0, 4 * 2**20 - used - room * 1024)))
-        try:
-            run(recipe, runs=small_disk / "runs", threads=1)
-        except VtkitError as error:
-            stopped[stages_done(small_disk / "runs")] = str(error)
-    assert len(stopped) >= 3
-    assert all("the disk is full" in message or "cannot write" in message for message in stopped.values())
-    ballast.unlink()
-    monkeypatch.undo()
-    run(recipe, runs=small_disk / "runs", threads=1)
+    rooms = (leaving(room, small_disk) for room in (10, 60, 140, 240, 400, 600, 800))
+    for message in messages(recipe, small_disk / "runs", rooms):
+        assert "the disk is full" in message or "cannot write" in message
     assert numbers(small_disk / "runs") == undisturbed
 
 
 @pytest.mark.parametrize(("out", "words"), [("moved", "largest size allowed"), ("a-file/moved", "a-file.*file")])
 def test_a_command_that_cannot_write_says_so_and_leaves_nothing(
-    out: str,
-    words: str,
-    recipe: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    out: str, words: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     (tmp_path / "a-file").write_text("")
     models = [str(recipe.parent / name) for name in ("source", "target")]
@@ -194,39 +183,19 @@ def test_writing_atomically_without_room_leaves_what_was_there(tmp_path: Path) -
     assert (tmp_path / "a").read_text() == "old"
 
 
-def _torch_writer(path: Path) -> None:
-    torch.save({"a": torch.zeros(100_000)}, path)
-
-
-def _safetensors(path: Path) -> None:
-    from safetensors.torch import save_file
-
-    save_file({"a": torch.zeros(100_000)}, path)
-
-
 def _numpy(path: Path) -> None:
-    import numpy as np
-
     with path.open("wb") as file:  # given a path, it would append a suffix
         np.save(file, np.zeros(100_000))
 
 
-def _parquet(path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"a": [os.urandom(100) for _ in range(2000)]}), path)
-
-
-def _tokenizer(path: Path) -> None:
-    tokenizer(TOKENS).backend_tokenizer.save(str(path))
-
-
-def _text(path: Path) -> None:
-    path.write_text("line\n" * 20_000)
-
-
-WRITERS = {f.__name__: f for f in (_torch_writer, _safetensors, _numpy, _parquet, _tokenizer, _text)}
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "torch": lambda path: torch.save({"a": torch.zeros(100_000)}, path),
+    "safetensors": lambda path: save_file({"a": torch.zeros(100_000)}, path),
+    "numpy": _numpy,
+    "parquet": lambda path: pq.write_table(pa.table({"a": [os.urandom(100) for _ in range(2000)]}), path),
+    "tokenizer": lambda path: tokenizer(TOKENS).backend_tokenizer.save(str(path)),
+    "text": lambda path: path.write_text("line\n" * 20_000),
+}
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -235,38 +204,31 @@ def test_every_library_that_writes_is_understood(writer: str, tmp_path: Path) ->
     with largest_file(1000), asked as caught, machine_errors(tmp_path, " Kept."):
         WRITERS[writer](tmp_path / "file")
     assert str(tmp_path) in str(caught.value)
+    (tmp_path / "full").symlink_to("/dev/full")
+    if writer != "safetensors" and Path("/dev/full").exists():  # it replaces the link
+        with pytest.raises(MachineError, match="the disk is full"), machine_errors(tmp_path):
+            WRITERS[writer](tmp_path / "full")
 
 
-@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "_safetensors"])  # it replaces the link
-def test_every_library_that_writes_is_understood_on_a_full_disk(writer: str, tmp_path: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    (tmp_path / "file").symlink_to("/dev/full")
-    with pytest.raises(MachineError, match="the disk is full"), machine_errors(tmp_path):
-        WRITERS[writer](tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.EACCES, "permission denied"), (errno.EROFS, "read-only"), (errno.ENAMETOOLONG, "too long"),
-        (errno.ENOTDIR, "is a file, not a folder"), (errno.EDQUOT, "quota"), (errno.EMFILE, "too many files"),
-        (errno.EIO, "disk failed"),
-    ],
-)  # fmt: skip
-def test_other_refusals_of_the_machine_name_the_place_and_the_remedy(number: int, words: str) -> None:
-    failure = machine_failure(OSError(number, os.strerror(number), "/some/place"))
-    assert failure is not None
-    assert words in str(failure)
-    assert str(failure).startswith("/some/place: ")
-    wrapped = ValueError("by a library")
-    wrapped.__cause__ = OSError(number, os.strerror(number), "/some/place")
-    assert str(machine_failure(wrapped)) == str(failure)
-
-
-def test_defects_are_no_refusals_of_the_machine() -> None:
-    for error in (KeyError("a"), ValueError("b"), FileNotFoundError(2, "x"), RuntimeError("shapes do not fit")):
-        assert machine_failure(error) is None
+def test_other_refusals_of_the_machine_name_the_place_and_defects_are_none() -> None:
+    for number, words in {
+        errno.EACCES: "permission denied",
+        errno.EROFS: "read-only",
+        errno.ENAMETOOLONG: "too long",
+        errno.ENOTDIR: "is a file, not a folder",
+        errno.EDQUOT: "quota",
+        errno.EMFILE: "too many files",
+        errno.EIO: "disk failed",
+    }.items():
+        error = OSError(number, os.strerror(number), "/some/place")
+        wrapped = ValueError("by a library")
+        wrapped.__cause__ = error
+        said = str(machine_failure(error))
+        assert said.startswith("/some/place: ")
+        assert words in said
+        assert str(machine_failure(wrapped)) == said
+    for defect in (KeyError("a"), ValueError("b"), FileNotFoundError(2, "x"), RuntimeError("shapes do not fit")):
+        assert machine_failure(defect) is None
 
 
 @pytest.mark.parametrize("place", ["a-file", "a-file/deeper", "x" * 300])

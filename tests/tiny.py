@@ -4,10 +4,12 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -172,13 +174,13 @@ def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny", collecti
     return run(recipe, runs=folder / "runs", threads=1)
 
 
-def interrupted_at(step: int) -> type[Progress]:
-    """vtkit's training callback, but with Ctrl-C pressed at the end of ``step``."""
+def interrupted_at(step: int | None) -> type[Progress]:
+    """vtkit's training callback, but with Ctrl-C pressed at the end of ``step``; None: of any step."""
 
     class Interrupted(Progress):
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             super().on_step_end(args, state, control, **rest)
-            if state.global_step == step:
+            if step in (None, state.global_step):
                 raise KeyboardInterrupt
 
     return Interrupted
@@ -192,6 +194,26 @@ def leave_half_a_checkpoint(folder: Path, step: int) -> None:
     (half / "vtkit-complete").unlink()
     (half / "trainer_state.json").unlink()
     (half / "optimizer.pt").write_bytes(b"half")
+
+
+def resumed(
+    folder: Path, module: Any, train: Callable[[Path], tuple[SparseEncoder, Any]], *steps: int
+) -> tuple[SparseEncoder, Any]:
+    """What ``train`` gives in a subfolder, which is what it gives where it was interrupted at each of ``steps`` with
+    half a checkpoint left, and, without another step, where it is called again in the end."""
+    wanted, curves = train(folder / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        for step in steps:
+            patch.setattr(module, "Progress", interrupted_at(step))
+            with pytest.raises(KeyboardInterrupt):
+                train(folder / "again")
+            leave_half_a_checkpoint(folder / "again" / "checkpoints", step)
+        for progress in (Progress, interrupted_at(None)):
+            patch.setattr(module, "Progress", progress)
+            found, found_curves = train(folder / "again")
+            assert found_curves == curves
+            assert same(weights(found), weights(wanted))
+    return wanted, curves
 
 
 def weights(encoder: SparseEncoder) -> dict[str, torch.Tensor]:
