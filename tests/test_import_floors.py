@@ -87,10 +87,7 @@ def test_a_module_imports_only_from_its_floor_and_those_below(path: Path) -> Non
             assert floor <= own, f"vtkit.{module} must not import {name}"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in MODULES if module_name(path).split(".")[0] in LIGHT],
-)
+@pytest.mark.parametrize("path", [path for path in MODULES if module_name(path).split(".")[0] in LIGHT])
 def test_light_modules_import_heavy_ones_only_inside_functions(path: Path) -> None:
     module = module_name(path)
     for name in imports_in(ast.parse(path.read_text(encoding="utf-8")), module, when_imported=True):

@@ -36,17 +36,7 @@ def test_info_nce_of_two_queries_and_a_hard_negative_by_hand() -> None:
     first = -math.log(math.e**2 / (math.e**2 + math.e + 1))
     second = -math.log(math.e**2 / (1 + 2 * math.e**2))
     assert info_nce(queries @ documents.t()).item() == pytest.approx((first + second) / 2)
-
-
-def test_info_nce_of_equal_scores_is_the_logarithm_of_the_number_of_documents() -> None:
-    assert info_nce(torch.zeros(3, 7)).item() == pytest.approx(math.log(7))
-
-
-@given(st.integers(1, 6), st.integers(0, 6), st.floats(0.05, 5.0), st.integers(0, 100))
-def test_info_nce_is_its_definition_with_torch(n: int, extra: int, scale: float, seed: int) -> None:
-    queries, documents = vectors(n, 8, seed), vectors(n + extra, 8, seed + 1)
-    shares = torch.softmax(scale * torch.einsum("qv,dv->qd", queries, documents), dim=1)
-    assert info_nce(queries @ documents.t(), scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
+    assert info_nce(torch.zeros(3, 7)).item() == pytest.approx(math.log(7))  # equal scores
 
 
 @given(st.permutations(range(4)), st.integers(0, 100))
@@ -57,10 +47,15 @@ def test_info_nce_does_not_mind_the_order_of_hard_negatives(order: list[int], se
 
 
 @given(st.integers(1, 6), st.integers(0, 3), st.floats(0.05, 5.0), st.integers(0, 100))
-def test_info_nce_is_that_of_sentence_transformers(n: int, extra: int, scale: float, seed: int) -> None:
+def test_info_nce_is_its_definition_and_that_of_sentence_transformers(
+    n: int, extra: int, scale: float, seed: int
+) -> None:
     columns = [vectors(n, 8, seed + column) for column in range(2 + extra)]
+    scores = columns[0] @ torch.cat(columns[1:]).t()
+    shares = torch.softmax(scale * scores, dim=1)
+    assert info_nce(scores, scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
     theirs = SparseMultipleNegativesRankingLoss(None, scale=scale).compute_loss_from_embeddings(columns, None)
-    assert info_nce(columns[0] @ torch.cat(columns[1:]).t(), scale).item() == pytest.approx(theirs.item())
+    assert info_nce(scores, scale).item() == pytest.approx(theirs.item())
 
 
 def test_the_own_candidates_of_a_query_stand_a_batch_apart() -> None:
@@ -74,33 +69,25 @@ def own_scores(columns: list[Tensor]) -> Tensor:
 
 
 def test_margin_mse_by_hand() -> None:
-    student, teacher = (
-        torch.tensor([[3.0, 1.0, 2.0], [0.0, 1.0, 0.0]]),
-        torch.tensor([[5.0, 4.0, 2.0], [2.0, 2.0, 1.0]]),
-    )
+    student = torch.tensor([[3.0, 1.0, 2.0], [0.0, 1.0, 0.0]])
+    teacher = torch.tensor([[5.0, 4.0, 2.0], [2.0, 2.0, 1.0]])
     # margins 2 1 | -1 0 of the student, 1 3 | 0 1 of the teacher: errors 1 -2 | -1 -1
     assert margin_mse(student, teacher).item() == pytest.approx((1 + 4 + 1 + 1) / 4)
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 100))
-def test_margin_mse_is_that_of_sentence_transformers(n: int, negatives: int, seed: int) -> None:
+def test_margin_mse_and_the_divergence_are_those_of_sentence_transformers(n: int, negatives: int, seed: int) -> None:
     columns = [vectors(n, 8, seed + column) for column in range(2 + negatives)]
     teacher = vectors(n, 1 + negatives, seed + 50)
     theirs = SparseMarginMSELoss(None).compute_loss_from_embeddings(columns, teacher)
     assert margin_mse(own_scores(columns), teacher).item() == pytest.approx(theirs.item())
+    theirs = SparseDistillKLDivLoss(None, temperature=1.0).compute_loss_from_embeddings(columns, teacher)
+    assert divergence(own_scores(columns), teacher).item() == pytest.approx(theirs.item(), abs=1e-6)
 
 
 def test_divergence_by_hand() -> None:
     student, teacher = torch.tensor([[0.0, math.log(2)]]), torch.tensor([[7.0, 7.0]])  # 1/3 2/3 against 1/2 1/2
     assert divergence(student, teacher).item() == pytest.approx(0.5 * math.log(3 / 2) + 0.5 * math.log(3 / 4))
-
-
-@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 100))
-def test_the_divergence_is_that_of_sentence_transformers(n: int, negatives: int, seed: int) -> None:
-    columns = [vectors(n, 8, seed + column) for column in range(2 + negatives)]
-    teacher = vectors(n, 1 + negatives, seed + 50)
-    theirs = SparseDistillKLDivLoss(None, temperature=1.0).compute_loss_from_embeddings(columns, teacher)
-    assert divergence(own_scores(columns), teacher).item() == pytest.approx(theirs.item(), abs=1e-6)
 
 
 def test_normalized_entropy_by_hand() -> None:
@@ -150,16 +137,13 @@ def test_what_a_teacher_adds_to_all_scores_of_a_query_teaches_nothing(
         assert loss(student, teacher).item() >= -1e-9
 
 
-def test_flops_by_hand() -> None:
-    assert flops(torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])).item() == 5.0  # means 2, 0, 1
-
-
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 100), st.floats(0.1, 10))
 def test_flops_is_the_score_of_the_mean_text_with_itself(rows: int, columns: int, seed: int, factor: float) -> None:
     weights = vectors(rows, columns, seed)
     pairs = (weights @ weights.t()).mean()  # over all ordered pairs of texts
     assert flops(weights).item() == pytest.approx(pairs.item())
     assert flops(factor * weights).item() == pytest.approx(factor**2 * flops(weights).item())
+    assert flops(torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])).item() == 5.0  # means 2, 0, 1
 
 
 def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
@@ -202,10 +186,6 @@ def feed(gate: CollapseGate, batches: int, queries: Tensor, documents: Tensor, s
         gate(step, queries, documents, queries @ documents.t(), LOSS)
 
 
-def test_a_healthy_run_passes_all_gates() -> None:
-    feed(CollapseGate(20, ramp_ends=10), 5 * PATIENCE, HEALTHY, HEALTHY)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(value: float) -> None:
     with pytest.raises(CollapseError, match=r"step 7: the loss is .*learning_rate"):
@@ -213,10 +193,10 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(value: float) -> None:
 
 
 COLLAPSES = {
-    "query vectors are dead": (torch.zeros(4, 20), HEALTHY),
+    "query vectors are dead.*query_penalty": (torch.zeros(4, 20), HEALTHY),
     "document vectors are dead": (HEALTHY, torch.zeros(4, 20)),
     "query vectors are dense": (torch.ones(4, 20) + HEALTHY, HEALTHY),
-    "document vectors are dense": (HEALTHY, torch.ones(4, 20) + HEALTHY),
+    "document vectors are dense.*Raise": (HEALTHY, torch.ones(4, 20) + HEALTHY),
     "all documents of the batch get the same score": (HEALTHY, HEALTHY[:1].expand(4, 20)),
 }
 
@@ -224,17 +204,13 @@ COLLAPSES = {
 @pytest.mark.parametrize("message", COLLAPSES)
 def test_a_collapse_stops_the_run_after_some_batches_in_a_row(message: str) -> None:
     gate = CollapseGate(20, ramp_ends=10)
-    feed(gate, PATIENCE - 1, *COLLAPSES[message])
-    with pytest.raises(CollapseError, match=message):
-        feed(gate, 1, *COLLAPSES[message])
-
-
-@pytest.mark.parametrize("message", COLLAPSES)
-def test_a_good_batch_in_between_makes_the_gate_count_anew(message: str) -> None:
-    gate = CollapseGate(20, ramp_ends=10)
-    for _ in range(3):
+    feed(gate, 5 * PATIENCE, HEALTHY, HEALTHY)
+    for _ in range(3):  # a good batch in between makes it count anew
         feed(gate, PATIENCE - 1, *COLLAPSES[message])
         feed(gate, 1, HEALTHY, HEALTHY)
+    feed(gate, PATIENCE - 1, *COLLAPSES[message])
+    with pytest.raises(CollapseError, match=f"(?s){message}"):
+        feed(gate, 1, *COLLAPSES[message])
 
 
 def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
@@ -243,12 +219,3 @@ def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
     feed(gate, 3 * PATIENCE, dense, dense, step=10)
     with pytest.raises(CollapseError, match="dense"):
         feed(gate, PATIENCE, dense, dense, step=11)
-
-
-def test_the_messages_say_which_settings_to_change() -> None:
-    for message, named in (
-        ("query vectors are dead", "query_penalty"),
-        ("document vectors are dense", "Raise"),
-    ):
-        with pytest.raises(CollapseError, match=named):
-            feed(CollapseGate(20, 10), PATIENCE, *COLLAPSES[message])

@@ -67,9 +67,6 @@ def test_another_method_is_one_override_away_whatever_tables_stand_there(tmp_pat
             transfer = load(tmp_path, f"transfer.method={method}").recipe.transfer
             assert transfer is not None
             assert transfer.methods == (method,)
-
-
-def test_a_setting_of_a_table_is_set_by_its_path(tmp_path: Path) -> None:
     transfer = load(tmp_path, "transfer.parallel.min_probability=0.2").recipe.transfer
     assert transfer is not None
     assert transfer.settings_of(ParallelTransfer) == ParallelTransfer(min_probability=0.2)
@@ -90,14 +87,12 @@ def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_us
 def test_everything_that_methods_lack_is_said_at_once() -> None:
     with pytest.raises(ValidationError) as caught:
         section(method=("wechsel", "auto", "wechsel"))
-    message = str(caught.value)
     for said in (
-        "method wechsel needs transfer.wechsel.vectors (static word vectors of the target language) and "
-        "transfer.wechsel.source_vectors (those of the source language) and transfer.wechsel.dictionary",
+        *(f"transfer.wechsel.{name}" for name in ("vectors", "source_vectors", "dictionary")),
         "a method is listed twice",
-        "auto and random_all make every row, and cannot stand in a list of methods",
+        "auto and random_all make every row",
     ):
-        assert said in message
+        assert said in str(caught.value)
 
 
 def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Path) -> None:
@@ -235,12 +230,7 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
     case = sum(bool(line) for line in CASE.splitlines())
     assert touched - own - case == 2  # the entry of the union, and the import beside the case
     (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", CHECK, str(ROOT / "tests")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", CHECK, str(ROOT / "tests")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "added", done.stderr

@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -79,21 +80,17 @@ def test_every_setting_of_a_shipped_recipe_is_found_on_the_line_that_writes_it(p
         assert re.search(rf'^\[?\[?([\w.]+\.)?"?{re.escape(key[-1])}(?!\w)', lines[line - 1]), (key, line)
 
 
-def test_lines_of_a_file_checkable_by_eye() -> None:
-    text = 'a = """\n[b]\nc = 1"""\n[b]\nc.d = [\n  1,\n]\n"e f" = {g = 1, h = {i = 2}}\n'
-    assert key_lines(text) == {
-        ("a",): 1,
-        ("b",): 4,
-        ("b", "c"): 5,
-        ("b", "c", "d"): 5,
-        ("b", "e f"): 8,
-    }
-
-
-def test_quotes_before_the_closing_ones_belong_to_the_text() -> None:
-    text = 'a = """x"""""\nb = \'\'\'x\'\'\'\'\'\nc = """"""\nd = 1'
-    assert tomllib.loads(text) == {"a": 'x""', "b": "x''", "c": "", "d": 1}
-    assert key_lines(text) == {("a",): 1, ("b",): 2, ("c",): 3, ("d",): 4}
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('a = """\n[b]\nc = 1"""\n[b]\nc.d = [\n  1,\n]\n"e f" = {g = 1, h = {i = 2}}\n',
+         {("a",): 1, ("b",): 4, ("b", "c"): 5, ("b", "c", "d"): 5, ("b", "e f"): 8}),
+        ('a = """x"""""\nb = \'\'\'x\'\'\'\'\'\nc = """"""\nd = 1', {("a",): 1, ("b",): 2, ("c",): 3, ("d",): 4}),
+    ],
+)  # fmt: skip
+def test_lines_of_a_file_checkable_by_eye(text: str, lines: dict[tuple[str, ...], int]) -> None:
+    tomllib.loads(text)
+    assert key_lines(text) == lines
 
 
 @given(values)
@@ -179,13 +176,6 @@ def test_a_recipe_written_out_loads_back_equal(recipe: Recipe) -> None:
     assert load_recipe(Path("anywhere.toml"), text=text).recipe == recipe
 
 
-def test_a_recipe_written_out_explains_every_setting(tmp_path: Path) -> None:
-    text = resolved_toml(load_recipe(write(tmp_path, "small.toml", SMALLEST)).recipe)
-    assert "draw the same samples for every seed.\nseed = 42\n" in text
-    assert "# [finetune] is left out of this recipe" in text
-    assert "# embedder is not set." in text
-
-
 def test_a_recipe_written_out_says_what_runs_where_a_setting_is_left_open(tmp_path: Path) -> None:
     """Defaults that depend on other settings: the threshold of the rule, corpora, judgements, the rows without
     evidence."""
@@ -211,26 +201,20 @@ def test_a_recipe_written_out_says_what_runs_where_a_setting_is_left_open(tmp_pa
     assert "Left open" not in resolved_toml(recipe.model_copy(update={"transfer": None, "calibrate": None}))
 
 
-@given(st.text())
-def test_any_text_survives_as_a_toml_string(text: str) -> None:
-    assert tomllib.loads(f"x = {toml_value(text)}")["x"] == text
-
-
 # Loading
 
 
-def test_the_smallest_recipe_gets_its_defaults(tmp_path: Path) -> None:
-    loaded = load_recipe(write(tmp_path, "small.toml", SMALLEST))
-    assert loaded.recipe.recipe.seed == 42
-    assert loaded.recipe.finetune is None
-    assert loaded.folder == tmp_path
-    assert loaded.places["transfer.method"] == "line 9"
-
-
-def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
-    path = tmp_path / "small.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + SMALLEST.replace("\n", "\r\n").encode())
-    assert load_recipe(path).places["transfer.method"] == "line 9"
+def test_the_smallest_recipe_gets_its_defaults_and_says_so_where_it_is_written_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "small.toml", SMALLEST)
+    for _ in range(2):
+        loaded = load_recipe(path)
+        assert loaded.recipe.recipe.seed == 42
+        assert loaded.recipe.finetune is None
+        assert (loaded.folder, loaded.places["transfer.method"]) == (tmp_path, "line 9")
+        path.write_bytes(b"\xef\xbb\xbf" + SMALLEST.replace("\n", "\r\n").encode())  # a byte order mark, Windows lines
+    text = resolved_toml(loaded.recipe)
+    for written in ("for every seed.\nseed = 42\n", "# [finetune] is left out", "# embedder is not set."):
+        assert written in text
 
 
 def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
@@ -268,32 +252,19 @@ def test_each_path_is_relative_to_the_file_that_wrote_it(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "local"),
+    ("what", "names", "paths"),
     [
-        ("org/name", "model", False),
-        ("bert-base-uncased", "tokenizer", False),
-        ("miracl:ko", "retrieval", False),
-        ("./org/name", "model", True),
-        ("../name", "model", True),
-        ("..", "model", True),
-        ("/abs/name", "model", True),
-        ("~/name", "model", True),
-        ("vocab.txt", "tokenizer", True),
-        ("spm.model", "tokenizer", True),
-        ("folder/tokenizer.json", "tokenizer", True),
-        ("some/where/deep", "model", True),
-        ("data/set", "retrieval", True),
-        ("there", "retrieval", True),
-        ("there", "model", True),
-        ("name", "corpus", True),
-        ("name", "pairs", True),
-        ("name", "recipe", True),
+        ("model", ["org/name"], ["./org/name", "../name", "..", "/abs/name", "~/name", "some/where/deep", "there"]),
+        ("tokenizer", ["bert-base-uncased"], ["vocab.txt", "spm.model", "folder/tokenizer.json"]),
+        ("retrieval", ["miracl:ko"], ["data/set", "there"]),
+        *((what, [], ["name"]) for what in ("corpus", "pairs", "recipe")),
     ],
 )
-def test_what_is_a_path(tmp_path: Path, name: str, what: str, local: bool) -> None:
+def test_what_is_a_path(tmp_path: Path, what: str, names: list[str], paths: list[str]) -> None:
     (tmp_path / "there").mkdir()
-    resolved = resolve_name(name, what, tmp_path)
-    assert resolved == (os.path.abspath(tmp_path / os.path.expanduser(name)) if local else name)
+    assert [resolve_name(name, what, tmp_path) for name in names] == names
+    for name in paths:
+        assert resolve_name(name, what, tmp_path) == os.path.abspath(tmp_path / os.path.expanduser(name))
 
 
 def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,20 +292,17 @@ def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: py
 
 
 def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
-    path = write(tmp_path, "full.toml", SMALLEST + '[adapt]\ncorpus = ["x.txt"]\nsteps = 5\n[finetune]\ndata = "a:b"\n')
+    text = '[adapt]\ncorpus = ["x.txt"]\nsteps = 5\n[finetune]\ndata = "a:b"\n'
+    path = write(tmp_path, "full.toml", f"{SMALLEST}semantic.alpha = 3.0\n{text}")
     recipe = load_recipe(path, ["finetune=none", "adapt.steps=none", "calibrate=none"]).recipe
     assert recipe.finetune is None
     assert recipe.adapt is not None
     assert recipe.adapt.steps == 400
     assert "recipe.name: is missing" in refused(path, "recipe.name=none")
     assert load_recipe(path, ['recipe.about="none"']).recipe.recipe.about == "none"
-
-
-def test_a_dropped_section_can_be_given_anew(tmp_path: Path) -> None:
-    path = write(tmp_path, "small.toml", SMALLEST + "semantic.alpha = 3.0\n")
-    recipe = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe
-    assert recipe.transfer is not None
-    assert (recipe.transfer.method, recipe.transfer.settings_of(SemanticTransfer).alpha) == ("random", 2.0)
+    anew = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe.transfer
+    assert anew is not None
+    assert (anew.method, anew.settings_of(SemanticTransfer).alpha) == ("random", 2.0)
 
 
 def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> None:
@@ -364,80 +332,60 @@ def test_another_source_replaces_the_inherited_one(tmp_path: Path) -> None:
 def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     write(tmp_path, "bases/base.toml", SMALLEST + "sembridge.alpha = 0.5\n")
     text = """\
-extends = "bases/base.toml"
-sed = 3
-
-[transfer]
-paralel.files = ["x.tsv"]
-method = "meen"
-
-[transfer.bias]
-method = 3
-
-[adapt]
-steps = 1.5
-mask_rate = 1
-
-[evaluate]
-sets = "folder"
-max_queries = true
-measures = []
-models = ["sorce", "adapt"]
-
-[finetune]
-data = ""
-learning_rate = inf
-"""
+        extends = "bases/base.toml"
+        sed = 3
+        transfer = {paralel.files = ["x.tsv"], method = "meen", bias.method = 3}
+        adapt = {steps = 1.5, mask_rate = 1}
+        [evaluate]
+        sets = "folder"
+        max_queries = true
+        measures = []
+        models = ["sorce", "adapt"]
+        [finetune]
+        data = ""
+        learning_rate = inf
+        """
     path = write(tmp_path, "top.toml", text)
     message = refused(path, "index.query_length=x", "recipe.language=Korean", "nonsense", "index.nothing=none")
-    assert squeezed(message) == [
-        "top.toml cannot be run:",
-        "line 2 sed: unknown section. Did you mean 'recipe.seed'?",
-        "line 5 transfer.paralel: unknown setting. Did you mean 'parallel'?",
-        'line 6 transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
-        '"wechsel", "mean", "overlap_mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
-        "Did you mean 'mean'?",
-        'line 9 transfer.bias.method: must be "zscore", "mixture", "copy-overlap" or "zero", not 3.',
-        "line 12 adapt.steps: must be a whole number, not 1.5.",
-        "line 13 adapt.mask_rate: must be less than 1, not 1.",
-        'line 16 evaluate.sets: must be a list: ["folder"], not "folder".',
-        "line 17 evaluate.max_queries: must be a whole number, not true.",
-        "line 18 evaluate.measures: must have at least 1 entry.",
-        'line 19 evaluate.models: entry 1 must be "source", "transfer", "adapt", "calibrate", "finetune" or '
-        '"query-table", not "sorce". Did you mean \'source\'?',
-        "line 22 finetune.data: a name must not be empty.",
-        "line 23 finetune.learning_rate: must be a finite number, not inf.",
-        "bases/base.toml line 10 transfer.sembridge.alpha: must be at least 1, not 0.5.",
-        '--set 1 index.query_length: must be a whole number, not "x".',
-        '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language to search in; '
-        "determines how BM25 splits text into terms.",
-        '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
-        "--set 4 index.nothing: unknown setting. There are engine, query_encoder, "
-        "query_length, document_length, top_dimensions, query_top_dimensions, keep, own_tokens, document_weighting, "
-        "bm25_analyser, query_log, lexical, precision, seismic, milvus, opensearch.",
-    ]
+    expected = {
+        "line 2 sed": ("Did you mean 'recipe.seed'?",),
+        "line 3 transfer.paralel": ("unknown", "Did you mean 'parallel'?"),
+        "line 3 transfer.method": ('"auto", "parallel",', 'not "meen"', "Did you mean 'mean'?"),
+        "line 3 transfer.bias.method": ('"zscore", "mixture"', "not 3"),
+        "line 4 adapt.steps": ("whole number", "1.5"),
+        "line 4 adapt.mask_rate": ("less than 1",),
+        "line 6 evaluate.sets": ('["folder"]',),
+        "line 7 evaluate.max_queries": ("whole number", "true"),
+        "line 8 evaluate.measures": ("at least 1",),
+        "line 9 evaluate.models": ("entry 1", "Did you mean 'source'?"),
+        "line 11 finetune.data": ("empty",),
+        "line 12 finetune.learning_rate": ("finite", "inf"),
+        "bases/base.toml line 10 transfer.sembridge.alpha": ("at least 1", "0.5"),
+        "--set 1 index.query_length": ("whole number", '"x"'),
+        "--set 2 recipe.language": ('"Korean"', "ISO 639"),
+        "--set 3 must be section.key=value, such as adapt.steps=4000, not \"nonsense\".": (),
+        "--set 4 index.nothing": ("unknown", "engine", "query_length"),
+    }  # fmt: skip
+    assert_explained(squeezed(message)[1:], expected)
+
+
+def assert_explained(lines: list[str], expected: dict[str, tuple[str, ...]]) -> None:
+    """One line for each problem: where it is, then what it is and what to do."""
+    assert len(lines) == len(expected), lines
+    for line, (place, parts) in zip(sorted(lines), sorted(expected.items()), strict=True):
+        assert line.startswith(f"{place}: " if parts else place)
+        assert all(part in line for part in parts), line
 
 
 def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
     text = SMALLEST.replace('"mean"', '"parallel"') + "semantic.alpha = 0.5\n[calibrate]\ntexts = 1\n"
-    message = refused(write(tmp_path, "small.toml", text))
-    assert "line 8   transfer: method parallel needs transfer.parallel.files (tab-separated files" in message
-    assert "line 10  transfer.semantic.alpha: must be at least 1, not 0.5." in message
-    assert "line 12  calibrate.texts: must be at least 8, not 1." in message
-
-
-def test_a_check_across_sections_names_the_line_it_is_about(tmp_path: Path) -> None:
-    message = refused(write(tmp_path, "small.toml", SMALLEST), "source.scratch.layers=2")
-    assert "line 8  a scratch source has no embeddings to transfer: remove [transfer]" in message
-
-
-def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
-    assert refused(write(tmp_path, "empty.toml", "")).splitlines()[1:] == [
-        "  recipe: the section is missing: what this recipe is called.",
-        "  source: the section is missing: the encoder to start from. Give exactly one of model, recipe and scratch.",
-        '  vocabulary: the section is missing. It starts with kind = "source", "trimmed", "existing", "trained" or '
-        '"expanded".',
-    ]
+    expected = {"line 8 transfer": ("transfer.parallel.files",), "line 10 transfer.semantic.alpha": ("at least 1",),
+                "line 12 calibrate.texts": ("at least 8",)}  # fmt: skip
+    assert_explained(squeezed(refused(write(tmp_path, "small.toml", text)))[1:], expected)
+    across = refused(write(tmp_path, "small.toml", SMALLEST), "source.scratch.layers=2")
+    assert "line 8  a scratch source has no embeddings to transfer: remove [transfer]" in across
+    missing = {"recipe": ("missing",), "source": ("model, recipe and scratch",), "vocabulary": ('"trained"',)}
+    assert_explained(squeezed(refused(write(tmp_path, "empty.toml", "")))[1:], missing)
 
 
 @pytest.mark.parametrize(
@@ -457,24 +405,20 @@ def test_syntax_errors_have_their_line_and_plain_words(tmp_path: Path, line: str
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "korean.toml", SMALLEST)
-    assert refused(tmp_path / "koraen.toml").endswith("there is no such file. Did you mean 'korean.toml'?")
-    assert "it is a folder, not a recipe. Recipes in it: korean.toml." in refused(tmp_path)
-    assert "cannot be read: Not a directory" in refused(tmp_path / "korean.toml" / "x.toml")
+    path = write(tmp_path, "korean.toml", SMALLEST)
+    assert "Did you mean 'korean.toml'?" in refused(tmp_path / "koraen.toml")
+    assert "Recipes in it: korean.toml." in refused(tmp_path)
+    assert "Not a directory" in refused(tmp_path / "korean.toml" / "x.toml")
     (tmp_path / "latin.toml").write_bytes(b'[recipe]\nabout = "caf\xe9"\n')
     assert "line 2  byte 0xe9 is not valid UTF-8" in refused(tmp_path / "latin.toml")
     extending = write(tmp_path, "top.toml", 'extends = ["latin.toml", "koraen.toml", "korean.toml"]')
-    assert squeezed(refused(extending))[1:] == [
-        "line 1 extends: there is no file koraen.toml. Did you mean 'korean.toml'?",
-        "latin.toml line 2 byte 0xe9 is not valid UTF-8. Save the file in the encoding UTF-8.",
-    ]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
-def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, "secret.toml", SMALLEST)
+    first, second = squeezed(refused(extending))[1:]
+    assert first.startswith("line 1 extends: ")
+    assert "Did you mean 'korean.toml'?" in first
+    assert second.startswith("latin.toml line 2 byte 0xe9")
     path.chmod(0)
-    assert "cannot be read: Permission denied" in refused(path)
+    if os.geteuid():  # nothing is unreadable to root
+        assert "Permission denied" in refused(path)
 
 
 def test_extending_in_a_circle_is_refused(tmp_path: Path) -> None:
@@ -497,25 +441,15 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        (
-            "transfer.parallel.files=[a.tsv]",
-            "transfer.parallel.files: not valid TOML: [a.tsv]. A list is written --set",
-        ),
+        ("transfer.parallel.files=[a.tsv]", "transfer.parallel.files: not valid TOML: [a.tsv]."),
         ("transfer.parallel.files=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
         ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
         ("extends=a.toml", "extends: is allowed only in the file of a recipe."),
         ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
         ("query_log=2", "query_log: unknown section. Did you mean 'index.query_log'?"),
         ("recipe=3", "recipe: must be a table of settings, not 3."),
-        (
-            "vocabulary.kind=trainde",
-            'must be "source", "trimmed", "existing", "trained" or "expanded", not "trainde". Did you mean '
-            "'trained'?",
-        ),
-        (
-            "vocabulary.kind=none",
-            'vocabulary.kind: is missing: "source", "trimmed", "existing", "trained" or "expanded".',
-        ),
+        ("vocabulary.kind=trainde", "Did you mean 'trained'?"),
+        ("vocabulary.kind=none", 'vocabulary.kind: is missing: "source"'),
         ("a b=1", "must be section.key=value"),
     ],
 )
@@ -574,18 +508,15 @@ def test_required_are_the_things_that_the_methods_use(tmp_path: Path) -> None:
     recipe = load_recipe(path).recipe
     assert absent(recipe) == [("adapt.corpus", f"{tmp_path}/absent.txt")]
     # parallel counts text too: rows are reassigned by frequency
-    for method, also in [
-        ("parallel", ["transfer.parallel.files", "transfer.bias.corpus"]),
-        ("sembridge", ["transfer.sembridge.embedder"]),
-    ]:
-        missing = absent(load_recipe(path, [f"transfer.method={method}"]).recipe)
-        assert [setting for setting, _ in missing] == [*also, "adapt.corpus"]
-    everything = {thing.setting for thing in named_things(recipe)}
-    assert everything - {thing.setting for thing in required_things(recipe)} == {
-        "transfer.parallel.files",
-        "transfer.sembridge.embedder",
-        "transfer.bias.corpus",
+    also = {
+        "parallel": {"transfer.parallel.files", "transfer.bias.corpus"},
+        "sembridge": {"transfer.sembridge.embedder"},
     }
+    for method, used in also.items():
+        missing = absent(load_recipe(path, [f"transfer.method={method}"]).recipe)
+        assert {setting for setting, _ in missing} == {*used, "adapt.corpus"}
+    unused = {thing.setting for thing in named_things(recipe)} - {thing.setting for thing in required_things(recipe)}
+    assert unused == set.union(*also.values())
 
 
 def refused_before_the_run(path: Path, *overrides: str) -> list[str]:
@@ -607,11 +538,15 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def judged(tmp_path: Path, hub_cache: Path) -> Path:
-    """A recipe whose model and tokenizer are in the cache, and which is judged on a collection that is there."""
+    """A recipe whose model and tokenizer are in the cache, and which is judged on collections that are there."""
     for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
         write(hub_cache, f"models--{name}", "{}")
     collection(tmp_path / "judged", "test")
-    return write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
+    stem = "miracl-v1.0-ko"
+    for name in (f"{stem}/qrels/qrels.{stem}-dev.tsv", f"{stem}/topics/topics.{stem}-dev.tsv"):
+        write(tmp_path, f"miracl/{name}", "")
+    write(tmp_path, "miracl/miracl-corpus-v1.0-ko/docs-0.jsonl.gz", "")
+    return write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged", "miracl"]\n')
 
 
 def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
@@ -622,51 +557,52 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
     )
     write(tmp_path, "pairs.tsv", "a\tb")
     write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")
-    assert refused_before_the_run(write(tmp_path, "small.toml", text)) == [
-        "small.toml needs things that are not available here:",
-        "line 4 source.model: org/model is neither a folder nor in the Hugging Face cache.",
-        "--set source.model=FOLDER",
-        "line 10 transfer.parallel.files: gone.tsv does not exist.",
-        '--set \'transfer.parallel.files=["FILE", "pairs.tsv"]\'',
-        "line 12 finetune.data: gone does not exist.",
-        "--set finetune.data=FOLDER",
-        'line 14 evaluate.sets: judged has no judgements "train": it has "dev" and "test".',
-        "line 14 evaluate.sets: miracl:ko: miracl/miracl is not in the Hugging Face cache.",
-        "line 14 evaluate.sets: miracl:ko: miracl/miracl-corpus is not in the Hugging Face cache.",
-        "line 14 evaluate.sets: webfaq:kor: PaDaS-Lab/webfaq-retrieval at c3262adb1c32ac0c3ea8de6393a44366edaa62e1 is "
-        "not in the Hugging Face cache.",
-        f"line 14 evaluate.sets: mirakl:ko: there is no such collection or folder. Did you mean 'miracl:ko'? {FORMS}",
-        "--set evaluate.split=dev",
+    lines = refused_before_the_run(write(tmp_path, "small.toml", text))[1:]
+    wrong = {
+        "line 4 source.model": "org/model",
+        "line 10 transfer.parallel.files": "gone.tsv",
+        "line 12 finetune.data": "gone",
+        'line 14 evaluate.sets: judged has no judgements "train"': 'it has "dev" and "test"',
+        "line 14 evaluate.sets: miracl:ko: miracl/miracl is": "Hugging Face cache",
+        "line 14 evaluate.sets: miracl:ko: miracl/miracl-corpus": "Hugging Face cache",
+        "line 14 evaluate.sets: webfaq:kor: PaDaS-Lab/webfaq-retrieval": "c3262adb1c32ac0c3ea8de6393a44366edaa62e1",
+        "line 14 evaluate.sets: mirakl:ko": f"Did you mean 'miracl:ko'? {FORMS}",
+    }
+    assert_explained([line for line in lines if line.startswith("line ")], dict.fromkeys(wrong, ()))
+    assert all(part in " ".join(lines) for part in wrong.values())
+    assert [line for line in lines if line.startswith("--set")] == [
+        "--set source.model=FOLDER", '--set \'transfer.parallel.files=["FILE", "pairs.tsv"]\'',
+        "--set finetune.data=FOLDER", "--set evaluate.split=dev",
         '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER", "FOLDER"]\'',
-        "Add --download to fetch what is on the Hugging Face hub.",
-    ]
+    ]  # fmt: skip
+    assert "--download" in lines[-1]
 
 
-def test_packages_of_an_analyser_are_looked_for_before_the_run_where_bm25_is_judged(
-    judged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ("recipe.language=ja", "index.bm25_analyser=morphemes")
-    preflight(load_recipe(judged, settings).recipe, path=judged)
-    for module in ("sudachipy", "sudachidict_core"):
-        monkeypatch.setitem(sys.modules, module, None)
-    assert refused_before_the_run(judged, *settings)[1:] == [
-        '--set 2 index.bm25_analyser: "morphemes" needs SudachiPy and SudachiDict-core, not installed: '
-        "pip install 'vtkit[morphology]'",
-        "--set index.bm25_analyser=full works in every language and needs no package.",
-    ]
-    preflight(load_recipe(judged, (*settings, "evaluate.bm25=false")).recipe, path=judged)
-
-
-def test_packages_of_an_engine_are_looked_for_before_the_run_where_anything_is_searched(
-    tmp_path: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jnius", None)
-    assert refused_before_the_run(judged, "index.engine=lucene")[1:] == [
-        "--set 1 index.engine: \"lucene\" needs pyjnius, not installed: pip install 'vtkit[lucene]'",
-        "--set index.engine=exact needs no package.",
-    ]
-    write(tmp_path, "small.toml", SMALLEST)
-    preflight(load_recipe(judged, ("index.engine=lucene",)).recipe, path=judged)
+@pytest.mark.parametrize(
+    ("settings", "parts", "remedy", "passes"),
+    [
+        (("recipe.language=ja", "index.bm25_analyser=morphemes"), ("SudachiPy", "SudachiDict", "vtkit[morphology]"),
+         "index.bm25_analyser=full", "evaluate.bm25=false"),
+        (("recipe.language=th", "index.bm25_analyser=morphemes"), ('knows ja, ko, not "th"',),
+         "index.bm25_analyser=full", "index.bm25_analyser=full"),
+        (("recipe.language=th", "index.bm25_analyser=lucene"), (f'knows {", ".join(sorted(LUCENE))}, not "th"',),
+         "index.bm25_analyser=full", "index.bm25_analyser=full"),
+        (("index.engine=lucene",), ("pyjnius", "vtkit[lucene]"), "index.engine=exact", "evaluate=none"),
+    ],
+)  # fmt: skip
+def test_analysers_and_engines_are_looked_for_before_the_run_where_they_are_used(
+    judged: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], parts: tuple[str, ...], remedy: str,
+    passes: str,
+) -> None:  # fmt: skip
+    if "recipe.language=th" not in settings:
+        preflight(load_recipe(judged, settings).recipe, path=judged)
+        for module in ("sudachipy", "sudachidict_core", "jnius"):
+            monkeypatch.setitem(sys.modules, module, None)
+    what, do = refused_before_the_run(judged, *settings)[1:]
+    assert what.startswith(f"--set {len(settings)} index.")
+    assert all(part in what for part in parts)
+    assert do.startswith(f"--set {remedy} ")
+    preflight(load_recipe(judged, (*settings, passes)).recipe, path=judged)
 
 
 @pytest.mark.parametrize(
@@ -680,28 +616,6 @@ def test_packages_of_an_engine_are_looked_for_before_the_run_where_anything_is_s
 def test_addresses_of_servers_are_checked_as_the_recipe_is_read(tmp_path: Path, setting: str, why: str) -> None:
     path = write(tmp_path, "small.toml", SMALLEST)
     assert why in str(refused(path, setting))
-
-
-@pytest.mark.parametrize(("analysis", "knows"), [("morphemes", "ja, ko"), ("lucene", ", ".join(sorted(LUCENE)))])
-def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(
-    judged: Path, analysis: str, knows: str
-) -> None:
-    assert refused_before_the_run(judged, "recipe.language=th", f"index.bm25_analyser={analysis}")[1:] == [
-        f'--set 2 index.bm25_analyser: "{analysis}" knows {knows}, not "th"',
-        "--set index.bm25_analyser=full works in every language and needs no package.",
-    ]
-
-
-def test_what_is_there_passes(tmp_path: Path, hub_cache: Path) -> None:
-    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
-        write(hub_cache, f"models--{name}", "{}")
-    collection(tmp_path / "judged", "test")
-    stem = "miracl-v1.0-ko"
-    for name in (f"{stem}/qrels/qrels.{stem}-dev.tsv", f"{stem}/topics/topics.{stem}-dev.tsv"):
-        write(tmp_path, f"miracl/{name}", "")
-    write(tmp_path, "miracl/miracl-corpus-v1.0-ko/docs-0.jsonl.gz", "")
-    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged", "miracl"]\n')
-    preflight(load_recipe(path).recipe, path=path)
 
 
 def test_a_hub_that_cannot_be_reached_is_named(
@@ -723,16 +637,10 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ("source.model=./empty", "empty holds no model: it has neither config.json nor modules.json."),
         ("vocabulary.tokenizer=./empty", "empty holds no tokenizer: it has none of tokenizer.json"),
         ("source.recipe=./empty", "empty is a folder, not a recipe."),
-        (
-            'transfer={method="parallel", parallel.files=["empty"]}',
-            "is a folder, not a file of two tab-separated columns",
-        ),
+        ('transfer={method="parallel", parallel.files=["empty"]}', "not a file of two tab-separated columns"),
         ('adapt.corpus=["empty"]', "empty: the corpus is missing. A collection's folder has"),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown format."),
-        (
-            'adapt.corpus=["pairs.tsv"]',
-            "pairs.tsv has columns, but a corpus has one text per line. Write the column in",
-        ),
+        ('adapt.corpus=["pairs.tsv"]', "pairs.tsv has columns, but a corpus has one text per line."),
         ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv with query, relevant document"),
         ("finetune.data=./empty", "empty: the corpus is missing; the queries are missing."),
         ("finetune.data=./unjudged", 'has no judgements "train", or any others.'),
@@ -759,10 +667,7 @@ def test_the_recipe_named_as_the_source_is_looked_through(tmp_path: Path, hub_ca
     assert "first.toml, named by source.recipe:" in lines
     assert "line 4 source.model: gone does not exist." in lines
     write(tmp_path, "first.toml", "[recipe]\n")
-    assert (
-        "line 1 recipe.name: is missing: name of the run's folder: letters, digits, dots, hyphens and underscores."
-        in (refused_before_the_run(second))
-    )
+    assert any(line.startswith("line 1 recipe.name: is missing") for line in refused_before_the_run(second))
     write(tmp_path, "first.toml", second.read_text().replace("first", "second"))
     assert any("sources go in a circle" in line for line in refused_before_the_run(second))
 
@@ -776,14 +681,8 @@ def accepts(schema: dict[str, Any], value: Any, definitions: dict[str, Any]) -> 
         schema = {**definitions[schema["$ref"].removeprefix("#/$defs/")], **schema}
     if "anyOf" in schema and not any(accepts(inner, value, definitions) for inner in schema["anyOf"]):
         return False
-    kinds = {
-        "object": dict,
-        "array": list | tuple,
-        "string": str,
-        "integer": int,
-        "number": int | float,
-        "boolean": bool,
-    }
+    kinds = {"object": dict, "array": list | tuple, "string": str, "integer": int, "number": int | float,
+             "boolean": bool}  # fmt: skip
     if "type" in schema and not isinstance(value, kinds[schema["type"]]):
         return False
     if ("enum" in schema and value not in schema["enum"]) or ("const" in schema and value != schema["const"]):
@@ -825,21 +724,18 @@ def test_the_schema_describes_every_setting_and_has_no_null() -> None:
     assert "null" not in str(schema)
 
 
-@pytest.mark.parametrize("tokenizer", [None, "./vocab.txt"])
-@pytest.mark.parametrize("corpus", [[], ["x.txt"], [f"{'long' * 20}{number}.txt" for number in range(3)]])
-@pytest.mark.parametrize(("parallel", "embedder"), [([], None), (["p.tsv"], None), ([], "a/b"), (["p.tsv"], "a/b")])
-@pytest.mark.parametrize("collections", [(None, []), ("./train", ["miracl:ko"]), (None, ["./a", "./b"])])
-def test_a_new_recipe_loads(
-    tmp_path: Path,
-    tokenizer: str | None,
-    corpus: list[str],
-    parallel: list[str],
-    embedder: str | None,
-    collections: tuple[str | None, list[str]],
-) -> None:
-    answers: dict[str, Any] = {"name": "new", "language": "ko", "source": "org/model", "tokenizer": tokenizer}
-    answers |= {"corpus": corpus, "parallel": parallel, "embedder": embedder}
-    answers |= {"train": collections[0], "evaluate": collections[1]}
+CORPORA: list[list[str]] = [[], ["x.txt"], [f"{'long' * 20}{number}.txt" for number in range(3)]]
+COLLECTIONS: list[tuple[str | None, list[str]]] = [(None, []), ("./train", ["miracl:ko"]), (None, ["./a", "./b"])]
+
+
+@pytest.mark.parametrize(
+    "answered", list(product([None, "./vocab.txt"], CORPORA, [[], ["p.tsv"]], [None, "a/b"], COLLECTIONS)), ids=str
+)
+def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
+    tokenizer, corpus, parallel, embedder, (train, evaluate) = answered
+    given = {"tokenizer": tokenizer, "corpus": corpus, "parallel": parallel, "embedder": embedder}
+    given |= {"train": train, "evaluate": evaluate}
+    answers: dict[str, Any] = {"name": "new", "language": "ko", "source": "org/model", **given}
     if tokenizer is None and not corpus:
         with pytest.raises(RecipeError, match="needs a tokenizer"):
             new_recipe(**answers)
@@ -851,9 +747,9 @@ def test_a_new_recipe_loads(
     assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
     assert recipe.transfer.settings_of(SembridgeTransfer).embedder == embedder
     assert recipe.casing.input == "lowercase"
-    assert (recipe.adapt is not None) == bool(corpus or collections[0] or collections[1])
-    assert (recipe.finetune is not None) == (collections[0] is not None)
-    assert (recipe.evaluate is not None) == bool(collections[1])
+    assert (recipe.adapt is not None) == bool(corpus or train or evaluate)
+    assert (recipe.finetune is not None) == (train is not None)
+    assert (recipe.evaluate is not None) == bool(evaluate)
     assert recipe.index.lexical == "bm25"
     if recipe.finetune is not None:
         assert recipe.finetune.query_encoder == "learned"
@@ -894,13 +790,14 @@ def test_a_new_recipe_from_an_embedder_loads(tmp_path: Path) -> None:
 
 def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_fold(tmp_path: Path) -> None:
     own = '[recipe]\nname = "own"\n[source]\nmodel = "a/b"\n[vocabulary]\nkind = "source"\n'
-    assert load_recipe(write(tmp_path, "own.toml", own)).recipe.transfer is None
-    moved = refused(write(tmp_path, "moved.toml", own + '[transfer]\nmethod = "mean"\n'))
-    assert "the source's own vocabulary needs no transfer: remove [transfer] (--set transfer=none)" in moved
-    cased = refused(write(tmp_path, "cased.toml", own + '[casing]\ninput = "lowercase"\n'))
-    assert "the source's own vocabulary stays as it is: remove [casing]" in cased
-    scratch = refused(write(tmp_path, "scratch.toml", own.replace('model = "a/b"', "scratch = {}")))
-    assert "a scratch source has no vocabulary of its own" in scratch
+    path = write(tmp_path, "own.toml", own)
+    assert load_recipe(path).recipe.transfer is None
+    for override, said in {
+        "transfer.method=mean": "remove [transfer] (--set transfer=none)",
+        "casing.input=lowercase": "remove [casing]",
+        "source={scratch={}}": "a scratch source has no vocabulary of its own",
+    }.items():
+        assert said in refused(path, override)
 
 
 @given(st.text(min_size=1))
@@ -932,36 +829,24 @@ def test_the_page_of_settings_is_that_of_the_sections() -> None:
     )
 
 
-NAMED = """
-[recipe]
-name = "{name}"
-[source]
-model = "a/b"
-[vocabulary]
-kind = "existing"
-tokenizer = "a/b"
-[transfer]
-method = "mean"
-[evaluate]
-sets = {sets}
-"""
-
-
 @pytest.mark.parametrize("name", ["artifacts", "Artifacts", "ARTIFACTS", "artifacts.", "artiFacts.."])
 def test_a_run_cannot_be_called_as_the_folder_that_all_runs_share(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "r.toml", SMALLEST)
     with pytest.raises(RecipeError, match=r"recipe\.name: .* choose another name"):
-        load_recipe(tmp_path / "r.toml", text=NAMED.format(name=name, sets='["miracl:ko"]'))
+        load_recipe(path, [f"recipe.name={name}"])
     for fine in ("artifacts-2", "my.artifacts", "artifact"):
-        load_recipe(tmp_path / "r.toml", text=NAMED.format(name=fine, sets='["miracl:ko"]'))
+        load_recipe(path, [f"recipe.name={fine}"])
 
 
-def test_a_collection_is_judged_on_once(tmp_path: Path) -> None:
+def test_a_collection_is_judged_on_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path, "r.toml", SMALLEST)
     (tmp_path / "set").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "set")
-    for sets in ('["set", "./set"]', '["set", "link"]', '["miracl:ko", "set", "miracl:ko"]'):
+    for sets in ('["./set", "././set"]', '["./set", "./link"]', '["miracl:ko", "./set", "miracl:ko"]'):
         with pytest.raises(RecipeError, match=r"evaluate\.sets: .* is listed twice"):
-            load_recipe(tmp_path / "r.toml", text=NAMED.format(name="r", sets=sets))
-    loaded = load_recipe(tmp_path / "r.toml", text=NAMED.format(name="r", sets='["set", "other", "miracl:ko"]'))
+            load_recipe(path, [f"evaluate.sets={sets}"])
+    loaded = load_recipe(path, ['evaluate.sets=["./set", "./other", "miracl:ko"]'])
     assert loaded.recipe.evaluate is not None
     assert len(loaded.recipe.evaluate.sets) == 3

@@ -3,13 +3,13 @@
 import json
 import os
 import pty
-import signal
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import command_line
 import pytest
@@ -65,9 +65,8 @@ def recipe(tmp_path: Path) -> Path:
     return tmp_path / "small.toml"
 
 
-def test_help_and_version(vtkit: Run) -> None:
+def test_help_version_and_schema(vtkit: Run) -> None:
     assert vtkit("--version").stdout == f"vtkit {__version__}\n"
-    assert "recipe" in vtkit("--help").stdout
     described = vtkit("recipe", "--help").stdout
     for command in ("check", "show", "schema", "new"):
         assert command in described
@@ -75,38 +74,31 @@ def test_help_and_version(vtkit: Run) -> None:
         assert result.returncode == 0
         assert "Usage: vtkit recipe" in result.stdout
     assert "SECTION.KEY=VALUE" in vtkit("recipe", "check", "--help").stdout
+    schema = json.loads(vtkit("recipe", "schema").stdout)
+    assert {"extends", "recipe", "source", "vocabulary"} <= set(schema["properties"])
 
 
-def test_a_good_recipe_is_fine(vtkit: Run, recipe: Path) -> None:
-    result = vtkit("recipe", "check", "small.toml")
-    assert (result.returncode, result.stdout, result.stderr) == (
-        0,
-        "small.toml is fine. Next: vtkit run small.toml\n",
-        "",
-    )
-
-
-def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -> None:
+def test_a_recipe_is_fine_or_refused_with_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -> None:
+    fine = vtkit("recipe", "check", "small.toml")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert "vtkit run small.toml" in fine.stdout
     result = vtkit("recipe", "check", "small.toml", "--set", "transfer.method=meen", "--set", "adapt.steps=0")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == [
-        "error: small.toml cannot be run:",
-        '  --set 1  transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
-        '"wechsel", "mean", "overlap_mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
-        "Did you mean 'mean'?",
-        "  --set 2  adapt.steps: must be at least 1, not 0.",
-    ]
+    head, method, steps = result.stderr.splitlines()
+    assert head.startswith("error: small.toml")
+    assert method.startswith("  --set 1  transfer.method: ")
+    assert steps.startswith("  --set 2  adapt.steps: ")
+    absent = vtkit("recipe", "check", "smal.toml")
+    assert absent.returncode == 2
+    assert "Did you mean 'small.toml'?" in absent.stderr
 
 
 def test_what_cannot_be_had_is_reported_with_bad_measures(vtkit: Run, recipe: Path) -> None:
     (recipe.parent / "vocab.txt").unlink()
     result = vtkit("recipe", "check", "small.toml", "--set", 'evaluate.measures=["nDCGG@10"]')
     assert result.returncode == 2
-    assert [line.strip() for line in result.stderr.splitlines()[:3]] == [
-        "error: small.toml needs things that are not available here:",
-        f"line 8  vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist.",
-        "--set vocabulary.tokenizer=FOLDER",
-    ]
+    assert f"line 8  vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist." in result.stderr
+    assert "--set vocabulary.tokenizer=FOLDER" in result.stderr
     assert "'nDCGG@10': no such measure" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -140,11 +132,6 @@ def test_show_survives_a_terminal_that_cannot_show_the_text(recipe: Path) -> Non
     assert tomllib.loads(result.stdout)["recipe"]["about"] == "한국어"
 
 
-def test_schema_prints_json(vtkit: Run) -> None:
-    schema = json.loads(vtkit("recipe", "schema").stdout)
-    assert {"extends", "recipe", "source", "vocabulary"} <= set(schema["properties"])
-
-
 def test_new_writes_a_recipe_that_check_finds_fine(vtkit: Run, recipe: Path) -> None:
     (recipe.parent / "text.txt").write_text("text\n")
     answers = ["--name", "mine", "--language", "ko", "--source", "model", "--tokenizer", "vocab.txt"]
@@ -161,12 +148,16 @@ def test_new_writes_a_recipe_that_check_finds_fine(vtkit: Run, recipe: Path) -> 
     assert (recipe.parent / "recipes" / "mine.toml").read_text() == written
 
 
-def test_new_names_the_flags_that_are_missing_off_a_terminal(vtkit: Run, tmp_path: Path) -> None:
+def test_new_names_what_is_missing_off_a_terminal_and_answers_that_no_recipe_may_have(
+    vtkit: Run, tmp_path: Path
+) -> None:
     result = vtkit("recipe", "new", "--language", "ko")
     assert result.returncode == 2
-    assert result.stderr == (
-        "error: recipe new needs also: --name, --source (or --embedder), --tokenizer (or --corpus, to train one)\n"
-    )
+    assert re.findall(r"--[a-z]+", result.stderr) == ["--name", "--source", "--embedder", "--tokenizer", "--corpus"]
+    refused = vtkit("recipe", "new", "--name", "a b", "--language", "Korean", "--source", "a/b", "--tokenizer", "a/b")
+    assert refused.returncode == 2
+    # the file is not written, so it has no lines to name
+    assert [line.split(":")[0] for line in refused.stderr.splitlines()][1:] == ["  recipe.name", "  recipe.language"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,30 +183,13 @@ def test_new_keeps_upper_case_for_a_source_that_reads_it(vtkit: Run, recipe: Pat
         assert tomllib.loads((recipe.parent / f"{name}.toml").read_text())["casing"] == {"input": casing}
 
 
-def test_new_refuses_answers_that_no_recipe_may_have(vtkit: Run, tmp_path: Path) -> None:
-    answers = ["--name", "a b", "--language", "Korean", "--source", "a/b", "--tokenizer", "a/b"]
-    result = vtkit("recipe", "new", *answers)
-    assert result.returncode == 2
-    # the file is not written, so it has no lines to name
-    assert [line.split(":")[0] for line in result.stderr.splitlines()] == [
-        "error", "  recipe.name", "  recipe.language",
-    ]  # fmt: skip
-    assert list(tmp_path.iterdir()) == []
-
-
 def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int, str]:
     """Exit code and what was shown of a command whose input is a terminal."""
     leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "vtkit", *arguments]
+    pipes: dict[str, Any] = {"stdin": follower, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        with subprocess.Popen(
-            [sys.executable, "-m", "vtkit", *arguments],
-            cwd=folder,
-            env=environment(),
-            stdin=follower,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        ) as process:
+        with subprocess.Popen(command, cwd=folder, env=environment(), encoding="utf-8", **pipes) as process:
             os.write(leader, os.fsencode(answers))
             _, shown = process.communicate(timeout=300)
             return process.returncode, shown
@@ -242,33 +216,6 @@ def test_a_wrong_command_or_option_leaves_with_2(vtkit: Run, recipe: Path) -> No
         assert result.returncode == 2
         assert "Traceback" not in result.stderr
         assert "Usage: vtkit" in result.stderr
-
-
-def test_a_recipe_that_is_not_there_leaves_with_2(vtkit: Run, recipe: Path) -> None:
-    result = vtkit("recipe", "check", "smal.toml")
-    assert result.returncode == 2
-    assert "there is no such file. Did you mean 'small.toml'?" in result.stderr
-
-
-def test_an_interrupt_leaves_with_130_and_one_line(tmp_path: Path) -> None:
-    # a test run in the background may have been told to ignore interrupts, and hands that on
-    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from vtkit import cli\n@cli.app.command()\ndef wait():\n    import time\n    print('on', flush=True)\n"
-    code += "    time.sleep(60)\ncli.main()\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "wait"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, shown = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert shown == "error: interrupted\n"
 
 
 def test_a_reader_that_leaves_early_gives_no_traceback(recipe: Path) -> None:

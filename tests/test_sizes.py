@@ -24,7 +24,6 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
-from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import TrainingBatches, judged_pairs
 from vtkit.training.validation import held_out_queries, validation_set
 
@@ -45,13 +44,10 @@ def loaded(folder: Path, name: str = "collection") -> RetrievalSet:
 
 
 ODD = [
-    Document("0", "", "plain"),
-    Document("ÅÄÖ-한국어-🙂", "제목", 'text with \\ and " and \u2028'),
-    Document("a/b:c", "title only", ""),
-    Document("None", " ", " spaces "),
-    Document("ﬁ", "", "ligature"),
+    Document("0", "", "plain"), Document("ÅÄÖ-한국어-🙂", "제목", 'text with \\ and " and \u2028'),
+    Document("a/b:c", "title only", ""), Document("None", " ", " spaces "), Document("ﬁ", "", "ligature"),
     Document("fi", "", "ligature"),
-]
+]  # fmt: skip
 
 
 def test_documents_come_back_as_they_were(tmp_path: Path, large: Path) -> None:
@@ -114,19 +110,16 @@ def test_what_is_wrong_is_said_as_of_small_collections(
                 loaded(tmp_path, name)
         assert sorted(str(told.value).splitlines()) == sorted(str(wanted.value).splitlines())
     assert not large.exists() or len(list(large.iterdir())) == 1  # that of the sound documents
+    shards = write_collection(tmp_path / "shards", collection(3))
+    (shards / "qrels" / "test.tsv").rename(shards / "qrels" / "test-0.tsv")
+    (shards / "qrels" / "test-1.tsv").write_text("q1\td2\t0\nq1\td1\t9\n")
+    with pytest.raises(DataError, match=r"qrels/test-1\.tsv: line 2: 'q1' and 'd1' were judged 1 before"):
+        loaded(tmp_path, "shards")
     twice = tmp_path / "unknown" / "qrels" / "test.tsv"
     twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\nq3\td3\t1e12\n")
     said = r"(?s)line 3: the grade 'high' is not.*line 4: the grade '1e12' does.*line 2: 'q1' and 'd1' were judged 1"
     with pytest.raises(DataError, match=said):
         loaded(tmp_path, "unknown")
-
-
-def test_a_contradiction_between_files_of_judgements_is_told_of_the_second_file(tmp_path: Path, large: Path) -> None:
-    folder = write_collection(tmp_path / "shards", collection(3))
-    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "test-0.tsv")
-    (folder / "qrels" / "test-1.tsv").write_text("q1\td2\t0\nq1\td1\t9\n")
-    with pytest.raises(DataError, match=r"qrels/test-1\.tsv: line 2: 'q1' and 'd1' were judged 1 before"):
-        loaded(tmp_path, "shards")
 
 
 @settings(max_examples=50)
@@ -248,19 +241,6 @@ def test_a_training_on_a_mapped_collection_ends_in_the_same_weights(
         weights[-1] |= {"left": len(left.queries), "judged": (list(judged.documents), judged.grades)}
     for name, value in weights[0].items():
         assert value == weights[1][name] if isinstance(value, int | tuple) else value.equal(weights[1][name]), name
-
-
-def test_negatives_that_data_bring_scores_of(tmp_path: Path) -> None:
-    """By eye: 1 and 2 are judged as not relevant, 2 has a score."""
-    gathering, scores = Gathering(int), Gathering(float)
-    for document, grade in (("d0", 1), ("d1", 0), ("d2", 0)):
-        gathering.add("q0", document, grade)
-    scores.add("q0", "d2", 0.5)
-    documents = [Document(f"d{n}", "", f"text {n}") for n in range(4)]
-    data = RetrievalSet("x", documents, [Query("q0", "?")], gathering.finish()[0], scores.finish()[0])
-    section = FinetuneSection(data="x", steps=1, hard_negatives=1)
-    pools = negative_pools(data, judged_pairs(data), section, lambda depth: [], scored_only=True)
-    assert [row.tolist() for row in pools] == [[2]]
 
 
 @settings(max_examples=40)

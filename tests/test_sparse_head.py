@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -57,6 +57,8 @@ def with_gradients(function: object, arguments: tuple[Tensor, ...], *names: str)
 
 @pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
 @given(shape=SHAPES, seed=st.integers(0, 1000))
+@example(shape=(3, 5, 4, 64), seed=1)
+@example(shape=(3, 5, 4, 65), seed=1)
 def test_values_and_gradients_are_those_of_the_definition(
     pooling: str, activation: str, shape: tuple[int, int, int, int], seed: int
 ) -> None:
@@ -66,15 +68,6 @@ def test_values_and_gradients_are_those_of_the_definition(
         ours = with_gradients(term_weights, arguments, pooling, activation)
     for found, wanted in zip(ours, with_gradients(dense, arguments, pooling, activation), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("vocabulary", [63, 64, 65, 128, 129])
-def test_the_borders_of_blocks_leave_no_trace(vocabulary: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = problem((3, 5, 4, vocabulary), seed=vocabulary)
-    whole = with_gradients(term_weights, arguments)
-    monkeypatch.setattr(sparse_head, "BLOCK_BYTES", 1)
-    for found, wanted in zip(with_gradients(term_weights, arguments), whole, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
@@ -91,14 +84,12 @@ def test_padding_never_wins(pooling: str, activation: str) -> None:
     assert not hidden_gradient[~mask.bool()].any()
 
 
-def test_where_nothing_is_positive_weights_and_gradients_are_zero() -> None:
-    for found in with_gradients(term_weights, problem((2, 3, 4, 70), seed=2, offset=-1000.0)):
-        assert not found.any()
-
-
-def test_a_text_of_padding_only_has_no_terms() -> None:
-    hidden, _, weight, bias = problem((1, 3, 4, 20), seed=3, offset=5.0)
-    assert not term_weights(hidden, torch.zeros(1, 3, dtype=torch.long), weight, bias).any()
+def test_where_nothing_is_positive_or_all_is_padding_weights_and_gradients_are_zero() -> None:
+    hidden, _, weight, bias = problem((1, 3, 4, 70), seed=3, offset=5.0)
+    padding = hidden, torch.zeros(1, 3, dtype=torch.long), weight, bias
+    for arguments in (problem((2, 3, 4, 70), seed=2, offset=-1000.0), padding):
+        for found in with_gradients(term_weights, arguments):
+            assert not found.any()
 
 
 def test_a_frozen_transformer_gets_no_gradient_and_costs_the_decoder_none() -> None:
@@ -288,16 +279,12 @@ def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(
         np.testing.assert_allclose(encode(model, [text], 48).toarray()[0], together[number], atol=1e-5)
 
 
-def test_no_texts_make_a_matrix_without_rows(tmp_path: Path) -> None:
-    model = encoder(tmp_path)
-    assert encode(model, [], 48).shape == (0, model[0].auto_model.config.vocab_size)
-
-
-def test_texts_are_cut_at_the_length_that_is_asked_for(tmp_path: Path) -> None:
+def test_texts_are_cut_at_the_length_that_is_asked_for_and_none_make_no_rows(tmp_path: Path) -> None:
     model = encoder(tmp_path)
     long = encode(model, ["river stone willow amber"], 4).toarray()
     np.testing.assert_allclose(long, encode(model, ["river stone"], 4).toarray(), atol=1e-6)
     assert not np.allclose(long, encode(model, ["river stone willow amber"], 48).toarray())
+    assert encode(model, [], 48).shape == (0, model[0].auto_model.config.vocab_size)
 
 
 def test_the_largest_weights_are_kept_and_no_more_of_them_even_on_ties(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -54,27 +53,28 @@ def test_a_byte_that_is_not_utf8_is_named_with_its_place(tmp_path: Path, name: s
         assert part in str(error.value)
 
 
-def test_a_compressed_file_that_ends_early_is_damaged_not_short(tmp_path: Path) -> None:
-    whole = gzip.compress(os.urandom(50_000).hex().encode() + b"\n")
-    for name, raw in (("cut.txt.gz", whole[: len(whole) // 2]), ("other.txt.gz", b"plain text")):
-        (tmp_path / name).write_bytes(raw)
+def test_compressed_files_are_read_whatever_their_name_and_frames_and_damage_is_told(tmp_path: Path) -> None:
+    text = "".join(f"line {number} é\n" for number in range(5000))
+    raw = text.encode()
+    zipped = gzip.compress(os.urandom(50_000).hex().encode() + b"\n")
+    frames = zstandard.compress(raw[:20_001]) + zstandard.compress(raw[20_001:])
+    for name, content in (("t.txt.zst", frames), ("c.jsonl", gzip.compress(raw)), ("d.jsonl", frames)):
+        (tmp_path / name).write_bytes(content)
+        assert list(read_lines(tmp_path / name)) == text.splitlines()
+    for name, damaged in (
+        ("cut.txt.gz", zipped[: len(zipped) // 2]), ("other.txt.gz", b"plain text"), ("cut.txt.zst", frames[:-9]),
+        ("other.txt.zst", b"x" + frames),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(damaged)
         with pytest.raises(DataError, match="damaged"):
             list(read_lines(tmp_path / name))
 
 
-def test_a_compressed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
-    import zstandard
-
-    for raw in (gzip.compress(b"a\nb\n"), zstandard.compress(b"a\nb\n")):
-        (tmp_path / "c.jsonl").write_bytes(raw)
-        assert list(read_lines(tmp_path / "c.jsonl")) == ["a", "b"]
-
-
-def test_a_byte_order_mark_inside_a_file_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "c.jsonl", "\ufeff{}\n\ufeff{}\n")
-    assert [entry for _, entry in read_jsonl(path)] == [
-        {}, "begins with a byte order mark (U+FEFF), which only the start of a file may have",
-    ]  # fmt: skip
+def test_a_byte_order_mark_inside_a_file_is_named_and_surrogate_pairs_are_characters(tmp_path: Path) -> None:
+    entries = [entry for _, entry in read_jsonl(write(tmp_path / "c.jsonl", "\ufeff{}\n\ufeff{}\n"))]
+    assert entries[0] == {}
+    assert "U+FEFF" in str(entries[1])
+    assert list(read_corpus(write(tmp_path / "c.jsonl", '{"text": "\\ud83d\\ude00"}\n'))) == ["😀"]
 
 
 def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path: Path) -> None:
@@ -84,16 +84,6 @@ def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path
         list(read_lines(write(tmp_path / "t.txt.bz2", "x")))
     with pytest.raises(DataError, match="cannot be opened"):
         list(read_lines(tmp_path))
-
-
-def test_zstandard_is_read_whatever_its_frames_and_damage_is_told(tmp_path: Path) -> None:
-    text = "".join(f"line {number} é\n" for number in range(5000))
-    raw = text.encode()
-    frames = zstandard.ZstdCompressor().compress(raw[:20_001]) + zstandard.ZstdCompressor().compress(raw[20_001:])
-    assert list(read_lines(write(tmp_path / "t.txt.zst", frames))) == text.splitlines()
-    for damaged in (frames[:-9], b"x" + frames):
-        with pytest.raises(DataError, match="damaged or incomplete"):
-            list(read_lines(write(tmp_path / "bad.txt.zst", damaged)))
 
 
 def test_bytes_that_are_not_utf8_are_counted_and_replaced_on_request(
@@ -106,11 +96,6 @@ def test_bytes_that_are_not_utf8_are_counted_and_replaced_on_request(
     assert f"{said}, the first of 3 such places" in str(raised.value)
     assert list(read_corpus(path, "replace")) == ["fine", "M\ufffdnchen", "K\ufffdln \ufffd \ufffd"]
     assert f"{said}. 3 such places were replaced by U+FFFD." in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_binary_file_is_no_corpus(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="line 1 holds NUL bytes"):
-        list(read_corpus(write(tmp_path / "t.txt", "text\n".encode("utf-16"))))
 
 
 def test_a_file_of_one_line_is_read_in_pieces(tmp_path: Path) -> None:
@@ -184,9 +169,8 @@ def test_parallel_text_named_as_a_corpus_is_refused_with_a_command_that_makes_on
 
 def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for number in range(12):
-        write(
-            tmp_path / f"docs-{number}.jsonl.gz", json.dumps({"docid": str(number), "title": "", "text": f"t{number}"})
-        )
+        document = {"docid": str(number), "title": "", "text": f"t{number}"}
+        write(tmp_path / f"docs-{number}.jsonl.gz", json.dumps(document))
     assert list(read_corpus(tmp_path)) == [f"t{number}" for number in range(12)]
 
 
@@ -208,10 +192,6 @@ def test_a_corpus_that_cannot_be_read_says_why(tmp_path: Path, name: str, conten
         list(read_corpus(path.parent if "/" in name else path))
     with pytest.raises(DataError, match="no such file or folder"):
         list(read_corpus(tmp_path / "absent"))
-
-
-def test_whole_surrogate_pairs_are_characters(tmp_path: Path) -> None:
-    assert list(read_corpus(write(tmp_path / "c.jsonl", '{"text": "\\ud83d\\ude00"}\n'))) == ["😀"]
 
 
 def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
@@ -237,28 +217,15 @@ def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
             next(texts)  # nothing more is given
         return str(error.value).replace(f"{tmp_path}/", "").splitlines()
 
-    lines = b"a\tfirst\nb\n\nc\td\te\n\tf\n" + b"one\n" * 10
-    assert said("p.tsv", lines) == [
-        "p.tsv: 13 problems",
-        "  line 2 has only one column",
-        "  line 4 has 3 columns",
-        "  line 5 has an empty first column",
-        "  line 6 has only one column",
-        "  line 7 has only one column",
-        "  ... and 8 more",
-        "Parallel text has two columns per line, separated by a tab: source and target language. Remove others.",
-    ]
+    head, *problems, more, _ = said("p.tsv", b"a\tfirst\nb\n\nc\td\te\n\tf\n" + b"one\n" * 10)
+    assert (head, more.strip()) == ("p.tsv: 13 problems", "... and 8 more")
+    assert [line.split()[1] for line in problems] == ["2", "4", "5", "6", "7"]
     found = said("t.txt", b"first\nb\0\nc\0\0\nd\xff\n")
     assert found[0] == "t.txt: 2 problems"
     assert found[1].startswith("  line 2 holds NUL bytes, the first of 2 such lines")
     assert found[2].startswith("  line 4 is not UTF-8: byte 0xff at position 2 of the line")
     found = said("c.jsonl", b'{"text": "first"}\n{}\n{"text": "second"}\nno\n\xff\n')
     assert [line.split(" ", 4)[:4] for line in found[1:]] == [["", "", "line", number] for number in "245"]
-
-
-def test_the_digest_of_a_file_is_sha256_of_its_content(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.txt", "abc")
-    assert digest(path) == hashlib.sha256(b"abc").hexdigest()
 
 
 def test_the_digest_of_a_folder_follows_names_and_contents_only(tmp_path: Path) -> None:
@@ -269,22 +236,12 @@ def test_the_digest_of_a_folder_follows_names_and_contents_only(tmp_path: Path) 
 
     first = folder("a", {"x": "1", "sub/y": "2"})
     os.utime(tmp_path / "a" / "x", (0, 0))
+    assert digest(write(tmp_path / "t.txt", "abc")) == hashlib.sha256(b"abc").hexdigest()
     assert digest(tmp_path / "a") == first == folder("b", {"sub/y": "2", "x": "1", ".cache/z": "3"})
     others = [folder("c", {"x": "2", "sub/y": "1"}), folder("d", {"x": "1", "y": "2"}), folder("e", {"x": "12"})]
     assert len({first, *others}) == 4
     with pytest.raises(DataError, match="no such file or folder"):
         digest(tmp_path / "absent")
-
-
-def test_importing_the_data_package_loads_no_heavy_library() -> None:
-    code = (
-        "import sys, vtkit.data.text, vtkit.data.hub, vtkit.data.public, vtkit.data.parts, vtkit.data.problems\n"
-        "print('numpy' in sys.modules)\n"
-        "import vtkit.data.corpora, vtkit.data.retrieval, vtkit.data.collections\n"
-        "print({'torch', 'scipy', 'huggingface_hub', 'datasets', 'yaml'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "set()"]
 
 
 @given(st.lists(st.integers(0, 3_000_000).map(lambda length: "x" * length), max_size=8), st.integers(1, 4))
