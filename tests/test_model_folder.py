@@ -69,12 +69,7 @@ def with_code(folder: Path, where: str) -> Path:
         case "modules.json":
             modules = [
                 {"idx": 0, "name": "0", "path": "", "type": "own.Model"},
-                {
-                    "idx": 1,
-                    "name": "1",
-                    "path": "1",
-                    "type": "sentence_transformers.models.Pooling",
-                },
+                {"idx": 1, "name": "1", "path": "1", "type": "sentence_transformers.models.Pooling"},
             ]
             (folder / "modules.json").write_text(json.dumps(modules))
         case "attention":
@@ -100,20 +95,11 @@ def test_every_loader_refuses_code_of_the_models_own_and_names_the_file(
 
 def test_yes_on_standard_input_runs_nothing(copy: Path, bare: Path, tmp_path: Path) -> None:
     marker = with_code(copy, "config.json")
-    recipe = f"""
-[recipe]
-name = "x"
-language = "en"
-[source]
-model = "{copy}"
-[vocabulary]
-kind = "existing"
-tokenizer = "{bare}"
-[transfer]
-method = "mean"
-bias.method = "mixture"
-"""
-    (tmp_path / "x.toml").write_text(recipe)
+    (tmp_path / "x.toml").write_text(
+        f'recipe = {{name = "x", language = "en"}}\nsource.model = "{copy}"\n'
+        f'vocabulary = {{kind = "existing", tokenizer = "{bare}"}}\n'
+        'transfer = {method = "mean", bias.method = "mixture"}\n'
+    )
     done = command_line.call(tmp_path, ["run", "x.toml"], os.environ, typed="y\n" * 1000)
     assert done.returncode == 1
     assert "names code that comes with the model" in done.stderr
@@ -121,8 +107,10 @@ bias.method = "mixture"
     assert not marker.exists()
 
 
-def test_an_own_class_beside_a_known_architecture_is_passed_over(copy: Path) -> None:
+def test_an_own_class_beside_a_known_architecture_and_pickles_of_a_training_are_passed_over(copy: Path) -> None:
     marker = with_code(copy, "none")
+    for name in ("training_args.bin", "optimizer.pt"):
+        (copy / name).write_bytes(b"anything")
     change(copy / "config.json", auto_map={"AutoConfig": "own.Config", "AutoModelForMaskedLM": "own.Model"})
     assert load_encoder(str(copy)).encode(["river stone"]).shape[0] == 1
     assert not marker.exists()
@@ -134,12 +122,6 @@ def test_pickles_under_other_names_are_no_weights(name: str, copy: Path) -> None
     for load in (load_encoder, load_table, embedded):
         with pytest.raises(DataError, match=r"holds no weights, neither model\.safetensors nor pytorch_model\.bin"):
             load(str(copy))
-
-
-def test_pickles_that_a_training_left_beside_safetensors_are_no_matter(copy: Path) -> None:
-    (copy / "training_args.bin").write_bytes(b"anything")
-    (copy / "optimizer.pt").write_bytes(b"anything")
-    assert load_encoder(str(copy)).max_seq_length == 48
 
 
 def test_pickles_in_a_modules_folder_are_opened_by_the_weights_only_loader(copy: Path, tmp_path: Path) -> None:
@@ -156,7 +138,7 @@ def test_pickles_in_a_modules_folder_are_opened_by_the_weights_only_loader(copy:
         embedded(str(folder))
 
 
-def test_sharded_safetensors_load_as_one_file_does(copy: Path, tmp_path: Path) -> None:
+def test_sharded_safetensors_load_as_one_file_does_and_lead_nowhere_else(copy: Path, tmp_path: Path) -> None:
     whole = load_encoder(str(copy))
     (copy / "model.safetensors").unlink()
     model().save_pretrained(copy, max_shard_size="20KB")
@@ -167,14 +149,10 @@ def test_sharded_safetensors_load_as_one_file_does(copy: Path, tmp_path: Path) -
     shards[1].unlink()
     with pytest.raises(DataError, match=rf"lacks {shards[1].name}, which model.safetensors.index.json names"):
         load_encoder(str(copy))
-
-
-@pytest.mark.parametrize("name", ["../outside.safetensors", "pytorch_model-1.bin"])
-def test_an_index_of_shards_leads_nowhere_else(name: str, copy: Path) -> None:
-    (copy / "model.safetensors").unlink()
-    (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(DataError, match=r"only files \*\.safetensors beside it are loaded"):
-        load_encoder(str(copy))
+    for name in ("../outside.safetensors", "pytorch_model-1.bin"):
+        (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+        with pytest.raises(DataError, match=r"only files \*\.safetensors beside it are loaded"):
+            load_encoder(str(copy))
 
 
 @pytest.mark.parametrize("name", ["model", "some/model", "./some/model"])
@@ -221,28 +199,21 @@ LOADERS = {"from_pretrained", "from_config"}
 LIBRARY = {"SparseEncoder", "SentenceTransformer", "CrossEncoder", "Transformer"}
 
 
-def test_every_call_that_loads_says_that_no_code_is_trusted() -> None:
-    """Left out, ``trust_remote_code`` is None, and transformers asks."""
-    silent = []
+def test_every_call_that_loads_says_that_no_code_is_trusted_and_pickles_are_opened_in_one_place() -> None:
+    """Left out, ``trust_remote_code`` is None, and transformers asks. Pickles: by the weights-only loader."""
+    silent, opened = [], []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            loads = called in LOADERS or (called in LIBRARY and node.args)
-            said = ast.unparse(node)
-            if loads and "SAFELY" not in said and "trust_remote_code=False" not in said:
-                silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {said[:80]}")
+            if called in LOADERS or (called in LIBRARY and node.args):
+                said = ast.unparse(node)
+                if "SAFELY" not in said and "trust_remote_code=False" not in said:
+                    silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {said[:80]}")
+            if called in ("load", "loads", "Unpickler", "read_pickle"):
+                function = ast.unparse(node.func)
+                if function.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas"):
+                    opened.append((path.name, function, "weights_only=True" in ast.unparse(node)))
     assert silent == []
-
-
-def test_pickles_are_opened_in_one_place_by_the_weights_only_loader() -> None:
-    opened = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                called = ast.unparse(node.func)
-                reads = called.rpartition(".")[2] in ("load", "loads", "Unpickler", "read_pickle")
-                if reads and called.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas"):
-                    opened.append((path.name, called, "weights_only=True" in ast.unparse(node)))
     assert opened == [("weight_files.py", "torch.load", True)]

@@ -1,6 +1,8 @@
 """The gate after adaptation: probe pairs, their ranks, and what stops a run."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,16 +47,6 @@ def test_a_probe_pair_is_a_text_in_two_parts(words: list[list[str]], seed: int) 
         assert 4 <= len(query.split()) <= min(16, len(text.split()) // 2)
 
 
-def test_one_probe_pair_by_eye() -> None:
-    probe = probe_of(["the cat sat down on the old mat"], 1, seed=0)
-    (query,), (rest,) = probe.queries, probe.documents
-    assert (
-        rest.split()[: (at := ["the", "cat", "sat", "down", "on", "the", "old", "mat"].index(query.split()[1]) - 1)]
-        + query.split()
-        + rest.split()[at:]
-    ) == ["the", "cat", "sat", "down", "on", "the", "old", "mat"]
-
-
 def test_ranks_are_those_of_the_scores(tmp_path: Path) -> None:
     ours, probe = encoder(tmp_path), probe_of(TEXTS, 30, 1)
     found = reciprocal_ranks(ours, probe, 24)
@@ -65,42 +57,38 @@ def test_ranks_are_those_of_the_scores(tmp_path: Path) -> None:
         assert places.min() - 0.5 <= 1 / found[number] <= places.max() + 0.5
 
 
-def test_what_is_lost_beyond_chance_fails() -> None:
-    before = np.tile([1.0, 0.5, 0.5, 0.25], 50)
-    assert retrieval_gate(before, before)[0] == "pass"
-    assert retrieval_gate(before, np.minimum(1.0, before * 2))[0] == "pass"
-    finding, seen, advice, figures = retrieval_gate(before, before / 2)
-    assert finding == "fail"
-    assert "mean reciprocal rank of 0.281, 0.562 before (p = 0.000)" in seen
-    assert "adapt.objective" in advice
-    assert figures == {"before": 0.5625, "after": 0.28125, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
-    swapped = before.copy()
-    swapped[:3] = 0.4, 0.4, 0.6
-    assert retrieval_gate(before, swapped)[0] == "warn"  # it may be chance
+RANKS = np.tile([1.0, 0.5, 0.5, 0.25], 50)
 
 
-def test_a_source_that_finds_more_is_a_warning_with_both_figures() -> None:
-    source = np.tile([1.0, 0.5, 0.5, 0.25], 50)
-    finding, seen, advice, figures = source_gate(source, source / 2)
-    assert finding == "warn"
-    assert "mean reciprocal rank of 0.281, 0.562 by the source (p = 0.000)" in seen
-    assert "evaluate.models" in advice
-    assert figures == {"source": 0.5625, "moved": 0.28125, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
-    assert source_gate(source / 2, source)[0] == "pass"
-    by_chance = source.copy()
+@pytest.mark.parametrize(
+    ("gate", "divided", "finding", "seen", "advice", "figures"),
+    [
+        (retrieval_gate, 2, "fail", ("0.281, 0.562 before", "p = 0.000"), "adapt.objective",
+         {"before": 0.5625, "after": 0.28125}),
+        (source_gate, 2, "warn", ("0.281, 0.562 by the source", "p = 0.000"), "evaluate.models",
+         {"source": 0.5625, "moved": 0.28125}),
+        (language_gate, 4, "warn", ("0.141, 0.562 by BM25",), "source.model", {"bm25": 0.5625, "encoder": 0.140625}),
+    ],
+)  # fmt: skip
+def test_a_gate_stops_or_warns_with_both_figures_where_less_is_found_beyond_chance(
+    gate: Callable[..., tuple[Any, ...]], divided: int, finding: str, seen: tuple[str, ...], advice: str,
+    figures: dict[str, float],
+) -> None:  # fmt: skip
+    found = gate(RANKS, RANKS / divided)
+    assert found[0] == finding
+    assert all(part in found[1] for part in seen)
+    assert advice in found[2]
+    assert found[3] == {**figures, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
+    assert gate(RANKS, RANKS)[0] == gate(RANKS / 2, RANKS)[0] == "pass"
+
+
+def test_what_may_be_chance_and_half_of_bm25_stop_nothing() -> None:
+    by_chance = RANKS.copy()
     by_chance[:3] = 0.4, 0.4, 0.6
-    assert source_gate(source, by_chance)[::2] == ("pass", "")
-
-
-def test_a_dense_source_that_finds_little_of_what_bm25_finds_is_warned_of() -> None:
-    bm25 = np.array([1.0, 0.5] * 50)
-    finding, seen, advice, figures = language_gate(bm25, bm25 / 4)
-    assert finding == "warn"
-    assert "0.188, 0.750 by BM25" in seen
-    assert "source.model" in advice
-    assert figures == {"bm25": 0.75, "encoder": 0.1875, "p": pytest.approx(1e-4, rel=0.1), "pairs": 100}
-    assert language_gate(bm25, bm25 / 2)[0] == "pass"
-    assert language_gate(bm25[:2], bm25[:2] / 4)[0] == "pass"  # it may be chance
+    assert retrieval_gate(RANKS, by_chance)[0] == "warn"
+    assert source_gate(RANKS, by_chance)[::2] == ("pass", "")
+    assert language_gate(RANKS, RANKS / 2)[0] == "pass"
+    assert language_gate(RANKS[:2], RANKS[:2] / 4)[0] == "pass"
 
 
 def test_ranks_by_bm25_by_hand() -> None:
@@ -140,9 +128,8 @@ def test_a_run_that_lost_its_retrieval_is_stopped_with_both_figures(folder: Path
     inputs = {"model": folder / "before", "adapt": folder / "after"}
     with pytest.raises(CollapseError, match=r"gate retrieval after adapt: spans of 40 texts .* before \(p = 0\.0.*"):
         CHECK_ADAPTATION.function(view, inputs, folder / "out")
-    (found,) = CHECK_ADAPTATION.function(
-        CHECK_ADAPTATION.view(recipe(folder, gates={"warn": ("retrieval",)})), inputs, folder / "out"
-    ).gates
+    warned = CHECK_ADAPTATION.view(recipe(folder, gates={"warn": ("retrieval",)}))
+    (found,) = CHECK_ADAPTATION.function(warned, inputs, folder / "out").gates
     assert (found.gate, found.stage, found.finding, found.level) == ("retrieval", "adapt", "fail", "warn")
     swapped = {"model": folder / "after", "adapt": folder / "before"}
     assert CHECK_ADAPTATION.function(view, swapped, folder / "out").gates[0].finding == "pass"
@@ -177,9 +164,8 @@ def test_a_transfer_that_finds_less_than_its_source_is_said(
     )
     (folder / "probe.toml").write_text(resolved_toml(asked), "utf-8")
     run(folder / "probe.toml", runs=folder / "runs", until="transfer", threads=1)
-    assert ("warning: gate retrieval after transfer: warn; spans of 40 texts" in capfd.readouterr().err) == (
-        level == "fail"
-    )
+    said = "gate retrieval after transfer: warn; spans of 40 texts" in capfd.readouterr().err
+    assert said == (level == "fail")
 
 
 def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:
@@ -197,7 +183,5 @@ def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:
     assert chosen(transfer={**parallel, "method": "mean"}) == ("crop",)  # files that the method does not read
     (folder / "source" / "modules.json").unlink()
     assert chosen(transfer=parallel) == ("mlm",)
-    objectives, reason = chosen_objectives(
-        adapt.view(recipe(folder, adapt={"corpus": (str(folder / "corpus.txt"),), "objective": "crop"}))
-    )
-    assert (objectives, reason) == (("crop",), "")
+    named = {"corpus": (str(folder / "corpus.txt"),), "objective": "crop"}
+    assert chosen_objectives(adapt.view(recipe(folder, adapt=named))) == (("crop",), "")

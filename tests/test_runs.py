@@ -22,19 +22,8 @@ from vtkit.system.errors import DataError
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
 scores = st.floats(0, 1000, width=32)
-runs = st.dictionaries(
-    names,
-    st.dictionaries(names, scores, min_size=1, max_size=6).map(
-        lambda results: sorted(results.items(), key=lambda result: -result[1])
-    ),
-    max_size=4,
-)
-
-
-def test_search_results_become_a_run_without_the_padding() -> None:
-    ids = np.array([[2, 0, -1], [-1, -1, -1]], dtype=np.int32)
-    values = np.array([[1.5, 0.5, 0], [0, 0, 0]], dtype=np.float32)
-    assert to_run(["q1", "q2"], ["a", "b", "c"], ids, values) == {"q1": [("c", 1.5), ("a", 0.5)], "q2": []}
+results = st.dictionaries(names, scores, min_size=1, max_size=6)
+runs = st.dictionaries(names, results.map(lambda found: sorted(found.items(), key=lambda each: -each[1])), max_size=4)
 
 
 @given(runs)
@@ -42,16 +31,19 @@ def test_a_run_file_gives_back_the_run(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.mktemp("run") / "run.trec"
     write_trec(run, path, "vtkit")
     back = read_trec(path)
-    assert {query: [d for d, _ in results] for query, results in back.items()} == {
-        query: [d for d, _ in results] for query, results in run.items()
-    }
+    assert back.keys() == run.keys()
     for query, results in run.items():
+        assert [document for document, _ in back[query]] == [document for document, _ in results]
         assert np.array([s for _, s in back[query]], np.float32).tolist() == [s for _, s in results]
 
 
 def test_a_run_file_looks_as_trec_wants_it(tmp_path: Path) -> None:
-    write_trec({"q1": [("d2", 2.0), ("d1", 0.25)], "q2": []}, tmp_path / "r", "bm25")
-    assert (tmp_path / "r").read_text() == "q1 Q0 d2 1 2 bm25\nq1 Q0 d1 2 0.25 bm25\n"
+    ids = np.array([[2, 0, -1], [-1, -1, -1]], dtype=np.int32)
+    values = np.array([[1.5, 0.5, 0], [0, 0, 0]], dtype=np.float32)
+    run = to_run(["q1", "q2"], ["a", "b", "c"], ids, values)
+    assert run == {"q1": [("c", 1.5), ("a", 0.5)], "q2": []}
+    write_trec(run, tmp_path / "r", "bm25")
+    assert (tmp_path / "r").read_text() == "q1 Q0 c 1 1.5 bm25\nq1 Q0 a 2 0.5 bm25\n"
     with pytest.raises(ValueError, match="one word"):
         write_trec({}, tmp_path / "r", "two words")
 
@@ -77,6 +69,7 @@ SCALES = st.tuples(st.floats(0.5, 20), st.floats(0.5, 20))
 def test_summed_runs_hold_the_largest_sums_of_the_union(
     a: Run, b: Run, depth: int, weight: float, deviations: tuple[float, float]
 ) -> None:
+    """Once σ was that of the run to be judged, so that each query's results depended on which others were asked."""
     joined = weighted_sum(a, b, depth, weight, deviations)
     assert joined.keys() == a.keys() | b.keys()
     for query, results in joined.items():
@@ -88,17 +81,8 @@ def test_summed_runs_hold_the_largest_sums_of_the_union(
         assert [s for _, s in results] == pytest.approx(sorted(sums.values(), reverse=True)[:depth])
         assert all(sums[d] == pytest.approx(s) for d, s in results)
         assert len(dict(results)) == len(results)
-
-
-@given(runs, runs, st.integers(1, 10), st.floats(0, 1), SCALES)
-def test_a_querys_sum_does_not_depend_on_the_other_queries(
-    a: Run, b: Run, depth: int, weight: float, deviations: tuple[float, float]
-) -> None:
-    """Once σ was that of the run to be judged, so that each query's results depended on which others were asked."""
-    together = weighted_sum(a, b, depth, weight, deviations)
-    for query in together:
         alone = weighted_sum(*({query: run.get(query, [])} for run in (a, b)), depth, weight, deviations)
-        assert alone == {query: together[query]}
+        assert alone == {query: results}
 
 
 def test_the_sum_does_not_depend_on_the_scale_of_either_side() -> None:
@@ -135,9 +119,8 @@ def test_the_weight_is_one_that_is_best_on_the_queries_given() -> None:
         assert value == sum(first_is_good(summed).values()) / 4
     assert [value for _, value in found.curve] == [0.25] * 5 + [0.75] * 6
     assert found.weight == ENCODER_WEIGHT  # a difference of .5 ± .5 tells nothing
-    many = [
-        {f"{query}-{copy}": results for query, results in run.items() for copy in range(20)} for run in (encoder, bm25)
-    ]
+    copies = [f"-{copy}" for copy in range(20)]
+    many = [{q + copy: results for q, results in run.items() for copy in copies} for run in (encoder, bm25)]
     assert balance(*many, 10, None, first_is_good).weight == 0.5
 
 
@@ -185,11 +168,8 @@ def test_a_weight_that_spans_contradict_is_not_taken() -> None:
     assert (alone.weight, alone.contradicted, alone.words) == (0.5, False, "chosen on other judged queries")
     lost = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.001), first_is_good)
     assert (lost.weight, lost.contradicted, lost.curve) == (0.05, True, alone.curve)
-    assert lost.words == (
-        "the other judged queries would choose 0.5, but 500 spans find their own document with a mean reciprocal "
-        "rank of 0.350 by the sum with 0.5, 0.500 by BM25, p = 0.001, so the smaller weight is used: the encoder may "
-        "have been trained on these queries"
-    )
+    for said in ("0.5", "500 spans", "0.350", "0.500 by BM25", "p = 0.001", "may have been trained on these queries"):
+        assert said in lost.words
     by_chance = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.2), first_is_good)
     found_more = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 + 0.3 * weight, p=0.001), first_is_good)
     assert by_chance.weight == found_more.weight == alone.weight

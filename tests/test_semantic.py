@@ -1,7 +1,6 @@
 """Semantic initialisation: equal to the dense formula, and every kind of table that a target vocabulary may have."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from vtkit.vocabulary.pair import pair_of
 SOURCE = wordpiece("river", "apple", "stone", "the", ".")
 TARGET = wordpiece("brook", "apple", "river", "##s", ".", "stone", "[unused3]", "pebble")
 PAIR = pair_of(SOURCE, TARGET)
-OVERLAP = PAIR.overlap
 
 
 def vectors(tokenizer: PreTrainedTokenizerFast, width: int = 6, seed: int = 1) -> NDArray[np.float32]:
@@ -42,9 +40,8 @@ def save_static(folder: Path, tokenizer: PreTrainedTokenizerFast, tensors: dict[
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0, 4.0])
 def test_rows_are_those_of_the_dense_formula(alpha: float) -> None:
     table = vectors(TARGET)
-    mixture = table_mixture(
-        pair_of(SOURCE, TARGET, source_rows=len(SOURCE) + 3), Table(Vocabulary(TARGET), table), alpha
-    )
+    pair = pair_of(SOURCE, TARGET, source_rows=len(SOURCE) + 3)
+    mixture = table_mixture(pair, Table(Vocabulary(TARGET), table), alpha)
     known, wanted = tokens(SOURCE), tokens(TARGET)
     new = [wanted.index(token) for token in ("brook", "##s", "pebble")]
     anchors = [wanted.index(token) for token in ("apple", "river", ".", "stone")]  # shared, and no special tokens
@@ -95,25 +92,19 @@ def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None
     assert names["pebble"] == "mean"
 
 
-def test_a_table_over_another_vocabulary_is_refused() -> None:
+def test_a_table_over_another_vocabulary_or_with_nan_is_refused() -> None:
     foreign = wordpiece("강", "사과", "돌", "의")
     with pytest.raises(DataError, match=r"\(9 tokens\).* vectors for 0 of the 7 .* none of the new tokens"):
         table_mixture(PAIR, Table(Vocabulary(foreign), vectors(foreign)))
     nothing_shared = wordpiece("brook", "pebble")
     with pytest.raises(DataError, match="none of the tokens that both vocabularies share"):
         table_mixture(PAIR, Table(Vocabulary(nothing_shared), vectors(nothing_shared)))
-
-
-def test_a_table_with_nan_is_refused() -> None:
     table = vectors(TARGET)
     table[2, 3] = np.nan
     with pytest.raises(DataError, match=r"1 of 13 vectors are not finite"):
         table_mixture(PAIR, Table(Vocabulary(TARGET), table))
-
-
-def test_a_vocabulary_without_new_tokens_needs_no_table() -> None:
     mixture = table_mixture(pair_of(SOURCE, SOURCE), Table(Vocabulary(SOURCE), vectors(SOURCE)))
-    assert mixture.counts() == {"overlap": len(SOURCE)}
+    assert mixture.counts() == {"overlap": len(SOURCE)}  # without new tokens none is needed
 
 
 def test_the_input_embeddings_of_any_model_are_a_table(tmp_path: Path) -> None:
@@ -134,9 +125,8 @@ def test_the_input_embeddings_of_any_model_are_a_table(tmp_path: Path) -> None:
 def test_static_tables_are_read(tmp_path: Path) -> None:
     tokenizer = tiny.tokenizer()
     table = torch.from_numpy(vectors(tokenizer, 8))
-    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device="cpu").save(
-        str(tmp_path / "static")
-    )
+    static = StaticEmbedding(tokenizer, embedding_weights=table)
+    SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
     assert np.array_equal(load_table(str(tmp_path / "static")).vectors, table.numpy())
     # model2vec: rows that tokens share, and half precision
     mapping = torch.arange(len(tokenizer)) // 2
@@ -152,46 +142,43 @@ def test_static_tables_are_read(tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     tokenizer = tiny.tokenizer()
     size = len(tokenizer)
+    short, flat, matrix = torch.zeros(size - 3, 4), torch.zeros(size), torch.zeros(size, 4)
     wrong = {
-        "short": (
-            {"embeddings": torch.zeros(size - 3, 4)},
-            rf"has {size} tokens and the table the shape \({size - 3}, 4\)",
-        ),
-        "flat": ({"embeddings": torch.zeros(size)}, rf"the shape \({size},\)"),
-        "two": ({"a": torch.zeros(size, 4), "b": torch.zeros(size, 4)}, r"should hold one matrix .* holds a \("),
+        "short": ({"embeddings": short}, rf"has {size} tokens and the table the shape \({size - 3}, 4\)"),
+        "flat": ({"embeddings": flat}, rf"the shape \({size},\)"),
+        "two": ({"a": matrix, "b": matrix.clone()}, r"should hold one matrix .* holds a \("),
         "mapped": ({"embeddings": torch.zeros(5, 4), "mapping": torch.arange(size)}, "maps tokens to rows"),
     }
     for name, (tensors, message) in wrong.items():
         with pytest.raises(DataError, match=message):
             load_table(save_static(tmp_path / name, tokenizer, tensors))
-    (tmp_path / "short" / "model.safetensors").write_bytes(b"half")
+    file = tmp_path / "short" / "model.safetensors"
+    file.write_bytes(b"half")
     with pytest.raises(DataError, match="cannot be read as safetensors"):
         load_table(str(tmp_path / "short"))
-    (tmp_path / "short" / "model.safetensors").unlink()
-    with pytest.raises(DataError, match="holds neither a transformers model"):
-        load_table(str(tmp_path / "short"))
-    with pytest.raises(DataError, match="there is no such folder"):
-        load_table(str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match="Run again with --download"):
-        load_table("nobody/no-such-model")
+    file.unlink()
+    for name, said in (
+        (str(tmp_path / "short"), "holds neither a transformers model"),
+        (str(tmp_path / "nowhere"), "there is no such folder"),
+        ("nobody/no-such-model", "Run again with --download"),
+    ):
+        with pytest.raises(DataError, match=said):
+            load_table(name)
 
 
 def test_a_model_without_its_embeddings_is_refused(tmp_path: Path) -> None:
-    tiny.model().save_pretrained(tmp_path / "model")
-    tiny.tokenizer().save_pretrained(str(tmp_path / "model"))
-    weights = load_file(tmp_path / "model" / "model.safetensors")
-    lacking = {name: tensor for name, tensor in weights.items() if "word_embeddings" not in name}
-    save_file(lacking, tmp_path / "model" / "model.safetensors", {"format": "pt"})
+    folder = tiny.bare(tmp_path / "model")
+    file, config = folder / "model.safetensors", folder / "config.json"
+    lacking = {name: tensor for name, tensor in load_file(file).items() if "word_embeddings" not in name}
+    save_file(lacking, file, {"format": "pt"})
     with pytest.raises(DataError, match="its weights lack the input embeddings"):
-        load_table(str(tmp_path / "model"))
-    (tmp_path / "model" / "model.safetensors").unlink()
+        load_table(str(folder))
+    file.unlink()
     with pytest.raises(DataError, match="holds no weights"):
-        load_table(str(tmp_path / "model"))
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"model_type": "no-such-type"}))
+        load_table(str(folder))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"model_type": "no-such-type"}))
     with pytest.raises(DataError, match="which the installed transformers does not have"):
-        load_table(str(tmp_path / "model"))
-    shutil.rmtree(tmp_path / "model")
+        load_table(str(folder))
 
 
 def test_a_real_table_finds_words_of_like_meaning(shared: Path) -> None:

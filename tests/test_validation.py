@@ -51,9 +51,8 @@ def validated(
 
 
 def test_queries_of_one_text_are_held_out_together() -> None:
-    data = replace(
-        DATA, queries=[replace(query, text=f"text {number // 3}") for number, query in enumerate(DATA.queries)]
-    )
+    queries = [replace(query, text=f"text {number // 3}") for number, query in enumerate(DATA.queries)]
+    data = replace(DATA, queries=queries)
     left, held = held_out_queries(data, 0.25, 1)
     assert [len(part.queries) for part in (left, held)] == [36, 12]
     assert not {query.text for query in left.queries} & {query.text for query in held.queries}
@@ -140,8 +139,7 @@ def test_training_stops_when_it_gets_no_better(tmp_path: Path, monkeypatch: pyte
     assert len(set(found.values)) == 1  # nothing is learned, so the first one that counts is the best
     assert (found.best_step, found.stopped_at) == (6, 12)
     assert curves["steps"] == [10]
-    stopped = "at step 6, and its weights are kept. Stopped at step 12, since no later validation was better."
-    assert found.words().endswith(f"best {found.values[0]:.4f} {stopped}")
+    assert all(part in found.words() for part in (f"best {found.values[0]:.4f} at step 6", "Stopped at step 12"))
 
 
 @pytest.mark.parametrize("queries", ["shared", "learned"])
@@ -168,14 +166,13 @@ def test_validations_before_the_end_of_the_ramp_do_not_count(
     assert found.best_step == 1
 
 
-@pytest.mark.parametrize("step", [14])
-def test_an_interrupted_run_ends_the_same(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation_of, "PATIENCE", 3)
     settings = {"every": 3}
     changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "checkpoint_every": 6, "steps": 40}
     wanted, curves, found, _ = validated(tmp_path / "undisturbed", settings, **changes)
     with monkeypatch.context() as patched:
-        patched.setattr(sparse_trainer, "Progress", interrupted_at(step))
+        patched.setattr(sparse_trainer, "Progress", interrupted_at(14))
         with pytest.raises(KeyboardInterrupt):
             validated(tmp_path / "again", settings, **changes)
     again, curves_again, found_again, _ = validated(tmp_path / "again", settings, **changes)
@@ -258,9 +255,5 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
     (tuned,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
     (found,) = result_of(tuned, FinetuneResult).validated
     assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
-    page = (
-        (folder / "report.md").read_text("utf-8")
-        if (folder / "report.md").is_file()
-        else (folder / "report.html").read_text("utf-8")
-    )
-    assert "Validation of fine-tuning: nDCG@10 on 48 queries of split dev over 48 documents" in page
+    page = (folder / "report.md").read_text("utf-8")
+    assert "nDCG@10 on 48 queries of split dev over 48 documents" in page

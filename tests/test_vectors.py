@@ -42,42 +42,30 @@ def read_all(path: Path) -> dict[str, list[float]]:
 
 
 def test_every_form_gives_the_same_words(tmp_path: Path) -> None:
-    forms = [
-        write_text(tmp_path / "word2vec.txt", WORDS),
-        write_text(tmp_path / "word2vec.txt.gz", WORDS),
-        write_text(tmp_path / "fasttext.vec", WORDS, end=" "),
-        write_text(tmp_path / "glove.txt", WORDS, header=False),
-        tmp_path / "word2vec.bin",
-        tmp_path / "word2vec.bin.gz",
-        tmp_path / "gensim.bin",
-    ]
-    forms[4].write_bytes(binary(WORDS))
-    forms[5].write_bytes(gzip.compress(binary(WORDS)))
-    forms[6].write_bytes(binary(WORDS, line_ends=False))
-    for path in forms:
+    text = write_text(tmp_path / "word2vec.txt.gz", WORDS)
+    glove = write_text(tmp_path / "glove.txt", WORDS, header=False)
+    written = [write_text(tmp_path / "word2vec.txt", WORDS), write_text(tmp_path / "fasttext.vec", WORDS, end=" ")]
+    raw = {"word2vec.bin": binary(WORDS), "word2vec.bin.gz": gzip.compress(binary(WORDS))}
+    for name, content in {**raw, "gensim.bin": binary(WORDS, line_ends=False)}.items():
+        (tmp_path / name).write_bytes(content)
+        written.append(tmp_path / name)
+    for path in (text, glove, *written):
         assert read_all(path) == WORDS, path.name
-    assert open_vectors(forms[1]) == VectorFile(forms[1], 3, 3, False)
-    assert open_vectors(forms[3]) == VectorFile(forms[3], 3, None, False)
-    assert open_vectors(forms[4]).binary
+    assert open_vectors(text) == VectorFile(text, 3, 3, False)
+    assert open_vectors(glove) == VectorFile(glove, 3, None, False)
+    assert open_vectors(tmp_path / "word2vec.bin").binary
 
 
 @given(
     st.dictionaries(
         st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=8),
-        st.lists(st.floats(-8, 8, width=32).filter(bool), min_size=5, max_size=5),
-        min_size=1,
-        max_size=12,
+        st.lists(st.floats(-8, 8, width=32).filter(bool), min_size=5, max_size=5), min_size=1, max_size=12,
     )
-)
-def test_binary_and_text_agree(words: dict[str, list[float]]) -> None:
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory() as folder:
-        text = write_text(Path(folder) / "a.txt", words)
-        raw = Path(folder) / "a.bin"
-        raw.write_bytes(binary(words))
-        assert read_all(text) == words
-        assert read_all(raw) == words
+)  # fmt: skip
+def test_binary_and_text_agree(tmp_path_factory: pytest.TempPathFactory, words: dict[str, list[float]]) -> None:
+    folder = tmp_path_factory.mktemp("vectors")
+    (folder / "a.bin").write_bytes(binary(words))
+    assert read_all(write_text(folder / "a.txt", words)) == read_all(folder / "a.bin") == words
 
 
 def test_gensim_reads_and_writes_the_same(tmp_path: Path) -> None:
@@ -107,22 +95,20 @@ def test_blocks_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert read_all(path) == words
 
 
-def test_the_first_of_equal_words_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_of_equal_words_counts_words_may_have_spaces_and_only_wanted_ones_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "a.txt"
     path.write_text("4 2\na 1 2\nb 3 4\na 5 6\nzero 0 0\n")
     assert read_all(path) == {"a": [1, 2], "b": [3, 4]}
     assert "1 words occur more than once" in capsys.readouterr().err
-
-
-def test_words_may_have_spaces_in_them(tmp_path: Path) -> None:
-    path = tmp_path / "glove.txt"
+    assert {word: vector.tolist() for word, vector in vectors_of(path, {"b", "nothing"}).items()} == {"b": [3, 4]}
     path.write_text("the 1 2\n. . 3 4\nat name@domain.com 5 6\n")
     assert read_all(path) == {"the": [1, 2], ". .": [3, 4], "at name@domain.com": [5, 6]}
-
-
-def test_only_the_wanted_words_are_kept(tmp_path: Path) -> None:
-    found = vectors_of(write_text(tmp_path / "a.txt", WORDS), {"집", "nothing"})
-    assert {word: vector.tolist() for word, vector in found.items()} == {"집": WORDS["집"]}
+    path.write_text("1 1\nbad\x1b[31mword nan\n" + "x" * 5000)
+    with pytest.raises(DataError) as error:
+        read_all(path)
+    assert "\x1b" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -180,11 +166,3 @@ def test_a_compressed_file_that_was_cut_is_refused(tmp_path: Path) -> None:
             read_all(whole)
     with pytest.raises(DataError, match="there is no such file"):
         read_all(tmp_path / "nowhere.vec")
-
-
-def test_words_come_out_without_control_characters(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("1 1\nbad\x1b[31mword nan\n" + "x" * 5000)
-    with pytest.raises(DataError) as error:
-        read_all(path)
-    assert "\x1b" not in str(error.value)

@@ -14,6 +14,7 @@ from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 
 TEXTS = ["The Schools of Köln, 1999!", "나는 학교에서 Apple을 먹었다.", "東京のカレー [MASK] x", "", "naïve Ğ İstanbul"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "cafe", "##s", "학교", "##에서", "a"]
+ASCII = [word for word in WORDS if word.isascii()]
 
 
 def vocab_txt(folder: Path, words: list[str], settings: dict[str, object] | None = None) -> Path:
@@ -58,16 +59,7 @@ def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
 
 def test_kobigbird_is_cased_and_keeps_hangul_whole(shared: Path) -> None:
     tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    assert tokenizer.tokenize("나는 학교에서 Apple 전쟁을") == [
-        "나",
-        "##는",
-        "학교",
-        "##에서",
-        "App",
-        "##le",
-        "전쟁",
-        "##을",
-    ]
+    assert " ".join(tokenizer.tokenize("나는 학교에서 Apple 전쟁을")) == "나 ##는 학교 ##에서 App ##le 전쟁 ##을"
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased/vocab.txt", "bert-base-uncased/tokenizer.json"])
@@ -89,17 +81,11 @@ def test_a_sentencepiece_model_cuts_text_as_sentencepiece_does(shared: Path) -> 
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == reference.encode(text), text
 
 
-def test_a_missing_mask_or_pad_token_is_named_with_the_way_out(shared: Path) -> None:
+def test_a_missing_mask_or_pad_token_is_named_with_the_way_out_which_works(shared: Path, tmp_path: Path) -> None:
+    gpt2 = str(shared / "vocab" / "gpt2")
     with pytest.raises(DataError, match=r'no pad and no mask token.*"pad_token".*"mask_token"'):
-        load_tokenizer(str(shared / "vocab" / "gpt2"))
-    assert special_roles(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False)) == {
-        "unk": 50256,
-        "cls": 50256,
-        "sep": 50256,
-    }
-
-
-def test_the_way_out_of_a_missing_token_works(shared: Path, tmp_path: Path) -> None:
+        load_tokenizer(gpt2)
+    assert special_roles(load_tokenizer(gpt2, require_roles=False)) == dict.fromkeys(("unk", "cls", "sep"), 50256)
     shutil.copy(shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "[PAD]", "mask_token": "[MASK]"}')
     tokenizer = load_tokenizer(str(tmp_path))
@@ -107,23 +93,21 @@ def test_the_way_out_of_a_missing_token_works(shared: Path, tmp_path: Path) -> N
     assert special_roles(tokenizer) == {"pad": 64000, "unk": 0, "cls": 1, "sep": 2, "mask": 64001}
 
 
-def test_accents_of_latin_text_are_stripped_as_the_settings_say(tmp_path: Path) -> None:
-    words = [word for word in WORDS if word.isascii()]
-    stripped = load_tokenizer(str(vocab_txt(tmp_path / "a", words, {"do_lower_case": True})))
-    kept = load_tokenizer(str(vocab_txt(tmp_path / "b", words, {"do_lower_case": True, "strip_accents": False})))
-    assert stripped.tokenize("Cafés") == ["cafe", "##s"]
-    assert kept.tokenize("Cafés") == ["[UNK]"]
-
-
-def test_accents_are_never_stripped_from_hangul(tmp_path: Path) -> None:
-    for settings in ({"do_lower_case": True}, {"do_lower_case": True, "strip_accents": True}):
-        tokenizer = load_tokenizer(str(vocab_txt(tmp_path / "v", WORDS, settings)))
-        assert tokenizer.tokenize("The 학교에서") == ["the", "학교", "##에서"]
-
-
-def test_without_settings_a_vocabulary_with_capitals_is_cased(tmp_path: Path) -> None:
-    assert load_tokenizer(str(vocab_txt(tmp_path / "u", WORDS))).tokenize("The") == ["the"]
-    assert load_tokenizer(str(vocab_txt(tmp_path / "c", [*WORDS, "The"]))).tokenize("The") == ["The"]
+@pytest.mark.parametrize(
+    ("words", "settings", "text", "pieces"),
+    [
+        (ASCII, {"do_lower_case": True}, "Cafés", ["cafe", "##s"]),
+        (ASCII, {"do_lower_case": True, "strip_accents": False}, "Cafés", ["[UNK]"]),
+        (WORDS, {"do_lower_case": True}, "The 학교에서", ["the", "학교", "##에서"]),  # accents never of Hangul
+        (WORDS, {"do_lower_case": True, "strip_accents": True}, "The 학교에서", ["the", "학교", "##에서"]),
+        (WORDS, None, "The", ["the"]),
+        ([*WORDS, "The"], None, "The", ["The"]),  # with capitals, a vocabulary is cased
+    ],
+)
+def test_case_and_accents_are_read_as_the_settings_say(
+    tmp_path: Path, words: list[str], settings: dict[str, object] | None, text: str, pieces: list[str]
+) -> None:
+    assert load_tokenizer(str(vocab_txt(tmp_path / "v", words, settings))).tokenize(text) == pieces
 
 
 def test_lower_casing_changes_case_and_nothing_else(shared: Path, tmp_path: Path) -> None:
@@ -167,21 +151,19 @@ def test_a_damaged_vocabulary_is_refused(tmp_path: Path, content: str, complaint
 
 
 def test_damaged_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    for name, content in [
-        ("tokenizer.json", b"{"),
-        ("tokenizer.json", b'{"model": {}}'),
-        ("x.model", b"\xff\xff\xff"),
-        ("vocab.txt", b"a\n\xff\n"),
-        ("words.csv", b"a"),
-    ]:
+    for name, content in (
+        ("tokenizer.json", b"{"), ("tokenizer.json", b'{"model": {}}'), ("x.model", b"\xff\xff\xff"),
+        ("vocab.txt", b"a\n\xff\n"), ("words.csv", b"a"),
+    ):  # fmt: skip
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(DataError, match=name):
             load_tokenizer(str(path))
         path.unlink()
-    with pytest.raises(DataError, match=r"should hold a tokenizer\.json"):
-        load_tokenizer(str(tmp_path))
-    with pytest.raises(DataError, match="neither a folder nor a file"):
-        load_tokenizer(str(tmp_path / "absent"))
-    with pytest.raises(DataError, match="no/such/thing"):
-        load_tokenizer("no/such/thing")
+    for name, said in (
+        (str(tmp_path), r"should hold a tokenizer\.json"),
+        (str(tmp_path / "absent"), "neither a folder nor a file"),
+        ("no/such/thing", "no/such/thing"),
+    ):
+        with pytest.raises(DataError, match=said):
+            load_tokenizer(name)

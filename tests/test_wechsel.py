@@ -72,11 +72,15 @@ def test_translations_become_neighbours(tmp_path: Path) -> None:
     assert house[0][1] / house[1][1] == pytest.approx(np.exp((1 - cosine) / 0.1), rel=1e-4)
 
 
-def test_spellings_of_the_dictionary_are_tried(tmp_path: Path) -> None:
+def test_spellings_of_the_dictionary_are_tried_and_few_pairs_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pair = pair_of(EN, KO)
     as_written = wechsel_mixture(pair, **files(tmp_path))
     shouted = wechsel_mixture(pair, **files(tmp_path, DICTIONARY.upper()))
     assert (as_written.weights != shouted.weights).nnz == 0
+    wechsel_mixture(pair, **files(tmp_path, "house\t집\n"))
+    assert "only 1 pairs have both words in the vectors" in " ".join(capsys.readouterr().err.split())
 
 
 def test_frequent_words_count_more(tmp_path: Path) -> None:
@@ -89,12 +93,9 @@ def test_frequent_words_count_more(tmp_path: Path) -> None:
     assert list(space.words) == ["dogs"]
     assert word_space(Vocabulary(tokenizer), path).vectors[dog] == pytest.approx([0.5, 0.5])
     assert np.flatnonzero(space.covered).tolist() == [dog, plural]
-
-
-def test_words_are_read_at_the_beginning_and_inside_of_a_text(tmp_path: Path) -> None:
-    tokenizer = byte_level("a", "Ġa", "Ġ")
-    space = word_space(Vocabulary(tokenizer), write_text(tmp_path / "a.vec", {"a": [1, 2]}))
-    assert {tokens(tokenizer)[n] for n in np.flatnonzero(space.covered)} >= {"a"}
+    marked = byte_level("a", "Ġa", "Ġ")  # words are read at the beginning and inside of a text
+    space = word_space(Vocabulary(marked), write_text(tmp_path / "b.vec", {"a": [1, 2]}))
+    assert {tokens(marked)[n] for n in np.flatnonzero(space.covered)} >= {"a"}
 
 
 @given(st.integers(0, 30), st.integers(1, 12))
@@ -108,10 +109,7 @@ def test_neighbours_are_those_of_the_whole_matrix(seed: int, k: int) -> None:
         best = np.argsort(-scores)[:k]
         expected[row, best] = np.exp(scores[best] / 0.1) / np.exp(scores[best] / 0.1).sum()
     assert np.allclose(weights, expected, atol=1e-5)
-
-
-def test_of_equal_neighbours_the_first_win() -> None:
-    ones = np.ones((4, 1), dtype=np.float32)
+    ones = np.ones((4, 1), dtype=np.float32)  # of equal neighbours the first win
     assert nearest(ones[:1], ones, 2, 0.1).toarray().tolist() == [[0.5, 0.5, 0, 0]]
 
 
@@ -130,13 +128,6 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
     refused(r"turned\.tsv: no pair has both words in the vectors", dictionary=[tmp_path / "turned.tsv"])
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
     refused(r"thai\.vec: none of its 1 words contains a token of the vocabulary", vectors=thai)
-
-
-def test_few_pairs_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wechsel_mixture(pair_of(EN, KO), **files(tmp_path, "house\t집\n"))
-    assert "only 1 pairs have both words in the vectors, fewer than the vectors have dimensions (4)" in " ".join(
-        capsys.readouterr().err.split()
-    )
 
 
 AUTHORS_PACKAGE = (
