@@ -104,6 +104,7 @@ def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFi
         right += any(word in names[unit].split(":")[1].split() for unit in vector.topk(3).indices.tolist())
     assert right >= 10
     assert all(name.partition(":")[0] == str(number) for number, name in enumerate(names[:64]))
+    assert _named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
 
 
 def test_rows_of_words_give_the_logits_of_their_own_head() -> None:
@@ -134,25 +135,18 @@ def test_words_stand_behind_units(learned: tuple[WholeEncoder, UnitsFit], embedd
     assert float((found[:, 64:] > 0).float().mean()) < 0.5
 
 
-def test_a_unit_and_a_token_of_one_name_are_told_apart() -> None:
-    assert _named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
-
-
 def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> None:
     section = Units(size=32, active=4)
-    made = [
-        tiny.weights(
-            fit_units(load_with_new_head(str(embedder)), TEXTS, section, seed, tmp_path / f"{number}", steps=20)[0]
-        )
-        for number, seed in enumerate((3, 3, 4))
-    ]
+
+    def fitted(seed: int, place: str, texts: list[str] = TEXTS) -> dict[str, torch.Tensor]:
+        head = load_with_new_head(str(embedder))
+        return tiny.weights(fit_units(head, texts, section, seed, tmp_path / place, steps=20)[0])
+
+    made = [fitted(seed, str(number)) for number, seed in enumerate((3, 3, 4))]
     assert tiny.same(made[0], made[1])
     assert not tiny.same(made[0], made[2])
-
-
-def test_too_little_text_is_refused(embedder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least 1000 tokens"):
-        fit_units(load_with_new_head(str(embedder)), TEXTS[:20], SECTION, 0, tmp_path / "states")
+        fitted(0, "states", TEXTS[:20])
 
 
 RECIPE = """\

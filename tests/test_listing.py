@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.pipeline.listing import list_runs, remove, unused
+from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
+from vtkit.pipeline.store import Store
+from vtkit.recipe.load import load_recipe
 
 
 def vtkit(*arguments: str) -> str:
@@ -22,15 +25,8 @@ def vtkit(*arguments: str) -> str:
 
 def steps_run(recipe: Path, *settings: str) -> int:
     """How many steps a run of ``recipe`` would make, but for its report, which names paths."""
-    from vtkit.pipeline.plan import Plan
-    from vtkit.pipeline.store import Store
-    from vtkit.recipe.load import load_recipe
-
-    store = Store(recipe.parent / "runs" / "artifacts")
-    return sum(
-        each.runs and each.step.name != "report"
-        for each in Plan(load_recipe(recipe, settings).recipe, store).decide({})
-    )
+    plan = Plan(load_recipe(recipe, settings).recipe, Store(recipe.parent / "runs" / "artifacts"))
+    return sum(each.runs and each.step.name != "report" for each in plan.decide({}))
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +72,9 @@ def test_bytes_are_counted_once_however_many_links_there_are(made: Path) -> None
     runs = made / "runs"
     for listed in list_runs(runs):
         steps = json.loads((runs / listed.name / "run.json").read_text("utf-8"))["steps"].values()
-        files = [
-            path
-            for name in (*(f"artifacts/{step}" for step in steps), listed.name)
-            for path in (runs / name).rglob("*")
-        ]
-        assert listed.bytes == sum(
-            {path.stat().st_ino: path.stat().st_size for path in files if path.is_file()}.values()
-        )
+        folders = [runs / "artifacts" / step for step in steps] + [runs / listed.name]
+        files = [path.stat() for folder in folders for path in folder.rglob("*") if path.is_file()]
+        assert listed.bytes == sum({file.st_ino: file.st_size for file in files}.values())
 
 
 def test_states(runs: Path, tmp_path: Path) -> None:

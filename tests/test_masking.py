@@ -33,16 +33,20 @@ def test_below_one_probabilities_are_proportional_to_the_weights(weights: list[f
     assert not free.any() or bool((omega[0, ~free] * ratios[0] >= 1 - 1e-4).all())
 
 
-def test_each_text_keeps_the_rate_by_itself() -> None:
-    weights = torch.tensor([[1.0, 1.0, 2.0, 2.0], [2.0, 2.0, 2.0, 1.0]])
-    maskable = torch.tensor([[True, True, True, True], [True, True, False, False]])
-    found = masking_probabilities(weights, maskable, 0.3)
-    torch.testing.assert_close(found, torch.tensor([[0.2, 0.2, 0.4, 0.4], [0.3, 0.3, 0.0, 0.0]]))
-
-
-def test_what_the_clip_takes_is_spread_over_the_others() -> None:
-    found = masking_probabilities(torch.tensor([[10.0, 1.0, 1.0, 1.0]]), torch.ones(1, 4, dtype=torch.bool), 0.5)
-    torch.testing.assert_close(found, torch.tensor([[1.0, 1 / 3, 1 / 3, 1 / 3]]))
+@pytest.mark.parametrize(
+    ("weights", "maskable", "rate", "expected"),
+    [
+        # each text keeps the rate by itself, one with nothing maskable too
+        ([[1.0, 1, 2, 2], [2, 2, 2, 1]], [[1, 1, 1, 1], [1, 1, 0, 0]], 0.3, [[0.2, 0.2, 0.4, 0.4], [0.3, 0.3, 0, 0]]),
+        ([[1.0] * 3] * 2, [[0, 0, 0], [1, 1, 1]], 0.4, [[0.0] * 3, [0.4] * 3]),
+        ([[10.0, 1, 1, 1]], [[1, 1, 1, 1]], 0.5, [[1, 1 / 3, 1 / 3, 1 / 3]]),  # what the clip takes is spread
+    ],
+)
+def test_probabilities_by_hand(
+    weights: list[list[float]], maskable: list[list[int]], rate: float, expected: list[list[float]]
+) -> None:
+    found = masking_probabilities(torch.tensor(weights), torch.tensor(maskable).bool(), rate)
+    torch.testing.assert_close(found, torch.tensor(expected))
 
 
 def test_the_rate_is_kept_however_many_weights_are_clipped_one_after_the_other() -> None:
@@ -51,18 +55,11 @@ def test_the_rate_is_kept_however_many_weights_are_clipped_one_after_the_other()
     assert found.sum().item() == pytest.approx(36.0)
 
 
-def test_a_text_without_maskable_positions_has_none_masked() -> None:
-    found = masking_probabilities(torch.ones(2, 3), torch.tensor([[False] * 3, [True] * 3]), 0.4)
-    torch.testing.assert_close(found, torch.tensor([[0.0] * 3, [0.4] * 3]))
-
-
 SPECIAL = torch.tensor([0, 1, 2, 3, 4])
 VOCABULARY, MASK = 50, 4
 
 
-def masked(
-    seed: int = 0, texts: int = 4000, weight: float = 2.0, rate: float = 0.3
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def masked(seed: int = 0, texts: int = 4000, weight: float = 2.0, rate: float = 0.3) -> tuple[torch.Tensor, ...]:
     """Texts [CLS] + 12 tokens (the upper half of the vocabulary is new) + [SEP], padded with two; and their masking."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(5, VOCABULARY, (texts, 16), generator=generator)
@@ -83,6 +80,9 @@ def test_special_tokens_and_padding_are_never_masked_and_never_put_in() -> None:
     put_in = inputs[changed & (inputs != MASK)]
     assert len(put_in) > 0
     assert not torch.isin(put_in, SPECIAL).any()
+    chosen = labels != IGNORED  # labels are the tokens that stood there
+    assert torch.equal(labels[chosen], ids[chosen])
+    assert torch.equal(inputs[~chosen], ids[~chosen])
 
 
 def test_padding_is_left_alone_even_where_it_looks_like_a_token() -> None:
@@ -93,13 +93,6 @@ def test_padding_is_left_alone_even_where_it_looks_like_a_token() -> None:
     assert (inputs[:, 3:] == 9).all()
     assert (labels[:, 3:] == IGNORED).all()
     assert (labels[:, :3] != IGNORED).float().mean().item() == pytest.approx(0.9, abs=0.05)
-
-
-def test_labels_are_the_tokens_that_stood_there() -> None:
-    ids, _, inputs, labels = masked()
-    chosen = labels != IGNORED
-    assert torch.equal(labels[chosen], ids[chosen])
-    assert torch.equal(inputs[~chosen], ids[~chosen])
 
 
 def test_of_the_chosen_tokens_80_percent_are_masked_10_random_and_10_stay() -> None:

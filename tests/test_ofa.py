@@ -17,16 +17,10 @@ from vtkit.vocabulary.pair import pair_of
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s")
 TARGET = wordpiece("집", "개", "##들", "house", "나무")
 PAIR = pair_of(SOURCE, TARGET)
-OVERLAP = PAIR.overlap
 WORDS = {
-    "house": [1, 0, 0],
-    "dog": [0, 1, 0],
-    "dogs": [0, 0.9, 0.1],
-    "tree": [0, 0, 1],
-    "집": [0.9, 0, 0.1],
-    "집들": [0.8, 0, 0.2],
-    "개": [0.1, 1, 0],
-}
+    "house": [1, 0, 0], "dog": [0, 1, 0], "dogs": [0, 0.9, 0.1], "tree": [0, 0, 1], "집": [0.9, 0, 0.1],
+    "집들": [0.8, 0, 0.2], "개": [0.1, 1, 0],
+}  # fmt: skip
 
 
 def cosine(left: np.ndarray, right: np.ndarray) -> float:
@@ -38,12 +32,8 @@ def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(tmp_path: Pa
     mixture = ofa_mixture(PAIR, vectors=path, neighbours=2)
     assert mixture.counts() == {"overlap": 6, "ofa": 3, "multivariate": 1}  # no word contains 나무
     token = {word: np.array(vector) for word, vector in WORDS.items()}
-    known = {
-        "house": token["house"],
-        "dog": (token["dog"] + token["dogs"]) / 2,
-        "##s": token["dogs"],
-        "tree": token["tree"],
-    }
+    known = {name: token[name] for name in ("house", "tree")}
+    known |= {"dog": (token["dog"] + token["dogs"]) / 2, "##s": token["dogs"]}
     wanted = {"집": (token["집"] + token["집들"]) / 2, "개": token["개"], "##들": token["집들"]}
     for name, vector in wanted.items():
         scores = {source: np.exp(cosine(vector, other) / 0.1) for source, other in known.items()}

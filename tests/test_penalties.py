@@ -35,6 +35,8 @@ def test_by_hand() -> None:
     assert masked_flops(WEIGHTS, 2).item() == 0.0
     assert cased(WEIGHTS, torch.tensor([1, 2])).item() == 2.0  # 0 + 4 and 0 + 0, halved
     assert cased(WEIGHTS, torch.tensor([], dtype=torch.long)).item() == 0.0
+    capital = tokenizer((*TOKENS, "Paris", "##X"))
+    assert cased_ids(capital).tolist() == [len(TOKENS), len(TOKENS) + 1]  # and no special token
 
 
 def test_flops_of_documents_by_hand_in_each_definition() -> None:
@@ -67,11 +69,6 @@ def test_flops_and_masked_flops_are_those_of_sentence_transformers(
     assert masked_flops(weights, threshold).item() == pytest.approx(theirs.item())
 
 
-def test_a_dimension_weighs_nothing_where_no_text_has_it_half_at_alpha_and_one_where_all_have_it() -> None:
-    weighing = df_weights(torch.tensor([0.0, 0.1, 1.0]), alpha=0.1, beta=10.0)
-    assert weighing.tolist() == pytest.approx([0.0, 0.5, 1.0])
-
-
 @given(st.floats(0.01, 0.9), st.floats(0.5, 20), st.floats(0, 1), st.floats(0, 1))
 def test_more_frequent_dimensions_never_weigh_less(alpha: float, beta: float, one: float, other: float) -> None:
     low, high = df_weights(torch.tensor(sorted([one, other]), dtype=torch.float64), alpha, beta).tolist()
@@ -79,6 +76,9 @@ def test_more_frequent_dimensions_never_weigh_less(alpha: float, beta: float, on
 
 
 def test_df_flops_by_hand() -> None:
+    """A dimension weighs nothing where no text has it, half at α, and 1 where all have it."""
+    weighing = df_weights(torch.tensor([0.0, 0.1, 1.0]), alpha=0.1, beta=10.0)
+    assert weighing.tolist() == pytest.approx([0.0, 0.5, 1.0])
     penalty = DfFlops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
     first = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])  # shares 1, 0, 1/2
     assert penalty(first).item() == pytest.approx((2 * 1) ** 2 + (1 * 0.5) ** 2)
@@ -86,16 +86,8 @@ def test_df_flops_by_hand() -> None:
     assert penalty(second).item() == pytest.approx((2 * 0.25) ** 2 + (4 * 0.75) ** 2)
     penalty(second)  # the older half of the memory counts half: 1/4, 3/8, 7/8
     assert penalty.shares.tolist() == pytest.approx([0.25, 0.375, 0.875])
-
-
-def test_df_flops_without_rare_dimensions_is_flops() -> None:
-    weights = vectors(5, 7, 3).float() + 0.1
-    assert DfFlops(7, 0.1)(weights).item() == pytest.approx(flops(weights).item())
-
-
-def test_cased_tokens_are_those_with_a_capital() -> None:
-    capital = tokenizer((*TOKENS, "Paris", "##X"))
-    assert cased_ids(capital).tolist() == [len(TOKENS), len(TOKENS) + 1]  # and no special token
+    frequent = vectors(5, 7, 3).float() + 0.1  # without rare dimensions it is FLOPS
+    assert DfFlops(7, 0.1)(frequent).item() == pytest.approx(flops(frequent).item())
 
 
 def section(**changes: Any) -> FinetuneSection:
@@ -115,11 +107,8 @@ def test_each_side_has_its_penalties_with_strengths_of_their_own(tmp_path: Path)
     assert [terms["document_l1"].weight(step) for step in (5, 10)] == [0.0625, 0.25]
     batch = Batch(WEIGHTS, 2 * WEIGHTS)
     assert (terms["query_l1"].value(batch).item(), terms["document_l1"].value(batch).item()) == (3.0, 6.0)
-
-
-def test_without_penalties_the_loss_is_alone(tmp_path: Path) -> None:
-    terms = objective_terms(section(query_penalty=[], document_penalty=[]), 10, encoder(tmp_path))
-    assert [term.name for term in terms] == ["contrastive"]
+    without = objective_terms(section(query_penalty=[], document_penalty=[]), 10, encoder(tmp_path))
+    assert [term.name for term in without] == ["contrastive"]
 
 
 @pytest.mark.parametrize("parts", [(1, 1), (3, 1), (5, 40)])
@@ -150,8 +139,3 @@ def test_every_penalty_is_the_same_in_parts_of_any_size(
     cut, its_gradient = parts_and_gradient()
     assert cut == pytest.approx(whole, rel=1e-4)
     torch.testing.assert_close(its_gradient, gradient, rtol=1e-3, atol=1e-5)
-
-
-def test_a_mean_over_parts_would_be_another_penalty() -> None:
-    weights = vectors(8, 20, 1)
-    assert (flops(weights[:4]) + flops(weights[4:])).item() / 2 > 1.1 * flops(weights).item()

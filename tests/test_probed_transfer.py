@@ -89,37 +89,28 @@ def test_what_comes_close_to_the_rule(pairs: str) -> None:
     assert not alternatives(auto(pairs, method="parallel"))
 
 
-def test_the_rule_stays_where_it_finds_more(source: SparseEncoder, pairs: str, tmp_path: Path) -> None:
-    moved = chosen(source, auto(pairs), RIGHT, WRONG, tmp_path)
-    rule, other = moved.probed
-    assert (rule.taken, other.taken, rule.p) == (True, False, None)
-    assert rule.reciprocal_rank > 3 * other.reciprocal_rank
-    assert set(moved.mixture.methods[-len(WORDS) :]) == {"parallel"}
+@pytest.mark.parametrize(
+    ("rule", "other", "taken", "method"),
+    [(RIGHT, WRONG, 0, "parallel"), (WRONG, RIGHT, 1, "cooccurrence"), (RIGHT, RIGHT, 0, "parallel")],
+)
+def test_what_finds_more_is_taken_and_a_tie_stays_with_the_rule(
+    rule: Any, other: Any, taken: int, method: str, source: SparseEncoder, pairs: str, tmp_path: Path
+) -> None:
+    moved = chosen(source, auto(pairs), rule, other, tmp_path)
+    assert [each.taken for each in moved.probed] == [taken == 0, taken == 1]
+    first, second = moved.probed
+    assert first.p is None
+    assert second.p is not None
+    assert second.p == 1.0 if rule == other else second.p < 0.05
+    assert rule == other or moved.probed[taken].reciprocal_rank > 3 * moved.probed[1 - taken].reciprocal_rank
+    assert set(moved.mixture.methods[-len(WORDS) :]) == {method}
     assert moved.result().moved.probed == moved.probed  # type: ignore[union-attr]
 
 
-def test_what_finds_more_is_taken(source: SparseEncoder, pairs: str, tmp_path: Path) -> None:
-    moved = chosen(source, auto(pairs), WRONG, RIGHT, tmp_path)
-    rule, other = moved.probed
-    assert (rule.taken, other.taken) == (False, True)
-    assert other.p is not None
-    assert other.p < 0.05
-    assert set(moved.mixture.methods[-len(WORDS) :]) == {"cooccurrence"}
-
-
-def test_a_tie_stays_with_the_rule(source: SparseEncoder, pairs: str, tmp_path: Path) -> None:
-    moved = chosen(source, auto(pairs), RIGHT, RIGHT, tmp_path)
-    assert [one.taken for one in moved.probed] == [True, False]
-    assert moved.probed[1].p == 1.0
-
-
 def test_too_few_texts_say_nothing(
-    source: SparseEncoder,
-    pairs: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    source: SparseEncoder, pairs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.setattr("vtkit.pipeline.steps.probed_transfer.PAIRS", 3)
     moved = chosen(source, auto(pairs), WRONG, RIGHT, tmp_path)
     assert moved.probed == ()

@@ -77,10 +77,8 @@ def test_an_encoder_that_knows_nothing_hardly_changes_bm25s_ranking(seed: int) -
     assert found.weight == RATIO_WEIGHTS[0]
     assert found.contradicts(1.0)
     assert not found.contradicts(0.0)
-
-
-def test_too_few_pairs_tell_nothing() -> None:
-    assert probed_weight(probe(10), found_by(10, own=1.0, noise=1.0), language="en", analysis="words") is None
+    few = probed_weight(probe(10), found_by(10, own=1.0, noise=1.0), language="en", analysis="words")
+    assert few is None  # too few pairs tell nothing
 
 
 def test_ranks_by_hand() -> None:
@@ -109,10 +107,7 @@ def test_scores_are_brought_to_one_scale_on_the_queries_of_a_log() -> None:
     expected = [deviation(system.rank(balancing.asked, 10).run) for system in (full, words)]
     assert [found.encoder_deviation, found.bm25_deviation] == expected
     assert found.measured_on == "60 queries of the log"
-
-
-def test_too_short_a_log_leaves_the_scale_to_spans() -> None:
-    log = [f"salt {number}" for number in range(FEWEST_WEIGHT_QUERIES - 1)]
-    balancing = balancing_queries(small_collection(), None, seed=1, log=[*log, "river stone"])
+    short = [f"salt {number}" for number in range(FEWEST_WEIGHT_QUERIES - 1)]  # which leaves the scale to spans
+    balancing = balancing_queries(collection, None, seed=1, log=[*short, "river stone"])
     assert not balancing.logged
-    assert balancing.texts == balancing_queries(small_collection(), None, seed=1).texts
+    assert balancing.texts == balancing_queries(collection, None, seed=1).texts

@@ -96,11 +96,8 @@ def test_terms_of_japanese_words_by_hand() -> None:
     """A pair that reaches over the edge of a word belongs to the second."""
     pieces = cut_words("東京の人口")
     counted = terms_of_pieces(analyser("ja"), "東京の人口", pieces)
-    assert {piece.word: set(counts) for piece, counts in zip(pieces, counted, strict=True)} == {
-        "東京": {"東", "京", "東京"},
-        "の": {"の", "京の"},
-        "人口": {"人", "口", "の人", "人口"},
-    }
+    terms = {piece.word: set(counts) for piece, counts in zip(pieces, counted, strict=True)}
+    assert terms == {"東京": {"東", "京", "東京"}, "の": {"の", "京の"}, "人口": {"人", "口", "の人", "人口"}}
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +120,8 @@ def test_words_sum_to_the_score(finished: Path) -> None:
         assert {part.word for part in each.words} <= {"river", "stone", ""}
         for part in each.words:
             assert part.score == pytest.approx(part.encoder + part.bm25, abs=1e-4)
-            assert {term for term, _ in part.terms} <= {
-                term for run in analyser("en").runs(part.word) for term in analyser("en").terms(run)
-            }
+            own = {term for run in analyser("en").runs(part.word) for term in analyser("en").terms(run)}
+            assert {term for term, _ in part.terms} <= own
     best = found.results[0]
     assert searcher.explain(found.query, best.id).words == best.words
 
@@ -133,9 +129,7 @@ def test_words_sum_to_the_score(finished: Path) -> None:
 def test_a_document_with_one_word_of_two_has_bm25_for_that_word_only(finished: Path) -> None:
     searcher = open_searcher(finished, model=None, collection=None)
     texts = [json.loads(line) for line in searcher.documents.path.read_text("utf-8").splitlines()]
-    other = next(
-        document for document in texts if "river" in document["text"].split() and "oak" not in document["text"]
-    )
+    other = next(each for each in texts if "river" in each["text"].split() and "oak" not in each["text"])
     parts = {part.word: part for part in searcher.explain("oak river", other["_id"]).words}
     assert parts["river"].bm25 > 0
     assert "oak" not in parts or not parts["oak"].bm25

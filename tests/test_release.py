@@ -15,16 +15,8 @@ _spec.loader.exec_module(release)
 
 
 def git(folder: Path, *arguments: str) -> None:
-    identity = (
-        "-c",
-        "user.name=t",
-        "-c",
-        "user.email=t@example.org",
-        "-c",
-        "tag.gpgsign=false",
-        "-c",
-        "commit.gpgsign=false",
-    )
+    settings = ("user.name=t", "user.email=t@example.org", "tag.gpgsign=false", "commit.gpgsign=false")
+    identity = [part for setting in settings for part in ("-c", setting)]
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
@@ -45,16 +37,16 @@ def test_a_tag_of_this_version_is_right(sources: Path) -> None:
     assert release.problems(sources) == []
     git(sources, "tag", "v1.2.3")
     assert release.problems(sources) == []
+    assert release.problems(ROOT) == []
 
 
 def test_a_tag_of_another_version_is_refused_wherever_it_differs(sources: Path) -> None:
     git(sources, "tag", "v1.2.4")
     found = release.problems(sources)
-    assert [line.split(". ")[0] for line in found] == [
-        "This commit is tagged v1.2.4, but vtkit/__init__.py says 1.2.3",
-        "This commit is tagged v1.2.4, but CITATION.cff says 1.2.3",
-        "CHANGELOG.md has no entry for 1.2.4",
-    ]
+    assert len(found) == 3
+    for line, named in zip(found, ("vtkit/__init__.py", "CITATION.cff", "CHANGELOG.md"), strict=True):
+        assert named in line
+        assert "1.2.4" in line
 
 
 def test_a_commit_after_a_release_needs_a_version_of_its_own(sources: Path) -> None:
@@ -76,7 +68,3 @@ def test_clones_without_tags_and_archives_are_built(sources: Path, tmp_path_fact
         (archive / name).parent.mkdir(exist_ok=True)
         (archive / name).write_bytes((sources / name).read_bytes())
     assert release.problems(archive) == []
-
-
-def test_this_checkout_can_be_built() -> None:
-    assert release.problems(ROOT) == []

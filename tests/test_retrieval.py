@@ -48,20 +48,11 @@ def complaint(folder: Path, split: str = "test") -> str:
 
 def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> None:
     collection = load_retrieval(folder, "test")
-    assert collection == RetrievalSet(
-        "small-ko",
-        [
-            Document("d1", "Seoul", "The capital of Korea."),
-            Document("d2", "", "부산은 항구 도시이다."),
-            Document("3", "", "A document whose id is a number."),
-        ],
-        [Query("q1", "capital"), Query("q2", "항구")],
-        {"q2": {"d2": 1}, "q1": {"d1": 2, "3": 0}},
-    )
-    assert [document.contents for document in collection.documents[:2]] == [
-        "Seoul The capital of Korea.",
-        "부산은 항구 도시이다.",
-    ]
+    documents = [Document(str(each["_id"]), str(each.get("title", "")), str(each["text"])) for each in DOCUMENTS]
+    queries, judged = [Query("q1", "capital"), Query("q2", "항구")], {"q2": {"d2": 1}, "q1": {"d1": 2, "3": 0}}
+    assert collection == RetrievalSet("small-ko", documents, queries, judged)
+    contents = [document.contents for document in collection.documents[:2]]
+    assert contents == ["Seoul The capital of Korea.", "부산은 항구 도시이다."]
 
 
 def test_compressed_files_and_judgements_in_other_columns_give_the_same(folder: Path, tmp_path: Path) -> None:
@@ -125,17 +116,10 @@ def test_many_problems_are_counted_and_the_first_few_shown(folder: Path) -> None
     assert "absent30" not in message
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("corpus.jsonl", "holds no documents"),
-        ("queries.jsonl", "holds no queries"),
-        ("qrels/test.tsv", "holds no judgements"),
-    ],
-)
-def test_an_empty_file_is_an_error(folder: Path, name: str, message: str) -> None:
-    (folder / name).write_text("\n")
-    assert message in complaint(folder)
+def test_an_empty_file_is_an_error(folder: Path) -> None:
+    for name, held in (("qrels/test.tsv", "judgements"), ("queries.jsonl", "queries"), ("corpus.jsonl", "documents")):
+        (folder / name).write_text("\n")
+        assert f"holds no {held}" in complaint(folder)
 
 
 def test_text_that_is_not_utf8_names_the_file(folder: Path) -> None:

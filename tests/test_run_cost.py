@@ -43,13 +43,10 @@ def test_encoding_is_every_token_through_the_transformer_and_its_head(folder: Pa
     assert counts is not None
     assert counts.documents == 60
     tokens = counts.bytes / sizes.CHARACTERS_A_TOKEN
-    assert work(step).encoded == pytest.approx(tokens * encoder.other)
-    assert work(step).screened == pytest.approx(tokens * encoder.vocabulary * encoder.width)
-
-
-def test_precision_moves_the_transformer_and_nothing_else(folder: Path) -> None:
-    whole, half = (work(steps(folder, *more)["encode:adapt"]) for more in ((), ("index.precision=bf16",)))
-    assert (half.encoded, half.halved) == (0, whole.encoded)
+    whole, half = work(step), work(steps(folder, "index.precision=bf16")["encode:adapt"])
+    assert whole.encoded == pytest.approx(tokens * encoder.other)
+    assert whole.screened == pytest.approx(tokens * encoder.vocabulary * encoder.width)
+    assert (half.encoded, half.halved) == (0, whole.encoded)  # precision moves the transformer and nothing else
     assert (half.screened, half.programs) == (whole.screened, whole.programs)
 
 
@@ -68,20 +65,16 @@ def test_a_head_of_units_is_as_wide_as_there_are_units(folder: Path) -> None:
     assert work(many["transfer"]).products == pytest.approx(2 * work(few["transfer"]).products)
 
 
-def test_the_work_of_training_grows_with_steps_and_batches(folder: Path) -> None:
-    plain = steps(folder)
-    twice = steps(folder, "adapt.steps=60", "adapt.batch_size=64")
+def test_the_work_of_training_grows_with_steps_and_batches_and_less_of_it_with_frozen_weights(folder: Path) -> None:
+    plain, twice = steps(folder), steps(folder, "adapt.steps=60", "adapt.batch_size=64")
     for kind in ("trained", "screened"):
         assert getattr(work(twice["adapt"]), kind) == pytest.approx(4 * getattr(work(plain["adapt"]), kind))
-
-
-def test_frozen_weights_have_no_gradient_and_only_masked_tokens_are_predicted(folder: Path) -> None:
     every, some = (
         work(steps(folder, "adapt.objective=mlm", f"adapt.train={what}", *more)["adapt"])
         for what, more in (("all", ()), ("embeddings", ("adapt.mask_rate=0.15",)))
     )
-    assert some.trained == pytest.approx(every.trained * 2 / 3)
-    assert some.screened == pytest.approx(every.screened / 2)
+    assert some.trained == pytest.approx(every.trained * 2 / 3)  # no gradient of what is frozen
+    assert some.screened == pytest.approx(every.screened / 2)  # only masked tokens are predicted
 
 
 def test_gates_that_are_off_encode_nothing(folder: Path) -> None:
@@ -125,16 +118,12 @@ def test_memory_never_falls_and_a_vocabulary_needs_no_model(folder: Path) -> Non
     assert memory[0] < cost.PLAIN_BYTES + cost.LOADED_BYTES["models"] < memory[-1]
 
 
-def test_a_faster_machine_takes_less() -> None:
+def test_a_faster_machine_takes_less_and_this_one_can_be_measured() -> None:
     one = cost.Work(encoded=0.45 * 8e9, trained=0.22 * 3.2e10, products=8e9, screened=1.6e10, programs=2)
     assert one.seconds(cost.Speed(8e9, 1.6e10)) == pytest.approx(1 + 2 + 1 + 1 + 2)
     assert one.seconds(cost.Speed(1.6e10, 3.2e10, 2)) == pytest.approx(3.5)
-
-
-def test_this_machine_can_be_measured() -> None:
     speed = cost.measured()
-    assert 1e7 < speed.float32 < 1e15
-    assert 1e7 < speed.bf16 < 1e15
+    assert all(1e7 < operations < 1e15 for operations in (speed.float32, speed.bf16))
     assert 0.001 < speed.programs < 1000
 
 

@@ -43,19 +43,14 @@ def test_arguments_that_are_not_utf_8_are_named(arguments: tuple[str | bytes, ..
     assert not list(tmp_path.iterdir())
 
 
-def test_a_working_folder_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+def test_a_working_folder_and_a_locale_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + BAD))
     folder.mkdir()
     code, said = vtkit("recipe", "check", "r.toml", folder=folder)
     assert (code, said.count("the working folder")) == (2, 1)
-
-
-def test_a_locale_without_utf_8_is_named_instead_of_an_empty_query(tmp_path: Path) -> None:
     ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    code, said = vtkit("search", ".", "집", folder=tmp_path, **ascii_only)
-    assert code == 2
-    assert "The locale's encoding" in said
-    assert "LC_ALL=C.UTF-8" in said
+    code, said = vtkit("search", ".", "집", folder=tmp_path, **ascii_only)  # not an empty query
+    assert (code, "LC_ALL=C.UTF-8" in said) == (2, True)
     assert vtkit("--version", folder=tmp_path, **ascii_only)[0] == 0
 
 
@@ -101,8 +96,8 @@ def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged
             (kept / name).chmod(0)
             code, said = vtkit("search", "kept", "river", folder=index, started_by=as_user)
             (kept / name).chmod(0o444)
-            refused = f"error: kept/{name}: permission denied. Change its permissions, or use another folder.\n"
-            assert (code, said) == (1, refused)
+            assert code == 1
+            assert said.startswith(f"error: kept/{name}: permission denied.")
         (index / "run").mkdir()
         (index / "run" / "run.json").touch(0)
         said = vtkit("search", "run", "river", folder=index, started_by=as_user)[1]

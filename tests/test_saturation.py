@@ -16,9 +16,11 @@ from sentence_transformers import SparseEncoder
 from typer.testing import CliRunner
 
 from vtkit.cli import app
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.idf import IDF, idf_weights
 from vtkit.encoder.saturation import FILE, K1, B, Saturation, saturates
+from vtkit.pipeline.run import run as run_recipe
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
 from vtkit.search.exact import ExactIndex
@@ -60,45 +62,39 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose units are summed, with IDF and the ten largest weights of a document."""
     place = tmp_path_factory.mktemp("summed")
     tiny.embedder(place / "embedder")
-    texts = tiny.texts(300, seed=1)
-    (place / "set" / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
-    (place / "set" / "corpus.jsonl").write_text("\n".join(lines))
-    (place / "set" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": texts[3]}))
-    (place / "set" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td3\t1\n")
+    documents = [Document(f"d{number}", "", text) for number, text in enumerate(tiny.texts(300, seed=1))]
+    found = RetrievalSet("set", documents, [Query("q", documents[3].text)], {"q": {"d3": 1}})
+    tiny.write_collection(place / "set", found)
     (place / "summed.toml").write_text("""\
 [recipe]
 name = "summed"
 language = "en"
 [source]
-model = "embedder"
+model = "./embedder"
 steps = 100
 texts = 300
-corpus = ["set"]
-[source.units]
-size = 64
-active = 4
-pooling = "sum"
+corpus = ["./set"]
+units = {size = 64, active = 4, pooling = "sum"}
 [vocabulary]
 kind = "source"
 [index]
 top_dimensions = 10
 document_weighting = "geng"
 [evaluate]
-sets = ["set"]
+sets = ["./set"]
 models = ["transfer"]
 """)
-    done = subprocess.run(
-        [sys.executable, "-m", "vtkit", "run", "summed.toml"], cwd=place, capture_output=True, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place / "runs" / "summed"
+    return run_recipe(place / "summed.toml", runs=place / "runs", threads=1)
+
+
+def held(postings: Path) -> np.ndarray:
+    """The documents of an index, (documents, units)."""
+    index = ExactIndex.load(postings)
+    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
 
 
 def indexed(run: Path) -> np.ndarray:
-    """The documents of its index, (documents, units)."""
-    index = ExactIndex.load(run / "index" / "set" / "postings")
-    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
+    return held(run / "index" / "set" / "postings")
 
 
 def test_an_index_holds_saturated_sums(run: Path) -> None:
@@ -129,9 +125,7 @@ def test_an_index_outside_a_run_is_saturated_too(run: Path, tmp_path: Path) -> N
     for arguments in (encoded, ["index", vectors, "--out", index, *settings]):
         done = runner.invoke(app, arguments)
         assert done.exit_code == 0, done.output
-    made = ExactIndex.load(tmp_path / "index" / "postings")
-    found = sparse.csc_matrix((made.weights, made.documents, made.starts)).toarray()
-    np.testing.assert_allclose(found, indexed(run), rtol=1e-3)
+    np.testing.assert_allclose(held(tmp_path / "index" / "postings"), indexed(run), rtol=1e-3)
 
 
 def test_an_export_encodes_further_documents_as_the_index_holds_them(run: Path, tmp_path: Path) -> None:

@@ -105,9 +105,8 @@ def test_a_calibrated_screen_takes_fewer_columns_once_it_has_seen_enough(monkeyp
     monkeypatch.setattr(screen, "CALIBRATION_POSITIONS", 100)
     hidden, mask, weight, bias = problem((4, 32, 192, 3000), 5, -260.0, near=20)
     calibrated = CalibratedScreen(weight, bias)
-    assert torch.equal(
-        calibrated.possible(hidden[:1], mask[:1]), Screen.of(weight, bias).possible(hidden[:1], mask[:1])
-    )
+    whole = Screen.of(weight, bias).possible(hidden[:1], mask[:1])
+    assert torch.equal(calibrated.possible(hidden[:1], mask[:1]), whole)
     assert not isinstance(calibrated.chosen, LowRankScreen)  # 32 positions at most
     for _ in range(2):
         calibrated.possible(hidden, mask)

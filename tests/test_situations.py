@@ -55,9 +55,7 @@ def test_the_first_commands_of_the_readme_run_as_written(shared: Path, tmp_path:
     commands = [
         shlex.split(line, comments=True) for line in lines.replace("--language ko", "--language en").splitlines()
     ]
-    assert [command[:2] for command in commands] == [
-        ["vtkit", "recipe"], ["vtkit", "recipe"], ["vtkit", "run"], ["vtkit", "search"],
-    ]  # fmt: skip
+    assert [command[:2] for command in commands] == [["vtkit", name] for name in ("recipe", "recipe", "run", "search")]
     for command in commands:
         more = ["--set", "source.steps=20"] if command[1] == "run" else []
         done = command_line.call(tmp_path, [*command[1:], *more], {**os.environ, "PYTHONPATH": str(ROOT)})

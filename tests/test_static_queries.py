@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -114,35 +113,32 @@ def test_a_file_that_transformers_would_change_is_left_to_it(model: Path) -> Non
         assert isinstance(found.tokenizer, TokenizerFile) is not of_bert
 
 
-def shared(made: SparseEncoder) -> SparseEncoder:
+def with_binary(made: SparseEncoder) -> SparseEncoder:
+    return with_query_table(made, binary_weights(made), frozen=True)
+
+
+def other(kind: str, made: SparseEncoder) -> SparseEncoder:
+    """An encoder whose queries cannot be looked up in a table alone."""
+    whole = WholeEncoder(modules=list(made), device="cpu")
+    match kind:
+        case "folded":
+            set_folding(made, "max")
+            return with_binary(made)
+        case "limited":
+            made.max_active_dims = 3
+            return with_binary(made)
+        case "of another vocabulary":
+            whole.output_tokenizer = tokenizer(shuffled(3))
+            return with_binary(whole)
+        case "of two models":
+            whole.keep_query_side(made)
+            return whole
     return made
 
 
-def folded(made: SparseEncoder) -> SparseEncoder:
-    set_folding(made, "max")
-    return with_query_table(made, binary_weights(made), frozen=True)
-
-
-def limited(made: SparseEncoder) -> SparseEncoder:
-    made.max_active_dims = 3
-    return with_query_table(made, binary_weights(made), frozen=True)
-
-
-def of_another_vocabulary(made: SparseEncoder) -> SparseEncoder:
-    whole = WholeEncoder(modules=list(made), device="cpu")
-    whole.output_tokenizer = tokenizer(shuffled(3))
-    return with_query_table(whole, binary_weights(whole), frozen=True)
-
-
-def of_two_models(made: SparseEncoder) -> SparseEncoder:
-    whole = WholeEncoder(modules=list(made), device="cpu")
-    whole.keep_query_side(made)
-    return whole
-
-
-@pytest.mark.parametrize("make", [shared, folded, limited, of_another_vocabulary, of_two_models])
-def test_other_encoders_are_left_to_the_loader(make: Callable[[SparseEncoder], SparseEncoder], tmp_path: Path) -> None:
-    save_encoder(make(encoder(tmp_path)), tmp_path / "model")
+@pytest.mark.parametrize("kind", ["shared", "folded", "limited", "of another vocabulary", "of two models"])
+def test_other_encoders_are_left_to_the_loader(kind: str, tmp_path: Path) -> None:
+    save_encoder(other(kind, encoder(tmp_path)), tmp_path / "model")
     assert StaticQueries.load(str(tmp_path / "model")) is None
 
 

@@ -45,16 +45,12 @@ def test_every_token_counts_once() -> None:
     assert told + found.undecided + found.no_letters == found.size == 5 + 8
 
 
-def test_without_a_source_and_without_texts_the_new_vocabulary_is_described_alone() -> None:
+def test_a_vocabulary_is_described_alone_without_a_source_and_without_texts() -> None:
     source, target = analyse_vocabularies(None, byte_level("Ġthe", "ing"), [], [" "], "en")
     assert source is None
     assert (target.documents, target.queries, target.worst_words) == (None, None, ())
-
-
-def test_with_queries_alone_nothing_is_said_of_documents() -> None:
     _, found = analyse_vocabularies(None, wordpiece("the", "school"), [], ["the school"], "en")
-    assert found.documents is None
-    assert found.worst_words == ()
+    assert (found.documents, found.worst_words) == (None, ())
     assert found.queries is not None
     assert found.queries.tokens_per_text == 2
 
@@ -65,9 +61,8 @@ def test_at_most_two_languages_share_a_script() -> None:
     assert languages_told_apart("no") == (*SEMBRIDGE, "nb")
     for language in ("de", "ja", "uk", "fa", "mr", "th"):
         _, target = analyse_vocabularies(None, wordpiece("the"), [], [], "en")
-        analysis = VocabularyAnalysis(
-            languages_told_apart(language), Sample(0, 0, 0), Sample(0, 0, 0), source=None, target=target
-        )
+        none = Sample(0, 0, 0)
+        analysis = VocabularyAnalysis(languages_told_apart(language), none, none, source=None, target=target)
         assert all(len(codes) <= 2 for codes in analysis.shared_scripts.values())
 
 

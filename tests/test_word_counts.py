@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -39,12 +38,6 @@ def test_counts_equal_those_of_a_dictionary(texts: list[str], memory: int) -> No
     assert counts.characters == sum(map(len, texts))
 
 
-@given(LETTERS)
-def test_chunks_one_after_the_other_are_the_text(text: str) -> None:
-    assert "".join(CHUNK.findall(text)) == text
-    assert sum(len(chunk) * count for chunk, count in count_chunks([text])) == len(text)
-
-
 @given(st.lists(LETTERS, max_size=4), st.integers(1, 20))
 def test_a_long_text_is_cut_in_front_of_white_space_only(parts: list[str], longest: int) -> None:
     text = "".join(parts)
@@ -55,19 +48,20 @@ def test_a_long_text_is_cut_in_front_of_white_space_only(parts: list[str], longe
 
 def test_counts_of_real_text_do_not_depend_on_the_memory(shared: Path) -> None:
     texts = list(read_corpus(shared / "data" / "text" / "chem-preprints-en.txt.gz"))
-    reference = sorted(naive(texts).items())
+    joined = [" ".join(texts[:40]), *texts[40:]]
+    reference = sorted(naive(joined).items())
     for memory in (2**20, 2**29):
-        counts = count_chunks([" ".join(texts[:40]), *texts[40:]], memory=memory)
-        joined = sorted(naive([" ".join(texts[:40]), *texts[40:]]).items())
-        assert list(counts) == joined
-    assert list(count_chunks(texts)) == reference
+        assert list(count_chunks(joined, memory=memory)) == reference
 
 
-def test_the_spaces_in_front_of_a_word_tell_its_chunks_apart() -> None:
+def test_the_spaces_in_front_of_a_word_tell_its_chunks_apart_and_no_words_are_no_words() -> None:
     counts = count_chunks(["the cat  the\tcat ", "the cat"])
     assert list(counts) == [("\tcat", 1), (" ", 1), ("  the", 1), (" cat", 2), ("the", 2)]
     assert list(counts.words()) == [("cat", 3), ("the", 3)]
     assert (counts.texts, counts.chunks, counts.characters, len(counts)) == (2, 7, 24, 5)
+    for texts in ([], ["", ""]):
+        counts = count_chunks(texts)
+        assert (list(counts), len(counts), counts.texts) == ([], 0, len(texts))
 
 
 def test_what_a_tally_spilled_is_merged_and_its_folder_goes_away() -> None:
@@ -86,9 +80,3 @@ def test_what_a_tally_spilled_is_merged_and_its_folder_goes_away() -> None:
     assert [path.name for path in folder.iterdir()] == ["merged"]
     del tally
     assert not folder.exists()
-
-
-@pytest.mark.parametrize("texts", [[], ["", ""]])
-def test_no_words_are_no_words(texts: list[str]) -> None:
-    counts = count_chunks(texts)
-    assert (list(counts), len(counts), counts.texts) == ([], 0, len(texts))

@@ -24,6 +24,17 @@ FORMER_NAMES = {".LayerNorm.weight": ".LayerNorm.gamma", ".LayerNorm.bias": ".La
 """What BERT's first checkpoints call the parts of a layer norm."""
 
 
+SPARSE_ENCODER = to_json({
+    "model_type": "SparseEncoder",
+    "__version__": {"sentence_transformers": "5.0.0", "transformers": "4.50.3", "pytorch": "2.6.0+cu124"},
+    "prompts": {"query": "", "document": ""}, "default_prompt_name": None, "similarity_fn_name": "dot",
+})  # fmt: skip
+
+
+def _splade_pooling(width: int) -> bytes:
+    return to_json({"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": width})
+
+
 @dataclass(frozen=True)
 class Shape:
     """Size of a transformer."""
@@ -58,18 +69,8 @@ def splade_v3(shape: Shape = TINY) -> Files:
         "config.json": to_json(config),
         "pytorch_model.bin": _pickled(state),
         **_modules(f"{former}.MLMTransformer", ("1_SpladePooling", f"{former}.SpladePooling")),
-        "1_SpladePooling/config.json": to_json(
-            {"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": config["vocab_size"]}
-        ),
-        "config_sentence_transformers.json": to_json(
-            {
-                "model_type": "SparseEncoder",
-                "__version__": {"sentence_transformers": "5.0.0", "transformers": "4.50.3", "pytorch": "2.6.0+cu124"},
-                "prompts": {"query": "", "document": ""},
-                "default_prompt_name": None,
-                "similarity_fn_name": "dot",
-            }
-        ),
+        "1_SpladePooling/config.json": _splade_pooling(config["vocab_size"]),
+        "config_sentence_transformers.json": SPARSE_ENCODER,
     }
 
 
@@ -93,29 +94,16 @@ def opensearch_router(shape: Shape = TINY) -> Files:
                     "": f"{former}.MLMTransformer.MLMTransformer",
                     "document_1_SpladePooling": f"{former}.SpladePooling.SpladePooling",
                 },
-                "structure": {
-                    "query": ["query_0_SparseStaticEmbedding"],
-                    "document": ["", "document_1_SpladePooling"],
-                },
+                "structure": {"query": ["query_0_SparseStaticEmbedding"], "document": ["", "document_1_SpladePooling"]},
                 "parameters": {"default_route": "document", "allow_empty_key": True},
             }
         ),
         "sentence_bert_config.json": to_json({"max_seq_length": 512, "do_lower_case": False}),
-        "config_sentence_transformers.json": to_json(
-            {
-                "model_type": "SparseEncoder",
-                "__version__": {"sentence_transformers": "5.0.0", "transformers": "4.50.3", "pytorch": "2.6.0+cu124"},
-                "prompts": {"query": "", "document": ""},
-                "default_prompt_name": None,
-                "similarity_fn_name": "dot",
-            }
-        ),
+        "config_sentence_transformers.json": SPARSE_ENCODER,
         **{f"query_0_SparseStaticEmbedding/{name}": content for name, content in tokenizer.items()},
         "query_0_SparseStaticEmbedding/config.json": to_json({"frozen": False}),
         "query_0_SparseStaticEmbedding/model.safetensors": _saved({"weight": weights}),
-        "document_1_SpladePooling/config.json": to_json(
-            {"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": len(tokens)}
-        ),
+        "document_1_SpladePooling/config.json": _splade_pooling(len(tokens)),
         "idf.json": to_json(dict(zip(tokens, weights.tolist(), strict=True))),
         "query_token_weights.txt": "".join(
             f"{token}\t{weight}\n" for token, weight in zip(tokens, weights.tolist(), strict=True)
@@ -211,24 +199,16 @@ def multilingual_e5(embedder: Path | None = None) -> Files:
         config = json.loads((embedder / "config.json").read_text())
         weights = (embedder / "model.safetensors").read_bytes()
         pooling = (embedder / "1_Pooling" / "config.json").read_bytes()
-    return {
-        **tokenizer,
-        "config.json": to_json(config),
-        "model.safetensors": weights,
-        **_dense_modules(pooling, normalised=True),
-    }
+    files = {**tokenizer, "config.json": to_json(config), "model.safetensors": weights}
+    return files | _dense_modules(pooling, normalised=True)
 
 
 def dense(kind: str, pooling: str, *, normalised: bool) -> Files:
     """A dense English embedder with the vocabulary of bert-base-uncased."""
     tokenizer = tokenizer_files.bert("bert-base-uncased", lowercase=True)
     config, state = _embedder(kind, tokenizer)
-    return {
-        **tokenizer,
-        "config.json": to_json(config),
-        "model.safetensors": _saved(state),
-        **_dense_modules(_pooling(TINY.hidden, pooling), normalised=normalised),
-    }
+    files = {**tokenizer, "config.json": to_json(config), "model.safetensors": _saved(state)}
+    return files | _dense_modules(_pooling(TINY.hidden, pooling), normalised=normalised)
 
 
 def cross_encoder() -> Files:
@@ -275,13 +255,9 @@ def _config(kind: str, shape: Shape, tokenizer: Files, **settings: Any) -> Any:
 def tokenizer_ids(files: Files) -> dict[str, int]:
     """The ids of special tokens as configurations name them."""
     numbers = {entry["content"]: entry["id"] for entry in json.loads(files["tokenizer.json"])["added_tokens"]}
-    roles = {
-        "pad_token_id": ("[PAD]", "<pad>"),
-        "bos_token_id": ("[CLS]", "<s>"),
-        "cls_token_id": ("[CLS]", "<s>"),
-        "eos_token_id": ("[SEP]", "</s>"),
-        "sep_token_id": ("[SEP]", "</s>"),
-    }
+    first, last = ("[CLS]", "<s>"), ("[SEP]", "</s>")
+    roles = {"pad_token_id": ("[PAD]", "<pad>"), "bos_token_id": first, "cls_token_id": first, "eos_token_id": last,
+             "sep_token_id": last}  # fmt: skip
     return {role: numbers[token] for role, names in roles.items() for token in names if token in numbers}
 
 
@@ -297,11 +273,8 @@ def _masked_lm(kind: str, shape: Shape, tokenizer: Files, **settings: Any) -> tu
     deviation = OWN_LOGIT / shape.hidden
     with torch.no_grad():
         model.get_input_embeddings().weight.normal_(0.0, deviation)
-        head = next(
-            module
-            for name, module in model.named_modules()
-            if name.endswith(("transform.dense", "lm_head.dense", "vocab_transform", "head.dense"))
-        )
+        ends = ("transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
+        head = next(module for name, module in model.named_modules() if name.endswith(ends))
         head.weight.copy_(torch.eye(shape.hidden))
         if head.bias is not None:
             head.bias.fill_(2.0)  # where GELU is nearly linear; the layer norm takes it off again
@@ -330,11 +303,8 @@ def _content(config: Any, model: nn.Module) -> dict[str, Any]:
     """config.json as older versions of transformers wrote it: ``torch_dtype``, and the class of the model."""
     content: dict[str, Any] = config.to_dict()
     content.pop("dtype", None)
-    return content | {
-        "architectures": [type(model).__name__],
-        "torch_dtype": "float32",
-        "transformers_version": "4.41.2",
-    }
+    names = {"architectures": [type(model).__name__], "torch_dtype": "float32", "transformers_version": "4.41.2"}
+    return content | names
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
@@ -388,15 +358,9 @@ def _dense_modules(pooling: bytes, *, normalised: bool) -> Files:
 
 
 def _pooling(width: int, which: str) -> bytes:
-    return to_json(
-        {
-            "word_embedding_dimension": width,
-            "pooling_mode_cls_token": which == "cls",
-            "pooling_mode_mean_tokens": which == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        }
-    )
+    modes = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "sqrt"}
+    chosen = {f"pooling_mode_{name}": which == mode for name, mode in modes.items()}
+    return to_json({"word_embedding_dimension": width, **chosen})
 
 
 def _tokenizer_of(folder: Path) -> Files:

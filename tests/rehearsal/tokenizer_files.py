@@ -108,9 +108,7 @@ def modernbert() -> Files:
     made.decoder = decoders.ByteLevel()
     start, end = ordered.index("[CLS]"), ordered.index("[SEP]")
     made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B [SEP]",
-        special_tokens=[("[CLS]", start), ("[SEP]", end)],
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", start), ("[SEP]", end)]
     )
     made.add_special_tokens(list(BERT_SPECIAL))
     special = {f"{token[1:-1].lower()}_token": token for token in BERT_SPECIAL}

@@ -115,7 +115,7 @@ def collections() -> list[Mutation]:
         ("empty pairs", _rewrite(pairs, lambda t: "")),
         (
             "pairs with empty sides",
-            _rewrite(pairs, lambda t: "\n".join(x.split("\t")[0] + "\t" for x in t.splitlines())),
+            _rewrite(pairs, lambda t: "\n".join(x.split("\t")[0] + "\t" for x in t.split("\n"))),
         ),
         ("pairs that are no UTF-8", _bytes(pairs, lambda raw: b"\xff" + raw)),
     ]
@@ -126,13 +126,10 @@ def collections() -> list[Mutation]:
         ("a title with control characters", _rewrite(corpus, _field("title", "\x1b[31mred\u202e"))),
         ("a text of 5 MB", _rewrite(corpus, _field("text", "금은 " * 800_000))),
         ("NUL in a text", _rewrite(corpus, _field("text", "a\x00b"))),
-        (
-            "a lone surrogate in a text",
-            _rewrite(corpus, _first_line(lambda x: x.replace('"text": "', '"text": "\\ud800'))),
-        ),
+        ("a lone surrogate in a text", _rewrite(corpus, lambda t: t.replace('"text": "', '"text": "\\ud800', 1))),
         (
             "negative grades",
-            _rewrite(test, lambda t: _grades("1")(t) + f"\n{t.splitlines()[1].rsplit(chr(9), 1)[0]}\t-1\n"),
+            _rewrite(test, lambda t: f"{_grades('1')(t)}\n{t.splitlines()[1].rsplit(chr(9), 1)[0]}\t-1\n"),
         ),
         ("queries without text", _rewrite(queries, _field("text", " "))),
     ]
@@ -176,14 +173,8 @@ def _pickled(folder: Path) -> None:
 
 def _own_code(folder: Path) -> None:
     (folder / "model" / "own.py").write_text("open('RAN', 'w')\nclass Config: pass\nclass Model: pass\n")
-    _json(
-        "model/config.json",
-        lambda c: {
-            **c,
-            "model_type": "own",
-            "auto_map": {"AutoConfig": "own.Config", "AutoModelForMaskedLM": "own.Model"},
-        },
-    )(folder)
+    classes = {"AutoConfig": "own.Config", "AutoModelForMaskedLM": "own.Model"}
+    _json("model/config.json", lambda c: {**c, "model_type": "own", "auto_map": classes})(folder)
 
 
 def _header(raw: bytes) -> bytes:
@@ -251,12 +242,8 @@ def models() -> list[Mutation]:
 
 def vocabularies() -> list[Mutation]:
     """What can be wrong with the target's tokenizer, or with what it is to be trained on."""
-    existing = (
-        "vocabulary.kind=existing",
-        "vocabulary.tokenizer=model",
-        "vocabulary.corpus=none",
-        "vocabulary.size=none",
-    )
+    settings = {"kind": "existing", "tokenizer": "model", "corpus": "none", "size": "none"}
+    existing = tuple(f"vocabulary.{name}={value}" for name, value in settings.items())
     named = {mutation.name: mutation for mutation in models()}
     tokenizers = [mutation for name, mutation in named.items() if "tokenizer" in name or "id" in name.split()]
     listed = [Mutation(f"target: {m.name}", m.apply, False, existing) for m in tokenizers]
@@ -265,12 +252,10 @@ def vocabularies() -> list[Mutation]:
         Mutation("a size below the alphabet", lambda folder: None, False, ("vocabulary.size=100",)),
         Mutation("a corpus that is a folder", lambda folder: (folder / "e.txt").mkdir(), True, _corpus("vocabulary")),
     ]
-    texts = [
-        ("of empty lines", "\n \n", True),
-        ("of one word", "a\n", True),
-        ("of one letter in 5 MB", "금" * 1_700_000, False),
-    ]
-    for name, text, refused in texts:
+    in_5_mb = "금" * 1_700_000
+    for name, text, refused in (
+        ("of empty lines", "\n \n", True), ("of one word", "a\n", True), ("of one letter in 5 MB", in_5_mb, False),
+    ):  # fmt: skip
         listed.append(Mutation(f"a corpus {name}", _written(text), refused, _corpus("vocabulary")))
     listed.append(Mutation("adaptation on punctuation", _written("!!\n?\n" * 50), False, _corpus("adapt")))
     return listed
@@ -332,9 +317,8 @@ def soak(finished: Path, draw: random.Random) -> Findings:
         arguments = [part for setting in mutation.settings for part in ("--set", setting)]
         done = vtkit(folder, "run", "korean.toml", *arguments, stdin=b"y\n" * 50)
         good = found.note(mutation.name, done, (1, 2) if mutation.refused else (0, 1, 2))
-        made = {
-            path.name.split("-")[0] for path in (folder / "runs" / "artifacts").iterdir() if path.name not in before
-        }
+        paths = (folder / "runs" / "artifacts").iterdir()
+        made = {path.name.split("-")[0] for path in paths if path.name not in before}
         if good and mutation.refused and made & {"adapt", "finetune"}:
             found.fail(f"{mutation.name}: refused only after training ({', '.join(sorted(made))}): {done.message}")
         if (folder / "RAN").exists():
