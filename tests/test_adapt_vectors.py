@@ -310,7 +310,7 @@ def test_a_cross_encoder_reads_the_whole_query_and_document_that_the_encoder_rea
     ((scores,),) = load_teacher(str(folders["cross"]), (4, 6), "t").scores([Asked([query], [document], [0], 1)])
     kept = " ".join(KNOWN[:4]), " ".join(KNOWN[20:26])
     assert scores == pytest.approx(logits(folders["cross"], [kept], 13), abs=1e-4)
-    model = load_teacher(str(folders["cross"]), (4, 10_000), "t").model  # type: ignore[attr-defined]
+    model = load_teacher(str(folders["cross"]), (4, 10_000), "t").model
     assert model.max_seq_length == model.config.max_position_embeddings
 
 

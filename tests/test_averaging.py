@@ -62,7 +62,7 @@ def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, q
 def interrupted_in_the_second_training(step: int) -> type:
     """A progress that raises KeyboardInterrupt at a step of the second training it shows."""
 
-    class Second(interrupted_at(step)):  # type: ignore[misc]
+    class Second(interrupted_at(step)):
         trainings = 0
 
         def __init__(self, *arguments: Any) -> None:

@@ -27,7 +27,7 @@ from vtkit.vocabulary.forms import tokens
 
 def names(tokenizer: PreTrainedTokenizerFast, ids: object) -> list[str]:
     listed = tokens(tokenizer)
-    return [listed[number] for number in ids]  # type: ignore[attr-defined]
+    return [listed[number] for number in ids]
 
 
 def merging(merges: list[tuple[str, str]], *, lower: bool = True) -> PreTrainedTokenizerFast:

@@ -125,7 +125,7 @@ def test_saving_inside_the_streaming_block_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_new_encoder_has_the_shape_that_is_asked_for_and_repeats_with_the_seed(architecture: str) -> None:
-    section = Scratch(architecture=architecture, layers=3, hidden=24, heads=2, feed_forward=40, max_length=30)  # type: ignore[arg-type]
+    section = Scratch(architecture=architecture, layers=3, hidden=24, heads=2, feed_forward=40, max_length=30)
     made = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -143,7 +143,7 @@ def test_a_new_encoder_has_the_shape_that_is_asked_for_and_repeats_with_the_seed
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_new_encoder_begins_as_a_lexical_matcher(architecture: str, tmp_path: Path) -> None:
     torch.manual_seed(3)
-    section = Scratch(architecture=architecture, layers=2, hidden=96, heads=2, feed_forward=96, max_length=40)  # type: ignore[arg-type]
+    section = Scratch(architecture=architecture, layers=2, hidden=96, heads=2, feed_forward=96, max_length=40)
     ours = as_sparse_encoder(scratch_model(section, tokenizer()), tokenizer(), tmp_path)
     assert ours.max_seq_length == 40
     ids = ours.tokenizer(TEXTS[0], return_tensors="pt")
@@ -184,7 +184,7 @@ def test_an_asymmetric_encoder_encodes_both_sides_as_the_library_does(query: str
         assert plain.max_active_dims == 30
         for side, library in (("query", plain.encode_query), ("document", plain.encode_document)):
             wanted = library(TEXTS, convert_to_sparse_tensor=False).numpy()
-            found = encode_side(ours, TEXTS, side, 1000).toarray()  # type: ignore[arg-type]
+            found = encode_side(ours, TEXTS, side, 1000).toarray()
             np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=side)
             assert (wanted > 0).sum(axis=1).max() <= 30
 
@@ -218,7 +218,7 @@ def test_a_transfer_moves_both_sides_of_an_asymmetric_encoder(query: str, tmp_pa
     assert router.default_route == "document"
     assert [module.activation_function for module in router.sub_modules["document"][1:]] == ["log1p_relu"]
     weights = mixture.weights.toarray()
-    for name, module in (("document", source[0]), ("query", source.query_side[0])):  # type: ignore[index]
+    for name, module in (("document", source[0]), ("query", source.query_side[0])):
         new = router.sub_modules[name][0]
         if isinstance(module, SparseStaticEmbedding):
             np.testing.assert_allclose(new.weight.detach(), weights @ module.weight.detach().numpy(), rtol=1e-6)
@@ -228,7 +228,7 @@ def test_a_transfer_moves_both_sides_of_an_asymmetric_encoder(query: str, tmp_pa
             np.testing.assert_allclose(mlm_head(new.auto_model).embeddings.weight.detach(), rows, rtol=1e-5, atol=1e-6)
     for side, library in (("query", plain.encode_query), ("document", plain.encode_document)):
         wanted = library(TEXTS, convert_to_sparse_tensor=False).numpy()
-        np.testing.assert_allclose(encode_side(made, TEXTS, side, 1000).toarray(), wanted, atol=1e-5)  # type: ignore[arg-type]
+        np.testing.assert_allclose(encode_side(made, TEXTS, side, 1000).toarray(), wanted, atol=1e-5)
 
 
 def test_a_transfer_carries_settings_over(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_normalizers_are_said_in_words() -> None:
 @given(st.lists(st.sampled_from(["the", "##ing", "한", "山", "42", "...", "[unused0]", "к", "ひ", "é"]), unique=True))
 def test_every_token_is_counted_once(words: list[str]) -> None:
     composition = compose(wordpiece(*words), parse_languages("all"))
-    counted = [sum(composition.counts(sort).values()) for sort in ("language", "undecided", "other", "etc")]  # type: ignore[arg-type]
+    counted = [sum(composition.counts(sort).values()) for sort in ("language", "undecided", "other", "etc")]
     assert sum(counted) == len(words) + 5
     assert sum(composition.scripts.values()) == sum(counted[:3])
     assert sum(composition.reasons.values()) == counted[1]

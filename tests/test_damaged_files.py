@@ -43,7 +43,7 @@ def vtkit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         except SystemExit as leaving:
             code = leaving.code
         printed = capsys.readouterr()
-        return int(code or 0), printed.out + printed.err  # type: ignore[call-overload]
+        return int(code or 0), printed.out + printed.err
 
     return call
 
@@ -363,7 +363,7 @@ def test_a_defect_is_one_message_with_its_traceback_in_a_file(
     assert code == DEFECT
     assert "this is a bug in vtkit" in printed
     assert "Traceback" not in printed
-    written = Path(re.search(r"in (\S+\.txt)", printed)[1])  # type: ignore[index]
+    written = Path(re.search(r"in (\S+\.txt)", printed)[1])
     monkeypatch.undo()
     for arguments in (("search", run, "river stone", "--json"), ("explain", run, "river", "d11")):
         code, shown = vtkit(*arguments)

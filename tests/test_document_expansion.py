@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_expansion import byte_level
-from tiny import (
-    ROLES,
-    TOKENS,
-    WORDS,
-    collection,
-    encoder,
-    resumed,
-    texts,
-    tokenizer,
-)
+from tiny import ROLES, TOKENS, WORDS, collection, encoder, resumed, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vtkit.encoder.asymmetric import WholeEncoder

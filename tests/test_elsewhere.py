@@ -155,7 +155,7 @@ def of_roberta() -> PreTrainedTokenizerFast:
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     letters = test_fragmentation.tokenizer("byte-level").backend_tokenizer.get_vocab()
     tokens = [*specials, *sorted(token for token in letters if len(token) == 1), "Ġo", "ak"]
-    return RobertaTokenizer({token: n for n, token in enumerate(tokens)}, [("Ġ", "o"), ("a", "k")])  # type: ignore[no-any-return]
+    return RobertaTokenizer({token: n for n, token in enumerate(tokens)}, [("Ġ", "o"), ("a", "k")])
 
 
 def from_the_left() -> PreTrainedTokenizerFast:
@@ -168,7 +168,7 @@ def from_the_left() -> PreTrainedTokenizerFast:
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
-    **{kind: lambda kind=kind: test_fragmentation.tokenizer(kind) for kind in test_fragmentation.KINDS},  # type: ignore[misc]
+    **{kind: lambda kind=kind: test_fragmentation.tokenizer(kind) for kind in test_fragmentation.KINDS},
     "BertTokenizer": lambda: BertTokenizer({token: n for n, token in enumerate(TOKENS)}, do_lower_case=True),
     "BertTokenizer, cased": lambda: BertTokenizer({token: n for n, token in enumerate(CASED)}, do_lower_case=False),
     "RobertaTokenizer": of_roberta,
@@ -227,7 +227,7 @@ def test_a_saved_encoder_gives_the_same_vectors_elsewhere(
         vectors = np.array(found[side], dtype=np.float32)
         if fold is not None:  # the one thing that only vtkit does
             vectors = fold_vectors(csr_matrix(vectors), fold_map_of(ours), fold).toarray()
-        wanted = encode_side(ours, TEXTS, side, 1000).toarray()  # type: ignore[arg-type]
+        wanted = encode_side(ours, TEXTS, side, 1000).toarray()
         assert (wanted > 0).any()
         np.testing.assert_allclose(vectors, wanted, rtol=1e-5, atol=1e-5, err_msg=side)
     pooling = ours[1]

@@ -458,7 +458,7 @@ def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(plain: Pat
     bert = config["inference_config"]["text_expansion"]["tokenization"]["bert"]
     assert bert == {"do_lower_case": True, "with_special_tokens": True, "max_sequence_length": 48}
     vocabulary = json.loads((folder / "vocabulary.json").read_text("utf-8"))["vocabulary"]
-    assert vocabulary == sorted(made.get_vocab(), key=made.get_vocab().get)  # type: ignore[arg-type]
+    assert vocabulary == sorted(made.get_vocab(), key=made.get_vocab().get)
     ids = torch.tensor([made("Raven maple")["input_ids"], made("a river")["input_ids"][:4]])
     traced: Any = torch.jit.load(str(folder / "traced_pytorch_model.pt"))
     found = traced(*four_inputs(ids, torch.ones_like(ids)))

@@ -48,12 +48,12 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject, how: str) ->
                            max_size=count)), dtype=np.float32).reshape(count, 6)  # fmt: skip
     folded_to = np.array([0, 0, 2, 0, 4, 4])
     wanted = looped(vectors, folded_to, how)
-    found = fold_vectors(sparse.csr_matrix(vectors), folded_to, how)  # type: ignore[arg-type]
+    found = fold_vectors(sparse.csr_matrix(vectors), folded_to, how)
     assert found.has_sorted_indices
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), wanted)
-    np.testing.assert_array_equal(fold_vectors(found, folded_to, how).toarray(), wanted)  # type: ignore[arg-type]
-    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to), how)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(fold_vectors(found, folded_to, how).toarray(), wanted)
+    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to), how)
     np.testing.assert_array_equal(batch.numpy(), wanted)
 
 
@@ -71,11 +71,11 @@ def test_three_case_variants_by_eye() -> None:
 def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(how: str, tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
     plain = encode(ours, TEXTS, 48)
-    set_folding(ours, how)  # type: ignore[arg-type]
+    set_folding(ours, how)
     save_encoder(ours, tmp_path / "model")
     loaded = load_encoder(str(tmp_path / "model"))
     assert folding(loaded) == how
-    wanted = fold_vectors(plain, fold_map(tokenizer(CASED)), how)  # type: ignore[arg-type]
+    wanted = fold_vectors(plain, fold_map(tokenizer(CASED)), how)
     np.testing.assert_allclose(encode(loaded, TEXTS, 48).toarray(), wanted.toarray(), atol=1e-6)
     assert encode(loaded, TEXTS, 48).nnz < plain.nnz
     # what sentence-transformers gives is not folded, and can be

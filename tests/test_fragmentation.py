@@ -170,8 +170,8 @@ def test_ascii_text_has_the_words_of_the_general_rule(text: str, punctuation: Pu
 
 @given(st.text(), st.text(), st.sampled_from(["keep", "cut"]), st.sampled_from([" ", "\n", "\u3000", " \t"]))
 def test_words_never_reach_across_white_space(left: str, right: str, punctuation: str, space: str) -> None:
-    assert words(left + space + right, punctuation) == words(left, punctuation) + words(right, punctuation)  # type: ignore[arg-type]
-    for word in words(left, punctuation):  # type: ignore[arg-type]
+    assert words(left + space + right, punctuation) == words(left, punctuation) + words(right, punctuation)
+    for word in words(left, punctuation):
         assert word == word.strip()
         # what cuts words may know a newer Unicode than Python, which then has no category for a letter
         assert any(character.isalnum() or unicodedata.category(character) == "Cn" for character in word)

@@ -345,7 +345,7 @@ def test_weights_that_are_not_finite_fail_whatever_follows(off: tuple[str, ...],
     broken = with_bias(tmp_path, 0.0)
     with torch.no_grad():
         mlm_head(broken[0].auto_model).embeddings.weight[70, 3] = torch.nan
-    section = GatesSection(off=off)  # type: ignore[arg-type]
+    section = GatesSection(off=off)
     (result,) = encoder_gates(section, "transfer", broken, TEXTS, more_follows=True)
     assert result.gate == ("activation", "dimensions", "ties")[len(off)]
     assert (result.finding, result.seen) == ("fail", "weights are not finite (NaN or infinite)")
@@ -358,7 +358,7 @@ def vectors(*rows: list[float]) -> sparse.csr_matrix:
 def test_shares_of_positive_logits_and_active_dimensions_by_hand() -> None:
     for rates, following, wanted in (((0.3, 0.6), "fail", "pass"), ((0.0, 0.0), "warn", "warn"),
                                      ((0.95, 1.0), "fail", "fail")):  # fmt: skip
-        assert activation_gate(ActivationRates(*rates), following)[0] == wanted  # type: ignore[arg-type]
+        assert activation_gate(ActivationRates(*rates), following)[0] == wanted
     one = vectors([1, 0, 0, 0], [0, 1, 0, 0])
     for queries, documents, wanted in (
         (one, vectors([1, 1, 0, 0], [0, 1, 1, 0]), "pass"),
@@ -377,7 +377,7 @@ def test_ties_by_hand() -> None:
         ([1, 1, 1, 1], "fail", "fail"),
         ([0, 0, 0, 0], "warn", "warn"),
     ):
-        found: Seen = ties_gate(queries, vectors(*([score] for score in scores)), following)  # type: ignore[arg-type]
+        found: Seen = ties_gate(queries, vectors(*([score] for score in scores)), following)
         assert found[0] == finding
         if scores == [1, 1, 1, 4]:  # queries 0, 1, 2 score two 1s and the 4; query 3 scores three 1s
             assert found[3]["tied"] == pytest.approx((2 / 3 * 3 + 1) / 4)
