@@ -174,14 +174,14 @@ def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny", collecti
     return run(recipe, runs=folder / "runs", threads=1)
 
 
-def interrupted_at(step: int | None) -> type[Progress]:
-    """vtkit's training callback, but with Ctrl-C pressed at the end of ``step``; None: of any step."""
+def interrupted_at(step: int, error: type[BaseException] = KeyboardInterrupt) -> type[Progress]:
+    """vtkit's training callback, but with Ctrl-C pressed at the end of ``step``, or the first one after it."""
 
     class Interrupted(Progress):
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             super().on_step_end(args, state, control, **rest)
-            if step in (None, state.global_step):
-                raise KeyboardInterrupt
+            if state.global_step >= step:
+                raise error
 
     return Interrupted
 
@@ -208,7 +208,7 @@ def resumed(
             with pytest.raises(KeyboardInterrupt):
                 train(folder / "again")
             leave_half_a_checkpoint(folder / "again" / "checkpoints", step)
-        for progress in (Progress, interrupted_at(None)):
+        for progress in (Progress, interrupted_at(0, AssertionError)):
             patch.setattr(module, "Progress", progress)
             found, found_curves = train(folder / "again")
             assert found_curves == curves
