@@ -146,22 +146,6 @@ def test_lucenes_analyser_gives_the_scores_of_lucenes_own_index(language: str) -
         assert ours == pytest.approx(theirs, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "terms"),
-    [
-        ("en", "The Receptors' running", "receptor run"),
-        ("eng", "café \ud800x 😀", "café x 😀"),
-        ("de", "die Häuser", "haus"),
-        ("ar", "مُدَرِّسَة الأُمّـة", "مدرس ام"),
-        ("ja", "東京タワーは高かった。", "東京 タワー 高い"),
-        ("ko", "한국의 abc", "한국 국의 abc"),
-        ("zh", "北京2008年奥运会", "北京 2008 年奥 奥运 运会"),
-    ],
-)
-def test_lucenes_analysers_cut_as_lucene_does(language: str, text: str, terms: str) -> None:
-    assert analyser(language, "lucene")(text) == terms.split()
-
-
 def test_every_language_that_lucene_is_said_to_know_has_its_analyser() -> None:
     for language, name in LUCENE.items():
         cut = analyser(language, "lucene")
@@ -178,49 +162,48 @@ def test_collections_without_any_term_are_searched_in_vain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "terms"),
+    ("analysis", "language", "text", "terms"),
     [
-        ("en", "The U.S. state_of-the-art, 2nd café!", "the u s state of the art 2nd café"),
-        ("de", "Straße ＡＢＣ ﬁn", "straße abc fin"),
-        ("ko", "한국의 수도는 서울", "한국의 수도는 서울"),
-        ("ko", unicodedata.normalize("NFD", "한국의"), "한국의"),
-        ("en", "한국의 Korea", "한국의 korea"),
-        ("ja", "東京タワーは高い。ビル", "東京 京タ タワ ワー ーは は高 高い ビル"),
-        ("zh", "我 北京2008年奥运会", "我 北京 2008 年奥 奥运 运会"),
-        ("th", "ไทย abc", "ไท ทย abc"),
-        ("hi", "हिन्दी में क्या", "हिन्दी में क्या"),
-        ("ta", "தமிழ் மொழி", "தமிழ் மொழி"),
-        ("ar", "مُدَرِّسَة الأُمّـة", "مدرسه الامه"),
-        ("fa", "می\u200cروم", "می روم"),
-        ("hi", "क्\u200dष", "क्ष"),
-        ("tr", "İSTANBUL IŞIK", "istanbul ışık"),
-        ("en", "co\u00adoperate ❤\ufe0f 😀 𞤀𞤣", "cooperate 𞤢𞤣"),
-        ("zh", "𠀀𠀁𠀂", "𠀀𠀁 𠀁𠀂"),
+        ("lucene", "en", "The Receptors' running", "receptor run"),
+        ("lucene", "eng", "café \ud800x 😀", "café x 😀"),
+        ("lucene", "de", "die Häuser", "haus"),
+        ("lucene", "ar", "مُدَرِّسَة الأُمّـة", "مدرس ام"),
+        ("lucene", "ja", "東京タワーは高かった。", "東京 タワー 高い"),
+        ("lucene", "ko", "한국의 abc", "한국 국의 abc"),
+        ("lucene", "zh", "北京2008年奥运会", "北京 2008 年奥 奥运 运会"),
+        ("words", "en", "The U.S. state_of-the-art, 2nd café!", "the u s state of the art 2nd café"),
+        ("words", "de", "Straße ＡＢＣ ﬁn", "straße abc fin"),
+        ("words", "ko", "한국의 수도는 서울", "한국의 수도는 서울"),
+        ("words", "ko", unicodedata.normalize("NFD", "한국의"), "한국의"),
+        ("words", "en", "한국의 Korea", "한국의 korea"),
+        ("words", "ja", "東京タワーは高い。ビル", "東京 京タ タワ ワー ーは は高 高い ビル"),
+        ("words", "zh", "我 北京2008年奥运会", "我 北京 2008 年奥 奥运 运会"),
+        ("words", "th", "ไทย abc", "ไท ทย abc"),
+        ("words", "hi", "हिन्दी में क्या", "हिन्दी में क्या"),
+        ("words", "ta", "தமிழ் மொழி", "தமிழ் மொழி"),
+        ("words", "ar", "مُدَرِّسَة الأُمّـة", "مدرسه الامه"),
+        ("words", "fa", "می\u200cروم", "می روم"),
+        ("words", "hi", "क्\u200dष", "क्ष"),
+        ("words", "tr", "İSTANBUL IŞIK", "istanbul ışık"),
+        ("words", "en", "co\u00adoperate ❤\ufe0f 😀 𞤀𞤣", "cooperate 𞤢𞤣"),
+        ("words", "zh", "𠀀𠀁𠀂", "𠀀𠀁 𠀁𠀂"),
+        ("full", "en", "Receptors", "receptors receptor* <rec rece ecep cept epto ptor tors ors>"),
+        ("full", "eng", "The go", "go go* <go>"),
+        ("full", "de", "an", "an an* <an>"),
+        ("full", "de", "Häuser", "häuser haus* <häu häus äuse user ser>"),
+        ("full", "xx", "Häuser", "häuser <häu häus äuse user ser>"),
+        ("full", "ru", "книги", "книги книг* <кни книг ниги иги>"),
+        ("full", "ko", "수도는 서울", "<수 수도 도는 는> <서 서울 울>"),
+        ("full", "en", "2008년 abc", "<2 20 00 08 8년 년> abc abc* <abc abc>"),
+        ("full", "ja", "東京タワー。高", "東 京 タ ワ ー 東京 京タ タワ ワー 高"),
+        ("full", "th", "ไทยคน abc", "ไทย ทยค ยคน abc <abc abc>"),
+        ("full", "th", "ไท", "ไท"),
+        ("full", "zh", "北京ไทย", "北 京 北京 ไทย"),
     ],
 )
-def test_plain_words_are_cut_as_their_script_needs(language: str, text: str, terms: str) -> None:
-    assert analyser(language, "words")(text) == terms.split()
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "terms"),
-    [
-        ("en", "Receptors", "receptors receptor* <rec rece ecep cept epto ptor tors ors>"),
-        ("eng", "The go", "go go* <go>"),
-        ("de", "an", "an an* <an>"),
-        ("de", "Häuser", "häuser haus* <häu häus äuse user ser>"),
-        ("xx", "Häuser", "häuser <häu häus äuse user ser>"),
-        ("ru", "книги", "книги книг* <кни книг ниги иги>"),
-        ("ko", "수도는 서울", "<수 수도 도는 는> <서 서울 울>"),
-        ("en", "2008년 abc", "<2 20 00 08 8년 년> abc abc* <abc abc>"),
-        ("ja", "東京タワー。高", "東 京 タ ワ ー 東京 京タ タワ ワー 高"),
-        ("th", "ไทยคน abc", "ไทย ทยค ยคน abc <abc abc>"),
-        ("th", "ไท", "ไท"),
-        ("zh", "北京ไทย", "北 京 北京 ไทย"),
-    ],
-)
-def test_the_full_analyser_cuts_each_script_in_its_own_way(language: str, text: str, terms: str) -> None:
-    assert analyser(language)(text) == terms.split()
+def test_each_script_is_cut_in_its_own_way(analysis: Analysis, language: str, text: str, terms: str) -> None:
+    """By ``lucene`` as Lucene's own analysers do."""
+    assert analyser(language, analysis)(text) == terms.split()
 
 
 @pytest.mark.parametrize(

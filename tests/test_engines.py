@@ -115,17 +115,8 @@ def test_contributions_are_the_products_that_make_the_score(index: Index) -> Non
                 assert set(found.dimensions.tolist()) == set(np.flatnonzero(query * documents[number]).tolist())
                 assert found.query_weights.tolist() == query[found.dimensions].tolist()
                 assert found.document_weights.tolist() == documents[number][found.dimensions].tolist()
-
-
-@each_engine
-def test_what_a_query_and_a_document_do_not_share_explains_nothing(
-    tmp_path: Path, engine: Engine, made_for: Callable[[Engine], IndexSection]
-) -> None:
-    index = build_index(made_for(engine), sp.csr_matrix([[1.0, 0, 2], [0, 3, 0]], dtype=np.float32), tmp_path)
-    query = sp.csr_matrix([[2.0, 0, 0.5]], dtype=np.float32)
-    assert index.explain(query, 0).products.tolist() == [2.0, 1.0]
-    assert index.explain(query, 1).products.tolist() == []
-    for bad, number in ((query, 2), (query, -1), (sp.csr_matrix((1, 4)), 0), (sp.csr_matrix((2, 3)), 0)):
+    assert not len(index.explain(sp.csr_matrix((1, 25), dtype=np.float32), 0).products)
+    for bad, number in ((queries[0], 40), (queries[0], -1), (sp.csr_matrix((1, 4)), 0), (queries[:2], 0)):
         with pytest.raises(ValueError, match=r"no document|dimensions|one query"):
             index.explain(bad, number)
 
