@@ -239,16 +239,12 @@ def beside_a_pickle(folder: Path) -> Path:
 
 
 FORMS: dict[str, Callable[[Path], Path]] = {
-    "safetensors beside a pickle": beside_a_pickle,
-    "gamma and beta": older_names,
-    "half precision": halved,
-    "pickle": pickle_only,
-    "pickle in torch's format before 1.6": lambda folder: pickle_only(folder, legacy=True),
+    "safetensors beside a pickle": beside_a_pickle, "gamma and beta": older_names, "half precision": halved,
+    "pickle": pickle_only, "pickle in torch's format before 1.6": lambda folder: pickle_only(folder, legacy=True),
     "pickle with tied weights": lambda folder: pickle_only(folder, tied(folder)),
     "pickle with gamma and beta": lambda folder: pickle_only(older_names(folder)),
-    "pickle in half precision": lambda folder: pickle_only(halved(folder)),
-    "pickled shards": pickled_shards,
-}
+    "pickle in half precision": lambda folder: pickle_only(halved(folder)), "pickled shards": pickled_shards,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)

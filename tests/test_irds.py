@@ -4,9 +4,8 @@ from pathlib import Path
 
 import ir_datasets
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke
 
-from vtkit.cli import app
 from vtkit.data import irds
 from vtkit.data.collections import load_retrieval, splits_of
 from vtkit.data.corpora import read_corpus
@@ -60,6 +59,6 @@ def test_documents_without_a_text_field_are_read_by_their_default_text() -> None
 def test_nothing_is_fetched_without_being_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(DOWNLOAD_VARIABLE, raising=False)
-    result = CliRunner().invoke(app, ["gap", "ir_datasets:beir/scifact/test", "ir_datasets:beir/scifact/test"])
+    result = invoke("gap", "ir_datasets:beir/scifact/test", "ir_datasets:beir/scifact/test")
     assert isinstance(result.exception, DataError)
     assert "ir_datasets:beir/scifact/test is not in vtkit's cache. Run again with --download" in str(result.exception)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from command_line import invoke
 from sentence_transformers import SparseEncoder
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.fitted import UnitsFit
@@ -190,7 +189,7 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     made = run(recipe, runs=recipe.parent / "runs")
     shown = capsys.readouterr().err
     assert "gate read_back after transfer: pass" in shown
-    found = CliRunner().invoke(app, ["explain", str(made), tiny.collection(40).documents[1].text, "d1"])
+    found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
     for kind in (r"\d+:.+", r"bm25:.+", r"(##)?[a-z]+"):

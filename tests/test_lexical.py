@@ -126,10 +126,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tiny.collection(120)
     tiny.finished_run(folder, data)
     tiny.add_training_queries(folder / "collection", data)
-    changes = (
-        "index.lexical=bm25",
-        "evaluate.weightings=['none', 'geng']",
-    )
+    changes = ("index.lexical=bm25", "evaluate.weightings=['none', 'geng']")
     return run(folder / "tiny.toml", changes, runs=folder / "runs", threads=1)
 
 

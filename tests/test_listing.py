@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import tiny
+from command_line import invoke
 from filelock import FileLock
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.pipeline.listing import list_runs, remove, unused
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
@@ -18,7 +17,7 @@ from vtkit.recipe.load import load_recipe
 
 
 def vtkit(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.exception
     return result.stdout
 
@@ -150,11 +149,11 @@ def test_interrupted_work_is_kept_unless_it_is_asked_for(runs: Path) -> None:
 def test_nothing_is_removed_beside_a_run_that_goes_on_or_cannot_be_read(runs: Path, tmp_path: Path) -> None:
     before = sorted((runs / "artifacts").iterdir())
     with FileLock(runs / "other" / ".lock"):
-        result = CliRunner().invoke(app, ["clean", str(runs), "--yes"])
+        result = invoke("clean", str(runs), "--yes")
     assert "is running" in str(result.exception)
     (runs / "other" / "run.json").write_text("[", "utf-8")
     for arguments in (["clean", str(runs)], ["clean", str(runs), "--yes"]):
-        assert "run.json is damaged" in str(CliRunner().invoke(app, arguments).exception)
+        assert "run.json is damaged" in str(invoke(*arguments).exception)
     assert sorted((runs / "artifacts").iterdir()) == before
     for command in ("runs", "clean"):
-        assert "is not a folder of runs" in str(CliRunner().invoke(app, [command, str(tmp_path / "no")]).exception)
+        assert "is not a folder of runs" in str(invoke(command, str(tmp_path / "no")).exception)

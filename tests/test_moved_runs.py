@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import tiny
-from typer.testing import CliRunner
+from command_line import invoke
 
-from vtkit.cli import app
 from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
@@ -62,10 +61,10 @@ def test_its_vocabularies_are_listed_and_measured_where_none_is_named(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(finished.parents[1])
-    listed = CliRunner().invoke(app, ["inspect-vocab"]).stdout
+    listed = invoke("inspect-vocab").stdout
     assert "final model of runs/tiny" in listed
     assert "source of runs/tiny" in listed
     Path("text.txt").write_text("the river house\n", "utf-8")
     for more in ([], ["--run", "runs/tiny"]):
-        measured = CliRunner().invoke(app, ["fragmentation", "text.txt", *more, "--json"]).stdout
+        measured = invoke("fragmentation", "text.txt", *more, "--json").stdout
         assert any(one["name"].endswith("model") for one in json.loads(measured)["tokenizers"])

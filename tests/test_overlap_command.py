@@ -6,18 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import invoke as call
 from hypothesis import given
 from hypothesis import strategies as st
 from test_overlap import byte_level, wordpiece
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.inspect.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.system.errors import DataError
-
-
-def call(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments), catch_exceptions=True)
 
 
 @pytest.fixture

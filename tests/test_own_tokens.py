@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -20,9 +21,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
@@ -114,17 +113,13 @@ def test_a_rare_document_without_any_weight_is_found_by_eye(encoder: SparseEncod
     assert found.data.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "source", [{"model": "x", "kind": "unicoil"}, {"model": "x", "units": {}, "corpus": ["x"]}], ids=str
-)
-def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(source: dict[str, object]) -> None:
-    sections = {"recipe": {"name": "r", "language": "en"}, "vocabulary": {"kind": "source"}, "source": source}
-    assert Recipe.model_validate(sections)
-    with pytest.raises(ValidationError, match=r"remove index\.own_tokens"):
-        Recipe.model_validate({**sections, "index": {"own_tokens": True}})
-
-
-def test_an_index_of_latent_units_is_refused(tmp_path: Path) -> None:
+def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path: Path) -> None:
+    sections = {"recipe": {"name": "r", "language": "en"}, "vocabulary": {"kind": "source"}}
+    for source in ({"kind": "unicoil"}, {"units": {}, "corpus": ["x"]}):
+        sections["source"] = {"model": "x", **source}  # type: ignore[dict-item]
+        assert Recipe.model_validate(sections)
+        with pytest.raises(ValidationError, match=r"remove index\.own_tokens"):
+            Recipe.model_validate({**sections, "index": {"own_tokens": True}})
     whole = WholeEncoder(modules=list(tiny.encoder(tmp_path)), device="cpu")
     names = Tokenizer(models.WordLevel({f"{unit}": unit for unit in range(40)}, unk_token="0"))
     whole.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=names)
@@ -181,14 +176,13 @@ def test_a_run_in_memory_and_a_folder_of_its_own_have_the_same_index(made: Path,
     memory = SparseSystem.over(ours, collection, section).index.postings
     same = sparse.csc_matrix((memory.weights, memory.documents, memory.starts)).toarray()
     np.testing.assert_allclose(same, found, rtol=1e-4)
-    runner = CliRunner()
     out, settings = str(tmp_path / "vectors"), ("own_tokens=true", "top_dimensions=12", "document_weighting=geng")
     corpus = str(made.parents[1] / "set" / "corpus.jsonl")
     for arguments in (
         ["encode", str(made / "model"), corpus, "--max-length", "32", "--top-dimensions", "48", "--out", out],
         ["index", out, "--out", str(tmp_path / "index"), *(part for each in settings for part in ("--set", each))],
     ):
-        done = runner.invoke(app, arguments)
+        done = invoke(*arguments)
         assert done.exit_code == 0, done.output
     np.testing.assert_allclose(indexed(tmp_path / "index" / "postings"), found, rtol=1e-4)
 
@@ -196,7 +190,7 @@ def test_a_run_in_memory_and_a_folder_of_its_own_have_the_same_index(made: Path,
 def test_an_export_encodes_further_documents_as_the_index_holds_them(made: Path, tmp_path: Path) -> None:
     place = made / "index" / "set"
     assert (place / FILE).is_file()
-    done = CliRunner().invoke(app, ["export", str(made), "--for", "qdrant", "--out", str(tmp_path / "out")])
+    done = invoke("export", str(made), "--for", "qdrant", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
     texts = [text for text in TEXTS if text]
     command = [sys.executable, "encode.py", "--document", *texts]
@@ -221,7 +215,7 @@ def test_words_of_thai_sentences_find_their_sentences_through_the_commands(share
     (tmp_path / "words.tsv").write_text("\n".join(f"{n}\t{word}" for n, (word, _) in enumerate(asked)), "utf-8")
 
     def said(*arguments: str) -> str:
-        done = CliRunner().invoke(app, [str(each) for each in arguments])
+        done = invoke(*arguments)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -236,10 +230,7 @@ def test_words_of_thai_sentences_find_their_sentences_through_the_commands(share
         for line in said("search", out, "--batch", str(tmp_path / "words.tsv"), "--top", "10").splitlines():
             query, _, document, *_ = line.split()
             found.setdefault(int(query), set()).add(int(document) - 1)
-        shares.append(
-            np.mean(
-                [any(word in words(texts[n], "cut") for n in found.get(q, ())) for q, (word, _) in enumerate(asked)]
-            )
-        )
+        hits = [any(word in words(texts[n], "cut") for n in found.get(q, ())) for q, (word, _) in enumerate(asked)]
+        shares.append(np.mean(hits))
     assert shares[0] < 0.5
     assert shares[1] >= 0.95

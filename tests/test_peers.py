@@ -213,14 +213,12 @@ def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finishe
     assert effectiveness_charts(report)
 
 
-def test_another_peer_leaves_what_is_done(finished: Path, embedder: Path, tmp_path: Path) -> None:
+def test_another_peer_leaves_what_is_done_and_peers_of_one_name_are_told_apart(finished: Path, embedder: Path) -> None:
     recipe, store = finished.parents[1] / "tiny.toml", Store(finished.parent / "artifacts")
 
     def keys(*overrides: str) -> dict[str, str]:
-        return {
-            name: step.dependencies.key
-            for name, step in Plan(load_recipe(recipe, overrides).recipe, store).steps.items()
-        }
+        steps = Plan(load_recipe(recipe, overrides).recipe, store).steps
+        return {name: step.dependencies.key for name, step in steps.items()}
 
     one = keys(f"evaluate.peers=['{embedder}']")
     two = keys(f"evaluate.peers=['org/other', '{embedder}']")
@@ -230,13 +228,9 @@ def test_another_peer_leaves_what_is_done(finished: Path, embedder: Path, tmp_pa
     alone = keys(f"evaluate.peers=['{embedder}']", "evaluate.bm25=false")
     assert "evaluate:peer:tiny-e5" in alone
     assert "evaluate:hybrid-peer:tiny-e5" not in alone
-
-
-def test_peers_of_one_name_are_told_apart(finished: Path) -> None:
     named = ["one/e5", "two/e5", "three/.-.", "four/a b:c", "x/" + "y" * 90]
-    recipe = load_recipe(finished.parents[1] / "tiny.toml", [f"evaluate.peers={named}"]).recipe
-    assert list(peers_of(recipe)) == ["e5", "e5-2", "embedder", "a-b-c", "y" * 60]
-    assert run_name("evaluate:peer:e5") == "peer-e5"
+    several = load_recipe(recipe, [f"evaluate.peers={named}"]).recipe
+    assert list(peers_of(several)) == ["e5", "e5-2", "embedder", "a-b-c", "y" * 60]
     assert run_name("evaluate:hybrid-peer:e5") == "hybrid-peer-e5"
 
 

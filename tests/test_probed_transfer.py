@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import invoke
 from sentence_transformers import SparseEncoder
 from tiny import LETTERS, ROLES, WORDS, encoder, tokenizer
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.steps.probed_transfer import probed_transfer
 from vtkit.settings.casing import CasingSection
@@ -124,7 +123,7 @@ def test_a_user_is_told(source: SparseEncoder, pairs: str, tmp_path: Path) -> No
     names = ("source", "target", "corpus.txt")
     model, target, corpus = (str(tmp_path / name) for name in names)
     said = ("transfer", model, target, "--parallel", pairs, "--corpus", corpus, "--json")
-    done = CliRunner().invoke(app, [*said, "-o", str(tmp_path / "moved")])
+    done = invoke(*said, "-o", str(tmp_path / "moved"))
     assert done.exit_code == 0, done.output
     probed = json.loads(done.stdout)["moved"]["probed"]
     assert [one["name"] for one in probed] == ["rule", "parallel.estimator = cooccurrence"]

@@ -8,10 +8,10 @@ import huggingface_hub
 import pytest
 import tiny
 import yaml
+from command_line import invoke
 from hub_server import Hub, serving
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from vtkit.cli import app
 from vtkit.pipeline.publish import prepare
 from vtkit.system.errors import DataError, RecipeError
 
@@ -41,7 +41,7 @@ def licensed(folder: Path, name: str | None) -> None:
 
 
 def says(place: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["publish", str(place / "runs" / "tiny"), "me/tiny", *arguments])
+    return invoke("publish", str(place / "runs" / "tiny"), "me/tiny", *arguments)
 
 
 def test_nothing_is_uploaded_until_it_is_said(place: Path, hub: Hub) -> None:

@@ -14,11 +14,13 @@ import command_line
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import (
+    ROLES,
     TOKENS,
     collection,
     encoder,
@@ -31,9 +33,8 @@ from tiny import (
     weights,
     write_collection,
 )
-from typer.testing import CliRunner
+from tokenizers import Tokenizer, models
 
-from vtkit.cli import app
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import read_trec
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
@@ -117,12 +118,6 @@ def test_masked_dimensions_stay_zero_on_the_query_side(tmp_path: Path) -> None:
 # without training
 
 
-def test_frequencies_of_no_documents_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no documents to count the document frequencies"):
-        with_static_queries(encoder(tmp_path), "idf", [])
-    assert query_encoder_of(with_static_queries(encoder(tmp_path), "binary", [])) is not None
-
-
 @pytest.mark.parametrize("kind", ["binary", "idf"])
 def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: Path, kind: str) -> None:
     ours = encoder(tmp_path)
@@ -130,7 +125,7 @@ def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: 
     (tmp_path / "documents.txt").write_text("\n".join(DOCUMENTS), "utf-8")
     command = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "documents.txt"), "--texts", "20"]
     command += ["--query-encoder", kind, "--out", str(tmp_path / "made")]
-    shown = CliRunner().invoke(app, command)
+    shown = invoke(*command)
     assert shown.exit_code == 0, shown.output
     assert f"logits are left as they are, queries by a static table ({kind})" in shown.output
     wanted = binary_weights(ours) if kind == "binary" else idf_query_weights(ours, DOCUMENTS)
@@ -144,7 +139,7 @@ def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: 
     }
 
 
-CALIBRATED = """
+RECIPE = """
 [recipe]
 name = "table"
 language = "en"
@@ -156,53 +151,24 @@ tokenizer = "./source"
 [transfer]
 method = "mean"
 bias.method = "mixture"
-[calibrate]
-query_encoder = "idf"
-texts = 20
-{finetune}
 [evaluate]
 sets = ["./collection"]
-bm25 = false
 """
+CALIBRATE = '[calibrate]\nquery_encoder = "idf"\ntexts = 20\n'
+FINETUNE = '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 3\nbatch_size = 6\n'
 
 
 def test_a_recipe_gives_queries_a_table_without_training_and_fine_tuning_keeps_it(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     save_encoder(ours, tmp_path / "source")
     write_collection(tmp_path / "collection", DATA)
-    for finetune_section in ("", '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 3\nbatch_size = 6'):
-        (tmp_path / "recipe.toml").write_text(CALIBRATED.replace("{finetune}", finetune_section), "utf-8")
+    for finetune_section in ("", FINETUNE):
+        (tmp_path / "recipe.toml").write_text(f"{RECIPE}bm25 = false\n{CALIBRATE}{finetune_section}", "utf-8")
         folder = run(tmp_path / "recipe.toml", runs=tmp_path / "runs", threads=1)
         made = load_encoder(str(folder / "model"))
         np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), idf_query_weights(ours, DOCUMENTS))
         assert same(weights(made), weights(ours)) is not bool(finetune_section)
-        page = (folder / "report.md").read_text("utf-8")
-        assert "Queries are encoded by a static table of inverse document frequencies." in page
-
-
-AFTERWARDS = """
-[recipe]
-name = "afterwards"
-language = "en"
-[source]
-model = "./source"
-[vocabulary]
-kind = "existing"
-tokenizer = "./source"
-[transfer]
-method = "mean"
-bias.method = "mixture"
-[finetune]
-data = "./collection"
-split = "test"
-steps = 3
-batch_size = 6
-[index]
-query_encoder = "KIND"
-[evaluate]
-sets = ["./collection"]
-models = ["finetune", "query-table"]
-"""
+        assert "static table of inverse document frequencies" in (folder / "report.md").read_text("utf-8")
 
 
 def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder_of_queries(tmp_path: Path) -> None:
@@ -211,16 +177,16 @@ def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder
     write_collection(tmp_path / "collection", DATA)
     runs = tmp_path / "runs"
     for kind in ("binary", "idf"):
-        (tmp_path / "recipe.toml").write_text(AFTERWARDS.replace("KIND", kind), "utf-8")
-        ended = CliRunner().invoke(app, ["run", str(tmp_path / "recipe.toml"), "--runs", str(runs), "--threads", "1"])
+        text = f'{RECIPE}models = ["finetune", "query-table"]\n{FINETUNE}[index]\nquery_encoder = "{kind}"\n'
+        (tmp_path / "recipe.toml").write_text(text, "utf-8")
+        ended = invoke("run", str(tmp_path / "recipe.toml"), "--runs", str(runs), "--threads", "1")
         assert ended.exit_code == 0, ended.output
-        folder = runs / "afterwards"
+        folder = runs / "table"
         steps = json.loads((folder / "run.json").read_text("utf-8"))["steps"]
         assert "encode:finetune" in steps
         assert "encode:query-table" not in steps
-        trained, made = (
-            load_encoder(str(path)) for path in (runs / "artifacts" / steps["finetune"] / "model", folder / "model")
-        )
+        paths = (runs / "artifacts" / steps["finetune"] / "model", folder / "model")
+        trained, made = (load_encoder(str(path)) for path in paths)
         assert query_encoder_of(trained) is None
         assert same(weights(made), weights(trained))
         expected = binary_weights(trained) if kind == "binary" else idf_query_weights(trained, DOCUMENTS)
@@ -232,10 +198,8 @@ def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder
             assert found[query.id][0][1] == pytest.approx(row.max(), rel=1e-3)
         assert read_trec(folder / "trec" / "collection" / "finetune.trec") != found
         page = (folder / "report.md").read_text("utf-8")
-        assert "with queries by a table" in page
-        assert "after fine-tuning" in page
-        what = "in which every token weighs 1" if kind == "binary" else "of inverse document frequencies"
-        assert f"Queries are encoded by a static table {what}." in page
+        what = "every token weighs 1" if kind == "binary" else "inverse document frequencies"
+        assert all(part in page for part in ("with queries by a table", "after fine-tuning", what))
 
 
 CASED = (*TOKENS[:-2], "River", "STONE")
@@ -284,12 +248,8 @@ def test_a_process_without_vtkit_gives_the_same_vectors(tmp_path: Path) -> None:
     save_encoder(ours, tmp_path / "model")
     queries, documents = ["river river stone", "fjord 7", "", *texts(3)], texts(4, seed=2)
     (tmp_path / "given.json").write_text(json.dumps([queries, documents]))
-    command = [
-        sys.executable,
-        "-c",
-        LIBRARY_ALONE,
-        *(str(tmp_path / name) for name in ("model", "given.json", "out.pt")),
-    ]
+    files = [str(tmp_path / name) for name in ("model", "given.json", "out.pt")]
+    command = [sys.executable, "-c", LIBRARY_ALONE, *files]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(command, cwd=tmp_path, env={**environment, "HF_HUB_OFFLINE": "1"}, check=True)
     theirs = torch.load(tmp_path / "out.pt", weights_only=True)
@@ -318,19 +278,12 @@ def test_a_model_with_more_rows_than_tokens_has_a_table_of_its_size(tmp_path: Pa
     assert encode_side(ours, ["[unused150] river"], "query", 48).nnz <= 1 + len("unused150") + 2
 
 
-def test_fillers_never_take_a_name_that_is_there() -> None:
+def test_fillers_never_take_a_name_that_is_there_and_gaps_are_refused() -> None:
     named = tokenizer((*TOKENS, f"[unused{len(TOKENS) + 2}]"))
     assert sorted(filled_up(named, len(TOKENS) + 5).get_vocab().values()) == list(range(len(TOKENS) + 5))
-
-
-def test_token_ids_with_gaps_are_refused() -> None:
-    from tokenizers import Tokenizer, models
-
     gaps = {token: number + 3 * (number > 50) for number, token in enumerate(TOKENS)}
-    from tiny import ROLES
-
     holed = wrap(Tokenizer(models.WordPiece(gaps, unk_token="[UNK]")), ROLES, "of the test")
-    with pytest.raises(DataError, match=r"needs numbers without gaps\. Let the document encoder"):
+    with pytest.raises(DataError, match=r"numbers without gaps"):
         filled_up(holed, len(TOKENS) + 3)
 
 
@@ -540,22 +493,19 @@ def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_
 def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None:
     for kind in QUERY_ENCODERS:
         wanted = section(query_encoder=kind)
-        names = {
-            term.name for term in objective_terms(wanted, 10, with_query_encoder(encoder(tmp_path), wanted, DOCUMENTS))
-        }
-        assert ("query_flops" in names) == (kind in ("source", "shared", "learned")), kind
+        terms = objective_terms(wanted, 10, with_query_encoder(encoder(tmp_path), wanted, DOCUMENTS))
+        trained = kind in ("source", "shared", "learned")
+        assert ("query_flops" in {term.name for term in terms}) == trained, kind
+        assert {"finetune.query_encoder", "finetune.activation", "finetune.document_lambda"} <= wanted.settings_read
+        assert ({"finetune.query_penalty", "finetune.query_lambda"} <= wanted.settings_read) == trained, kind
     idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), DOCUMENTS)
     assert "query_flops" not in {term.name for term in objective_terms(section(), 10, idf)}
+    with pytest.raises(DataError, match="no documents"):
+        with_static_queries(encoder(tmp_path), "idf", [])
+    assert query_encoder_of(with_static_queries(encoder(tmp_path), "binary", [])) is not None
 
 
 # settings
-
-
-def test_settings_without_effect_are_not_read() -> None:
-    fixed, learned = section(query_encoder="idf").settings_read, section(query_encoder="learned").settings_read
-    assert not {"finetune.query_penalty", "finetune.query_lambda"} & fixed
-    assert {"finetune.query_penalty", "finetune.query_lambda"} <= learned
-    assert {"finetune.query_encoder", "finetune.activation", "finetune.document_lambda"} <= fixed & learned
 
 
 def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) -> None:
@@ -577,42 +527,36 @@ def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path: Path) -> None:
-    save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
-    tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
+    save_encoder(encoder(tmp_path / "work"), tmp_path / "source")
     data = write_collection(tmp_path / "collection", DATA)
     shutil.copyfile(data / "qrels" / "test.tsv", data / "qrels" / "train.tsv")
-    (tmp_path / "tiny.toml").write_text(
-        '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
-        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
-        '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\nquery_encoder = "learned"\n'
-        'activation = "log1p_log1p"\n'
-        '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
-        "utf-8",
-    )
-    refused = cli(tmp_path, "run", "tiny.toml", "--set", "finetune.query_encoder=idf",
+    training = '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\nquery_encoder = "learned"\n'
+    text = f'{RECIPE}measures = ["RR@10"]\n{training}activation = "log1p_log1p"\n'
+    (tmp_path / "table.toml").write_text(text, "utf-8")
+    refused = cli(tmp_path, "run", "table.toml", "--set", "finetune.query_encoder=idf",
                   "--set", "finetune.target_active={query = 20}")  # fmt: skip
     assert refused.returncode == 2
     assert "target_active.query: with query_encoder idf" in refused.stderr
     assert "Traceback" not in refused.stderr
 
-    ran = cli(tmp_path, "run", "tiny.toml")
+    ran = cli(tmp_path, "run", "table.toml")
     assert ran.returncode == 0, ran.stderr
-    plain = SparseEncoder(str(tmp_path / "runs" / "tiny" / "model"), device="cpu")
+    made = tmp_path / "runs" / "table"
+    plain = SparseEncoder(str(made / "model"), device="cpu")
     query = plain.encode_query("river stone river").coalesce()
     names = plain.tokenizer.convert_ids_to_tokens(query.indices()[0].tolist())
     assert sorted(names) == ["river", "stone"]
     assert [module.activation_function for module in plain[0].sub_modules["document"][1:]] == ["log1p_relu"]
 
-    report = json.loads((tmp_path / "runs" / "tiny" / "report.json").read_text("utf-8"))
-    words = "a static table that was trained with the encoder of documents"
-    assert (report["query_encoder"], report["activation"]) == (words, "log(1 + log(1 + ReLU(x)))")
+    report = json.loads((made / "report.json").read_text("utf-8"))
+    words = report["query_encoder"]
+    assert "trained with the encoder of documents" in words
+    assert report["activation"] == "log(1 + log(1 + ReLU(x)))"
     rows = {row["model"]: row["query_encoder"] for row in report["results"][0]["rows"]}
     assert (rows["finetune"], rows["transfer"], rows["BM25"]) == (words, None, None)
-    page = (tmp_path / "runs" / "tiny" / "report.md").read_text("utf-8")
-    assert f"Queries are encoded by {words}." in page
-    card = (tmp_path / "runs" / "tiny" / "model" / "README.md").read_text("utf-8")
-    assert f"Queries are encoded by {words}. No model runs for a query." in card
+    for page in ("report.md", "model/README.md"):
+        assert f"Queries are encoded by {words}." in (made / page).read_text("utf-8")
 
-    searched = cli(tmp_path, "search", "runs/tiny", "river stone river", "--json")
+    searched = cli(tmp_path, "search", "runs/table", "river stone river", "--json")
     assert searched.returncode == 0, searched.stderr
     assert {token for token, _ in json.loads(searched.stdout)["tokens"]} == {"river", "stone"}

@@ -64,15 +64,11 @@ def row(
     stage, plus, rest = model.partition(" + ")
     kinds = {"BM25": "bm25", "BM25 (words)": "bm25", "deployed": "deployed"}
     return {
-        "role": "sum" if plus else kinds.get(model, "encoder"),
-        "model": model,
-        "label": MODEL_LABELS.get(stage, stage) + plus + rest,
-        "measures": {"nDCG@10": ndcg, "R@100": recall},
-        "query_dimensions": None if dimensions is None else dimensions / 10,
-        "document_dimensions": dimensions,
-        "flops": None if dimensions is None else dimensions / 50,
-        "p_value_vs_bm25": p,
-    }
+        "role": "sum" if plus else kinds.get(model, "encoder"), "model": model,
+        "label": MODEL_LABELS.get(stage, stage) + plus + rest, "measures": {"nDCG@10": ndcg, "R@100": recall},
+        "query_dimensions": None if dimensions is None else dimensions / 10, "document_dimensions": dimensions,
+        "flops": None if dimensions is None else dimensions / 50, "p_value_vs_bm25": p,
+    }  # fmt: skip
 
 
 def profile(**changes: Any) -> dict[str, Any]:

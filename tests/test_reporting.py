@@ -24,16 +24,8 @@ def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validati
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  fine-tuning 11/12")]
     assert lines[0].startswith("  fine-tuning 11/12, about ")
     parts = (
-        " s left",
-        "loss",
-        "contrastive",
-        "query flops",
-        "document flops",
-        " active",
-        "λ ",
-        "tokens/s",
-        "nDCG@10 0.",
-    )
+        " s left", "loss", "contrastive", "query flops", "document flops", " active", "λ ", "tokens/s", "nDCG@10 0.",
+    )  # fmt: skip
     for part in (*parts, "best 0."):
         assert part in lines[0], part
 

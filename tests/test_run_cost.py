@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 import tiny
+from command_line import invoke
 from test_disk import RECIPE
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.pipeline import cost, sizes
 from vtkit.pipeline.disk import made_by, source_of
 from vtkit.pipeline.plan import Plan, Step
@@ -128,12 +127,12 @@ def test_a_faster_machine_takes_less_and_this_one_can_be_measured() -> None:
 
 
 def test_a_dry_run_says_what_each_step_takes_and_the_log_what_it_took(folder: Path) -> None:
-    planned = CliRunner().invoke(app, ["run", "recipe.toml", "--dry-run"])
+    planned = invoke("run", "recipe.toml", "--dry-run")
     assert "time: about" in planned.stderr
     lines = [line.split("  about ")[0].strip() for line in planned.stderr.splitlines() if "  about " in line]
     assert lines == list(steps(folder))
-    assert CliRunner().invoke(app, ["run", "recipe.toml", "--until", "vocabulary"]).exit_code == 0
+    assert invoke("run", "recipe.toml", "--until", "vocabulary").exit_code == 0
     log = (folder / "runs" / "tiny" / "run.log").read_text("utf-8")
     assert "of processor time), estimated" in log
-    again = CliRunner().invoke(app, ["run", "recipe.toml", "--dry-run"])
+    again = invoke("run", "recipe.toml", "--dry-run")
     assert "vocabulary  about" not in again.stderr

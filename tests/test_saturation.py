@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sentence_transformers import SparseEncoder
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.idf import IDF, idf_weights
@@ -117,20 +116,19 @@ def test_an_index_holds_saturated_sums(run: Path) -> None:
 
 
 def test_an_index_outside_a_run_is_saturated_too(run: Path, tmp_path: Path) -> None:
-    runner = CliRunner()
     corpus = str(run.parents[1] / "set" / "corpus.jsonl")
     vectors, index = (str(tmp_path / name) for name in ("vectors", "index"))
     encoded = ["encode", str(run / "model"), corpus, "--out", vectors, "--top-dimensions", "40"]
     settings = ["--set", "top_dimensions=10", "--set", "document_weighting=geng"]
     for arguments in (encoded, ["index", vectors, "--out", index, *settings]):
-        done = runner.invoke(app, arguments)
+        done = invoke(*arguments)
         assert done.exit_code == 0, done.output
     np.testing.assert_allclose(held(tmp_path / "index" / "postings"), indexed(run), rtol=1e-3)
 
 
 def test_an_export_encodes_further_documents_as_the_index_holds_them(run: Path, tmp_path: Path) -> None:
     assert (run / "index" / "set" / FILE).is_file()
-    done = CliRunner().invoke(app, ["export", str(run), "--for", "qdrant", "--out", str(tmp_path / "out")])
+    done = invoke("export", str(run), "--for", "qdrant", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
     text = json.loads((run.parents[1] / "set" / "corpus.jsonl").open().readline())["text"]
     command = [sys.executable, "encode.py", "--document", text]

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import tiny
-from typer.testing import CliRunner
+from command_line import invoke
 
-from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
@@ -36,13 +35,9 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "pairs.tsv").write_text("river\tstone\n")
     (folder / "vectors.vec").write_text("1 2\nriver 0.5 0.5\n")
     return {
-        "model": folder / "model",
-        "tokenizer": folder / "model",
-        "retrieval": folder / "set",
-        "corpus": folder / "text.txt",
-        "pairs": folder / "pairs.tsv",
-        "vectors": folder / "vectors.vec",
-    }
+        "model": folder / "model", "tokenizer": folder / "model", "retrieval": folder / "set",
+        "corpus": folder / "text.txt", "pairs": folder / "pairs.tsv", "vectors": folder / "vectors.vec",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -52,7 +47,7 @@ def test_every_recipe_passes_the_check_where_its_things_are_there(path: Path, th
         if not Path(thing.value).exists() and thing.what != "recipe":
             value = json.dumps([str(things[thing.what])] if thing.listed else str(things[thing.what]))
             options += ["--set", f"{thing.setting}={value}"]
-    done = CliRunner().invoke(app, ["recipe", "check", str(path), *options])
+    done = invoke("recipe", "check", str(path), *options)
     assert done.exit_code == 0, f"{done.output}\n{done.exception}"
 
 

@@ -4,6 +4,7 @@ found."""
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -17,7 +18,7 @@ from command_line import start
 from hypothesis import given
 from hypothesis import strategies as st
 from test_report import shown_by_a_browser
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
@@ -185,13 +186,17 @@ def test_a_browser_shows_the_page_without_a_complaint(finished: Path) -> None:
     assert "tiny-method-zero-seed-2" in document
 
 
-def test_the_tables_are_written_from_what_is_there(finished: Path) -> None:
+def test_the_tables_are_written_from_what_is_there_and_a_dry_run_estimates_all_cells_together(finished: Path) -> None:
     wider = write(finished, GRID.replace("[1, 2]", "[1, 2, 3]"), name="wider.toml")
-    arguments = ["sweep", str(wider), "--runs", str(finished / "runs"), "--tables"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = sweep_of(wider, finished / "runs", "--tables")
     assert "Without 2 cells that are not finished." in result.stdout
-    nothing = CliRunner().invoke(app, [*arguments[:3], str(finished / "none"), "--tables"])
-    assert "no cell of tiny is finished" in str(nothing.exception)
+    assert "no cell of tiny is finished" in str(sweep_of(wider, finished / "none", "--tables").exception)
+    said = sweep_of(wider, finished / "runs", "--dry-run").stderr
+    stages = [line.split("  about ")[0].strip() for line in said.splitlines() if "  about " in line]
+    assert "time: about" in said
+    assert "adapt" in stages  # of the third seed
+    assert "transfer" not in stages  # which all seeds share
+    assert len(set(stages)) == len(stages)
 
 
 def test_a_failing_cell_does_not_stop_the_others_and_is_named_at_the_end(finished: Path) -> None:
@@ -199,13 +204,10 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named_at_the_end(finishe
     grid = '[sweep.rows.bad]\nvocabulary.tokenizer = "./strange"\n[sweep.rows.good]\n'
     recipe = write(finished, grid, BASE.replace("steps = 4", "steps = 40"), "failing.toml")
     for jobs in ("1", "2"):
-        arguments = ["sweep", str(recipe), "--runs", str(finished / "failing"), "--jobs", jobs, "--threads", "1"]
-        result = CliRunner().invoke(app, arguments)
+        result = sweep_of(recipe, finished / "failing", "--jobs", jobs, "--threads", "1")
         assert isinstance(result.exception, VtkitError), result.output
-        said = str(result.exception)
-        assert said.startswith("1 of 2 cells failed")
-        assert "tiny-bad: " in said
-        assert "unknown to this tokenizer" in said
+        for part in ("1 of 2 cells failed", "tiny-bad: ", "unknown to this tokenizer"):
+            assert part in str(result.exception)
         assert "| good |" in result.stdout
         assert "Loss, adaptation" in (finished / "failing" / "tiny" / "sweep.html").read_text("utf-8")
         shutil.rmtree(finished / "failing" / "tiny-good")
@@ -220,6 +222,10 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "sub" / "other.txt").write_text("other\n")
     return tmp_path
+
+
+def sweep_of(recipe: Path, runs: Path, *more: str) -> Result:
+    return CliRunner().invoke(app, ["sweep", str(recipe), "--runs", str(runs), *more])
 
 
 def test_cells_are_the_product_of_what_varies(folder: Path) -> None:
@@ -264,7 +270,7 @@ def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(fol
     assert f"line {first + 1}  adapt.stepz: unknown setting. Did you mean 'steps'?" in said
     assert "(in tiny-steps--1-stepz-1)" in said or "tiny-steps-1" in said
     missing = '[sweep.values]\n"transfer.bias.corpus" = [["a.txt"], ["b.txt"]]\n'
-    result = CliRunner().invoke(app, ["sweep", str(write(folder, missing)), "--runs", str(folder / "runs")])
+    result = sweep_of(write(folder, missing), folder / "runs")
     assert "a.txt" in str(result.exception)
     assert "b.txt" in str(result.exception)
     assert result.exit_code != 0
@@ -280,20 +286,13 @@ def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(fol
         ('[sweep.values]\n"adapt.steps" = []\n', "sweep.values"),
         ('[sweep.values]\n"adapt.steps" = [1, 1]\n', "adapt.steps: a value is given twice"),
         ('[sweep.values]\n"recipe.name" = ["a", "b"]\n', "recipe.name: cells are named by their values"),
-        (
-            '[sweep]\nbaseline = "steps=3"\n[sweep.values]\n"adapt.steps" = [1, 2]\n',
-            "from steps=1, steps=2, BM25",
-        ),
+        ('[sweep]\nbaseline = "steps=3"\n[sweep.values]\n"adapt.steps" = [1, 2]\n', "from steps=1, steps=2, BM25"),
         ('[sweep.values]\n"adapt.steps" = 4\n', "sweep.values"),
     ],
 )
 def test_what_is_no_grid_is_refused(folder: Path, sweep: str, words: str) -> None:
-    with pytest.raises(RecipeError, match=r"(?s).*") as raised:
+    with pytest.raises(RecipeError, match=re.escape(words)):
         grid_of(write(folder, sweep))
-    assert words in str(raised.value)
-
-
-def test_vtkit_run_says_that_a_recipe_is_a_sweep(folder: Path) -> None:
     recipe = write(folder, GRID)
     with pytest.raises(RecipeError, match=r"vtkit sweep .* runs it"):
         run(recipe, runs=folder / "runs")
@@ -331,20 +330,8 @@ def test_a_recipe_that_is_shown_has_absolute_paths_in_its_sweep_too(folder: Path
     elsewhere = folder / "sub" / "shown.toml"
     elsewhere.write_text(shown, "utf-8")
     settings = [[cell.loaded.recipe.adapt, cell.loaded.recipe.transfer] for cell in grid_of(elsewhere).cells]
-    assert settings == [
-        [c.loaded.recipe.adapt, c.loaded.recipe.transfer] for c in grid_of(folder / "recipe.toml").cells
-    ]
-
-
-def test_a_dry_run_estimates_the_time_of_all_cells_together(finished: Path) -> None:
-    recipe = write(finished, GRID.replace("[1, 2]", "[1, 2, 3]"), name="more.toml")
-    arguments = ["sweep", str(recipe), "--runs", str(finished / "runs"), "--dry-run"]
-    said = CliRunner().invoke(app, arguments, catch_exceptions=False).stderr
-    stages = [line.split("  about ")[0].strip() for line in said.splitlines() if "  about " in line]
-    assert "time: about" in said
-    assert "adapt" in stages  # of the third seed
-    assert "transfer" not in stages  # which all seeds share
-    assert len(set(stages)) == len(stages)
+    cells = grid_of(folder / "recipe.toml").cells
+    assert settings == [[cell.loaded.recipe.adapt, cell.loaded.recipe.transfer] for cell in cells]
 
 
 def test_cells_that_run_side_by_side_end_with_a_sweep_that_is_killed(finished: Path) -> None:

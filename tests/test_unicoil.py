@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -28,16 +29,14 @@ from tiny import (
     weights,
     write_collection,
 )
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.casing import change_encoder
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.kinds import as_splade, as_unicoil, set_counted
+from vtkit.encoder.kinds import as_splade, as_unicoil
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
-from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
+from vtkit.encoder.unicoil import is_unicoil
 from vtkit.evaluation.gates.encoder import vector_gates
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
@@ -53,6 +52,7 @@ from vtkit.training.document_expansion import expansions
 from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.transfer.surgery.graft import graft
 
 DATA = collection(48, seed=4)
 DOCUMENTS = [document.contents for document in DATA.documents]
@@ -121,21 +121,20 @@ def test_before_it_is_trained_a_score_is_the_number_of_shared_terms(tmp_path: Pa
     np.testing.assert_array_equal((queries @ documents.T).toarray(), [[2, 1, 0], [0, 0, 0]])
 
 
-SHARED: dict[str, SparseEncoder] = {}
+@pytest.fixture(scope="module")
+def shared_model(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
+    return unicoil(tmp_path_factory.mktemp("unicoil"))
 
 
 @settings(max_examples=20)
-@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=6))
-def test_only_what_stands_in_a_text_weighs_and_others_beside_it_change_nothing(found: list[str]) -> None:
-    if not SHARED:
-        from tempfile import mkdtemp
-
-        SHARED["model"] = unicoil(Path(mkdtemp()))
-    vectors = encode(SHARED["model"], found, 48)
+@given(found=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=6))
+def test_only_what_stands_in_a_text_weighs_and_others_beside_it_change_nothing(
+    shared_model: SparseEncoder, found: list[str]
+) -> None:
+    vectors = encode(shared_model, found, 48)
     for row, text in enumerate(found):
         assert entries(vectors, row).keys() <= set(text.split())
-        alone = encode(SHARED["model"], [text], 48)
-        np.testing.assert_allclose(vectors[row].toarray(), alone.toarray(), atol=1e-5)
+        np.testing.assert_allclose(vectors[row].toarray(), encode(shared_model, [text], 48).toarray(), atol=1e-5)
     assert (vectors.data > 0).all()
 
 
@@ -153,13 +152,12 @@ def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:
 
 
 def test_ties_of_shared_terms_do_not_stop_a_run(tmp_path: Path) -> None:
-    same_words = ["oak reef"] * 10
-    found = dict(vector_gates(GatesSection(), as_unicoil(encoder(tmp_path)), same_words, more_follows=False))
-    assert found["ties"][0] == "warn"
-    assert "activation" not in found
-    assert (
-        dict(vector_gates(GatesSection(), encoder(tmp_path / "b"), same_words, more_follows=False))["ties"][0] == "fail"
+    ours, splade = (
+        dict(vector_gates(GatesSection(), model, ["oak reef"] * 10, more_follows=False))
+        for model in (as_unicoil(encoder(tmp_path)), encoder(tmp_path / "b"))
     )
+    assert (ours["ties"][0], splade["ties"][0]) == ("warn", "fail")
+    assert "activation" not in ours
 
 
 # what is saved
@@ -217,8 +215,6 @@ def test_one_kind_is_made_of_the_other(tmp_path: Path) -> None:
 
 
 def test_a_new_vocabulary_takes_the_layer_along(tmp_path: Path) -> None:
-    from vtkit.encoder.checkpoint import as_sparse_encoder
-    from vtkit.transfer.surgery.graft import graft
 
     ours = unicoil(tmp_path)
     target = tokenizer(shuffled(1))
@@ -292,12 +288,8 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 def test_settings_of_logits_are_refused_all_at_once() -> None:
     Recipe.model_validate(recipe())
-    refused = recipe(
-        calibrate={},
-        transfer={"method": "subtoken", "scope": "head-only"},
-        finetune={"data": "d", "activation": "log1p"},
-        adapt={"objective": ["align", "crop"]},
-    )
+    refused = recipe(calibrate={}, transfer={"method": "subtoken", "scope": "head-only"},
+                     finetune={"data": "d", "activation": "log1p"}, adapt={"objective": ["align", "crop"]})  # fmt: skip
     with pytest.raises(ValidationError) as error:
         Recipe.model_validate(refused)
     for setting in ("remove [calibrate]", "transfer.scope", "finetune.activation"):
@@ -317,18 +309,12 @@ def test_a_source_that_is_one_already_is_refused_where_logits_are_asked_for(tmp_
         as_unicoil(whole)
 
 
-def test_the_tokens_that_count_are_noted_for_unicoil_only(tmp_path: Path) -> None:
-    plain = encoder(tmp_path)
-    set_counted(plain)
-    assert not isinstance(plain[1], UnicoilPooling)
-
-
 # whole runs
 
 
 def vtkit(*arguments: str) -> str:
     """What the command prints, run in this process."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    done = invoke(*arguments)
     assert done.exit_code == 0, f"{arguments}\n{done.output}\n{done.exception}"
     return done.stdout
 

@@ -114,20 +114,16 @@ def test_the_first_of_equal_words_counts_words_may_have_spaces_and_only_wanted_o
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty"),
-        (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' holds a value that is not a finite number"),
+        (b"", "is empty"), (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' holds a value that is not a finite number"),
         (b"1 2\na 1 1e99\n", "the vector of 'a' holds a value that is not a finite number"),
         (b"2 2\na 1 2\nb 1\n", "line 3 has 1 numbers, but the first line says 2 for each word"),
         (b"2 2\na 1 2\nb 1 2 3\n", "line 3 has 3 numbers, but the first line says 2"),
-        (b"a 1 2\n5 3\nb 3 4\n", "line 2 has 1 numbers"),
-        (b"1 2\na 1 two\n", "line 2: 'two' is not a number"),
+        (b"a 1 2\n5 3\nb 3 4\n", "line 2 has 1 numbers"), (b"1 2\na 1 two\n", "line 2: 'two' is not a number"),
         (b"3 2\na 1 2\nb 1 2\n", "the first line says 3 words, but there are 2"),
-        (b"1 2\na 1 2\nb 1 2\n", "the first line says 1 words, but there are 2"),
-        (b"0 300\n", "the file is empty"),
+        (b"1 2\na 1 2\nb 1 2\n", "the first line says 1 words, but there are 2"), (b"0 300\n", "the file is empty"),
         (b"2 2\n\xff 1 2\nb 1 2\n", "line 2 is not UTF-8"),
         (b"just a text\nabout words\n", "line 1 is neither a header"),
-        (binary(WORDS)[:-8], "the file ends in word 3"),
-        (binary(WORDS) + b"more", "holds more than the 3 words"),
+        (binary(WORDS)[:-8], "the file ends in word 3"), (binary(WORDS) + b"more", "holds more than the 3 words"),
         (b"1 3\n\xff\xfe " + struct.pack("<3f", 1e-30, 2, 3), "word 1 is not UTF-8"),
         (b"1 2\na " + struct.pack("<2f", float("nan"), 1), "the vector of 'a' holds a value"),
         (b"1 2\n" + b"\x01" * 70_000, "word 1 does not end"),
@@ -135,7 +131,7 @@ def test_the_first_of_equal_words_counts_words_may_have_spaces_and_only_wanted_o
         (pickle.dumps(WORDS), "is a pickle or an archive"),
         (bytes(range(256)), "is neither text nor the binary form"),
     ],
-)
+)  # fmt: skip
 def test_damaged_files_are_refused_with_the_place(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "vectors"
     path.write_bytes(content)

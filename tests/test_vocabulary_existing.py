@@ -28,16 +28,11 @@ def vocab_txt(folder: Path, words: list[str], settings: dict[str, object] | None
 @pytest.mark.parametrize(
     ("name", "size", "mask"),
     [
-        ("kobigbird", 32500, 4),
-        ("koelectra", 32200, 4),
-        ("bert-base-uncased", 30522, 103),
-        ("bert-base-cased-unilm", 28996, 103),
-        ("bert-base-chinese", 21128, 103),
-        ("ModernBERT-base", 50368, 50284),
-        ("focus-ar-bpe-50k", 50000, 4),
-        ("focus-ar-xlmr-unigram-30k", 30000, 4),
+        ("kobigbird", 32500, 4), ("koelectra", 32200, 4), ("bert-base-uncased", 30522, 103),
+        ("bert-base-cased-unilm", 28996, 103), ("bert-base-chinese", 21128, 103), ("ModernBERT-base", 50368, 50284),
+        ("focus-ar-bpe-50k", 50000, 4), ("focus-ar-xlmr-unigram-30k", 30000, 4),
     ],
-)
+)  # fmt: skip
 def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
     shared: Path, tmp_path: Path, name: str, size: int, mask: int
 ) -> None:

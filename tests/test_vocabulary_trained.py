@@ -15,12 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from command_line import invoke as vtkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
-from typer.testing import CliRunner, Result
 
-from vtkit.cli import app
 from vtkit.data.unspaced import cut_runs
 from vtkit.recipe.load import load_specification
 from vtkit.settings.casing import CasingSection
@@ -277,10 +276,6 @@ def corpus_file(folder: Path) -> Path:
     path = folder / "corpus.txt"
     path.write_text("\n".join(made_up_texts()), encoding="utf-8")
     return path
-
-
-def vtkit(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 SPECIFICATION = """

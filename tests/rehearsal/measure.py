@@ -51,14 +51,9 @@ def rehearse(name: str, folder: Path) -> Outcome:
     runs = folder / "runs" / name
     log = folder / f"{name}.log"
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "HF_HOME": str(folder / "hf"),
-        "HF_HUB_CACHE": str(folder / HUB),
-        "HF_HUB_OFFLINE": "1",
-        "VTKIT_CACHE": str(folder / "cache"),
-        "NO_COLOR": "1",
-    }
+        **os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(folder / "hf"), "HF_HUB_CACHE": str(folder / HUB),
+        "HF_HUB_OFFLINE": "1", "VTKIT_CACHE": str(folder / "cache"), "NO_COLOR": "1",
+    }  # fmt: skip
     environment.pop("VTKIT_DOWNLOAD", None)
     began = time.monotonic()
     with log.open("wb") as output:

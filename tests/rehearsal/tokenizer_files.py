@@ -153,16 +153,12 @@ def xlm_roberta() -> Files:
         ),
         "special_tokens_map.json": to_json(
             {
-                "bos_token": "<s>",
-                "cls_token": "<s>",
-                "eos_token": "</s>",
-                "mask_token": {"content": "<mask>", "lstrip": True, "normalized": False},
-                "pad_token": "<pad>",
-                "sep_token": "</s>",
-                "unk_token": "<unk>",
+                "bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>",
+                "mask_token": {"content": "<mask>", "lstrip": True, "normalized": False}, "pad_token": "<pad>",
+                "sep_token": "</s>", "unk_token": "<unk>",
             }
         ),
-    }
+    }  # fmt: skip
 
 
 def tokens_of(files: Files) -> int:

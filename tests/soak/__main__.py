@@ -24,13 +24,9 @@ from harness import Part, vtkit, warm_up, write_tiny_run
 import recipes
 
 PARTS: dict[str, Part] = {
-    "recipes": recipes.soak,
-    "inputs": inputs.soak,
-    "kills": kills.soak,
-    "disk": disk.soak,
-    "flips": flips.soak,
+    "recipes": recipes.soak, "inputs": inputs.soak, "kills": kills.soak, "disk": disk.soak, "flips": flips.soak,
     "interrupts": interrupts.soak,
-}
+}  # fmt: skip
 
 
 def main() -> int:

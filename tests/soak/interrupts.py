@@ -20,21 +20,15 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
     """Every command that can take longer than a moment, with something to do."""
     model = str(next((folder / "runs" / "artifacts").glob("transfer-*/model")))
     return [
-        ("run", "korean.toml", "--runs", "other"),
-        ("run", "korean.toml", "--force", "finetune"),
-        ("search", "runs/korean", "금의 녹는점"),
-        ("explain", "runs/korean", "금의 녹는점", "d1"),
-        ("recipe", "check", "korean.toml"),
-        ("inspect-vocab", model, "--corpus", "big.txt"),
-        ("fragmentation", "big.txt", "-t", model),
-        ("gap", "big.txt", "big.txt"),
-        ("overlap", model, model),
+        ("run", "korean.toml", "--runs", "other"), ("run", "korean.toml", "--force", "finetune"),
+        ("search", "runs/korean", "금의 녹는점"), ("explain", "runs/korean", "금의 녹는점", "d1"),
+        ("recipe", "check", "korean.toml"), ("inspect-vocab", model, "--corpus", "big.txt"),
+        ("fragmentation", "big.txt", "-t", model), ("gap", "big.txt", "big.txt"), ("overlap", model, model),
         ("tokenizer", "build", "specification.toml", "--out", "built"),
-        ("expand", model, "big.txt", "--out", "expanded"),
-        ("casing", model),
+        ("expand", model, "big.txt", "--out", "expanded"), ("casing", model),
         ("transfer", model, model, "--parallel", "data/parallel-en-ko.tsv", "--corpus", "big.txt", "--out", "moved"),
         ("calibrate", model, "--corpus", "big.txt", "--target", "0.1", "--out", "calibrated"),
-    ]
+    ]  # fmt: skip
 
 
 def soak(finished: Path, draw: random.Random) -> Findings:
