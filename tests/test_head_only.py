@@ -39,7 +39,7 @@ LONGER = (*shuffled(2), *(first + second for first, second in zip(WORDS, WORDS[9
 
 
 def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, **settings: object) -> WholeEncoder:
-    source = encoder(folder / "source", **settings)  # type: ignore[arg-type]
+    source = encoder(folder / "source", **settings)
     pair = pair_of(source.tokenizer, tokenizer(tokens))
     mixture = subtoken_mixture(pair)
     return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work")
@@ -229,7 +229,7 @@ def test_pooled_logits_are_maxima_over_tokens_with_their_gradient() -> None:
 
 def section(**settings: object) -> AdaptSection:
     common = {"corpus": ("unused",), "steps": 30, "batch_size": 4, "max_length": 24, "learning_rate": 1e-2}
-    return AdaptSection(**{**common, **settings})  # type: ignore[arg-type]
+    return AdaptSection(**{**common, **settings})
 
 
 def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_path: Path) -> None:

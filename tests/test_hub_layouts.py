@@ -225,7 +225,6 @@ def test_opensearchs_routers_give_the_librarys_vectors_on_both_sides(form: str, 
 def test_a_router_is_a_sparse_encoder_whose_queries_are_looked_up_without_it(tmp_path: Path) -> None:
     folder = router(tmp_path / "model")
     queries = StaticQueries.load(str(folder))
-    assert queries is not None
     theirs = plain(folder).encode_query(TEXTS).to_dense().numpy()
     np.testing.assert_allclose(queries.encode(TEXTS, 32).toarray(), theirs, atol=1e-5)
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), SparseTeacher)
@@ -335,7 +334,7 @@ def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_pa
     folder, marker = tiny.bare(tmp_path / "model"), tmp_path / "ran"
     harm = Harm(marker)
     content = harm if place == "alone" else {**state(folder), "harm": harm}
-    pickle_only(folder, content, legacy=legacy)  # type: ignore[arg-type]
+    pickle_only(folder, content, legacy=legacy)
     for load in loaders(folder):
         with pytest.raises(DataError, match=r"pytorch_model\.bin is refused by .*weights-only.*\.system\)"):
             load()
@@ -355,7 +354,7 @@ def test_a_pickle_that_was_cut_short_is_damaged(share: float, legacy: bool, tmp_
 
 @pytest.mark.parametrize("content", [[torch.zeros(2)], {}, {"model": {"weight": torch.zeros(2)}}, {"epoch": 3}])
 def test_a_pickle_that_holds_no_weights_says_so(content: object, tmp_path: Path) -> None:
-    folder = pickle_only(tiny.bare(tmp_path / "model"), content)  # type: ignore[arg-type]
+    folder = pickle_only(tiny.bare(tmp_path / "model"), content)
     with pytest.raises(DataError, match=r"pytorch_model\.bin (holds a|does not hold)"):
         load_encoder(str(folder))
 

@@ -22,7 +22,6 @@ def interrupted(command: list[str], folder: Path, wait_for: str, then: float = 0
         command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stderr is not None
     heard = ""
     while wait_for not in heard:
         line = process.stderr.readline()

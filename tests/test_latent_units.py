@@ -120,7 +120,6 @@ def test_rows_of_words_give_the_logits_of_their_own_head() -> None:
 
 def test_words_stand_behind_units(learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path) -> None:
     made, _, read = fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path / "states", 0.03, 250)
-    assert read is not None
     assert read.read_back > 0.6
     save_encoder(made, tmp_path / "model")
     found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode_document(TEXTS[:20]).to_dense()

@@ -138,13 +138,11 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
     assert np.mean([first == second for first, second in firsts]) > 0.95  # ties are broken differently
     record = IndexRecord.load(finished / "index" / "collection")
     assert (record.engine, record.weighting) == ("exact", "none")
-    assert record.lexical is not None
     assert record.lexical.analysis == "full"
 
 
 def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
     report = report_of(finished)
-    assert report is not None
     (results,) = report.results
     rows = {row.model: row for row in results.rows if row.index}
     assert list(rows) == ["deployed", "variant:geng+bm25"]
@@ -159,8 +157,6 @@ def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) 
     ]  # fmt: skip
     balances = {row.model: row.balance for row in results.rows}
     deployed, two = balances["deployed"], balances["transfer + BM25"]
-    assert deployed is not None
-    assert two is not None
     assert deployed.judged
     assert deployed.queries == len(load_retrieval(collection, "train").queries) >= 50
     assert (deployed.weight, deployed.curve, deployed.probed) == (two.weight, two.curve, two.probed)
@@ -189,16 +185,13 @@ def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_th
     (collection / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", "utf-8")
     folder = run(home / "tiny.toml", changes, runs=home / "learned-runs", threads=1)
     report = report_of(folder)
-    assert report is not None
     balances = {row.model: row.balance for row in report.results[0].rows}
     for row in ("deployed", "transfer + BM25"):
         balance = balances[row]
-        assert balance is not None
         assert balance.chosen is not None
         assert balance.chosen > 0.5
         assert dict(balance.curve)[1.0] == pytest.approx(1, abs=0.01)
         assert balance.contradicted
-        assert balance.probed is not None
         assert balance.weight == balance.probed.weight < 0.5
         assert balance.words in (folder / "report.md").read_text("utf-8").replace("\\", "")
     assert "warning:   learned: lexical part" in (folder / "run.log").read_text("utf-8")

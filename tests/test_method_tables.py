@@ -65,10 +65,8 @@ def test_another_method_is_one_override_away_whatever_tables_stand_there(tmp_pat
             assert all(f"transfer.{method}.{setting}" in message for setting in lacking)
         else:
             transfer = load(tmp_path, f"transfer.method={method}").recipe.transfer
-            assert transfer is not None
             assert transfer.methods == (method,)
     transfer = load(tmp_path, "transfer.parallel.min_probability=0.2").recipe.transfer
-    assert transfer is not None
     assert transfer.settings_of(ParallelTransfer) == ParallelTransfer(min_probability=0.2)
     assert "transfer.parallel.min_probability" not in transfer.settings_read  # wechsel is asked
 

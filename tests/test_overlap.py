@@ -46,16 +46,16 @@ def sentencepiece(*words: str) -> PreTrainedTokenizerFast:
 
 def matches(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: str = "exact+symbols") -> dict:
     """Target token -> (source token, kind), for the target tokens that overlap."""
-    found = pair_of(source, target, mode).overlap  # type: ignore[arg-type]
+    found = pair_of(source, target, mode).overlap
     known, wanted = tokens(source), tokens(target)
     return {wanted[n]: (known[found.target_to_source[n]], KINDS[found.kinds[n]]) for n in found.overlap_ids.tolist()}
 
 
 def test_the_canonical_form_is_the_same_in_every_family() -> None:
     for start, family in [("school", "wordpiece"), ("Ġschool", "byte-level"), ("▁school", "sentencepiece")]:
-        assert canonical(start, family) == Canonical(True, "school")  # type: ignore[arg-type]
+        assert canonical(start, family) == Canonical(True, "school")
     for inside, family in [("##ing", "wordpiece"), ("ing", "byte-level"), ("ing", "sentencepiece")]:
-        assert canonical(inside, family) == Canonical(False, "ing")  # type: ignore[arg-type]
+        assert canonical(inside, family) == Canonical(False, "ing")
     assert canonical("ĠK", "byte-level") == Canonical(True, "K")
     assert canonical("Ã¶", "byte-level") == Canonical(False, "ö")
     assert canonical("##", "wordpiece") == Canonical(True, "##")

@@ -116,7 +116,7 @@ def test_a_rare_document_without_any_weight_is_found_by_eye(encoder: SparseEncod
 def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path: Path) -> None:
     sections = {"recipe": {"name": "r", "language": "en"}, "vocabulary": {"kind": "source"}}
     for source in ({"kind": "unicoil"}, {"units": {}, "corpus": ["x"]}):
-        sections["source"] = {"model": "x", **source}  # type: ignore[dict-item]
+        sections["source"] = {"model": "x", **source}
         assert Recipe.model_validate(sections)
         with pytest.raises(ValidationError, match=r"remove index\.own_tokens"):
             Recipe.model_validate({**sections, "index": {"own_tokens": True}})

@@ -82,7 +82,7 @@ def test_each_side_is_encoded_with_its_own_prompt_in_the_order_of_the_texts(embe
     model = SentenceTransformer(str(embedder), device="cpu")
     dense = load_dense(str(embedder), "evaluate.peers")
     for side, prompt in (("query", "apple amber "), ("document", "river ")):
-        found = encode_dense(dense, texts, side)  # type: ignore[arg-type]
+        found = encode_dense(dense, texts, side)
         expected = np.stack([model.encode(prompt + text, prompt="") for text in texts])
         np.testing.assert_allclose(found, expected, atol=1e-5)
     assert len(encode_dense(dense, [], "query")) == 0
@@ -114,7 +114,6 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     for query, results in found.items():
         assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-5)
     report = report_of(finished)
-    assert report is not None
     (on_set,) = report.results
     rows = {row.model: row for row in on_set.rows}
     alone, both = rows["tiny-e5 (dense)"], rows["tiny-e5 (dense) + BM25"]
@@ -123,7 +122,6 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     assert alone.p_value_vs_bm25 is not None
     assert both.p_value_vs_bm25 is not None
     bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec")
-    assert both.balance is not None
     summed = weighted_sum(above_last(found), bm25, 1000, both.balance.weight, both.balance.deviations)
     written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec")
     for query, results in summed.items():
@@ -140,7 +138,6 @@ def test_the_p_values_of_a_table_are_corrected_together(finished: Path) -> None:
     better = max((values["bm25"], values["bm25-words"]), key=lambda of: sum(of.values()))
     raw = {name: paired_randomization(values[name], better) for name in claims}
     report = report_of(finished)
-    assert report is not None
     found = [row.p_value_vs_bm25 for row in report.results[0].rows if row.p_value_vs_bm25 is not None]
     assert sorted(found) == pytest.approx(sorted(holm(raw).values()))
     assert sorted(found) != pytest.approx(sorted(raw.values()))
@@ -149,11 +146,8 @@ def test_the_p_values_of_a_table_are_corrected_together(finished: Path) -> None:
 def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) -> None:
     """On the same training queries, by what the peer finds for them."""
     report = report_of(finished)
-    assert report is not None
     rows = {row.model: row for row in report.results[0].rows}
     both, own = rows["tiny-e5 (dense) + BM25"], rows["transfer + BM25"]
-    assert both.balance is not None
-    assert own.balance is not None
     assert both.balance.judged
     assert both.balance.queries == own.balance.queries
     assert both.balance.probed is not None
@@ -187,19 +181,16 @@ def test_what_a_query_finds_does_not_depend_on_the_other_queries(finished: Path,
 
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:
     report = report_of(finished)
-    assert report is not None
     (standing,) = standings(report)
     assert standing.final.model == "transfer"
     best = max((row for row in report.results[0].rows if row.peer), key=lambda row: float(row.measures["nDCG@10"] or 0))
     assert standing.peer == best
     assert f"The best dense peer, {best.label}, has {best.measures['nDCG@10']:.3f}." in verdict(report)
     cost = report.results[0].rows[[row.role for row in report.results[0].rows].index("peer")].search_cost
-    assert cost is not None
     assert cost.index_bytes == 120 * 32 * 4
     body, pooler = tiny.model().base_model, 32 * 32 + 32  # of these, the second is made up by the library
     assert cost.parameters == sum(weight.numel() for weight in body.parameters()) + pooler
     assert 0 < cost.query_ms <= cost.query_ms_p99
-    assert report.cost is not None
     assert report.cost.parameters == sum(
         weight.numel() for weight in load_encoder(str(finished / "model")).parameters()
     )

@@ -513,7 +513,7 @@ def test_until_a_stage_the_source_recipe_runs_as_far_as_it_is_needed(
 def test_from_and_force_mean_the_recipes_own_stages(chained: Path) -> None:
     previous = make(plan(chained))
     for arguments in ({"start": "vocabulary"}, {"force": NAMES}):
-        found = reasons(plan(chained).decide(previous, **arguments))  # type: ignore[arg-type]
+        found = reasons(plan(chained).decide(previous, **arguments))
         assert list(found) == STEPS
 
 

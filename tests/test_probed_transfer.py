@@ -64,7 +64,7 @@ def chosen(source: SparseEncoder, section: TransferSection, rule: Any, other: An
 
     def move(asked: TransferSection, work: Path) -> Transfer:
         made = TransferSection.model_validate(
-            {**asked.model_dump(exclude_unset=True), **(rule if asked.parallel.estimator == "ibm1" else other)}  # type: ignore[attr-defined]
+            {**asked.model_dump(exclude_unset=True), **(rule if asked.parallel.estimator == "ibm1" else other)}
         )
         return move_encoder(
             source, tokenizer(TARGET), made, counts=lambda: None, method_texts=lambda: iter(()),
@@ -78,11 +78,11 @@ def test_what_comes_close_to_the_rule(pairs: str) -> None:
     assert list(alternatives(auto(pairs))) == ["parallel.estimator = cooccurrence"]
     other = auto(pairs, parallel={"files": [pairs], "estimator": "cooccurrence"})
     (found,) = alternatives(other).values()
-    assert found.parallel == other.parallel.model_copy(update={"estimator": "ibm1"})  # type: ignore[attr-defined]
+    assert found.parallel == other.parallel.model_copy(update={"estimator": "ibm1"})
     both = auto(pairs, sembridge={"embedder": "some/embedder"})
     found = alternatives(both)["without the embedder"]
-    assert found.sembridge.embedder is None  # type: ignore[attr-defined]
-    assert (found.methods, found.parallel) == (("auto",), both.parallel)  # type: ignore[attr-defined]
+    assert found.sembridge.embedder is None
+    assert (found.methods, found.parallel) == (("auto",), both.parallel)
     (pieces,) = alternatives(TransferSection(method="auto")).values()
     assert (pieces.methods, pieces.reassigns) == (("subtoken",), True)
     assert not alternatives(auto(pairs, method="parallel"))
@@ -103,7 +103,7 @@ def test_what_finds_more_is_taken_and_a_tie_stays_with_the_rule(
     assert second.p == 1.0 if rule == other else second.p < 0.05
     assert rule == other or moved.probed[taken].reciprocal_rank > 3 * moved.probed[1 - taken].reciprocal_rank
     assert set(moved.mixture.methods[-len(WORDS) :]) == {method}
-    assert moved.result().moved.probed == moved.probed  # type: ignore[union-attr]
+    assert moved.result().moved.probed == moved.probed
 
 
 def test_too_few_texts_say_nothing(

@@ -38,7 +38,6 @@ def test_the_weight_goes_by_how_far_the_encoder_lies_behind_bm25_on_spans() -> N
     ]
     ratios = []
     for each in found:
-        assert each is not None
         assert [weight for weight, _, _ in each.curve] == list(WEIGHTS)
         ratios.append(each.encoder / each.bm25)
         share = min(max((ratios[-1] - RATIOS[0]) / (RATIOS[1] - RATIOS[0]), 0), 1)
@@ -54,7 +53,6 @@ def test_an_encoder_as_good_as_bm25_has_more_than_the_weight_at_which_spans_are_
     """Queries repeat fewer words of their documents than spans do: once such an encoder had 0.2, where 0.4 to 0.6 was
     best by judgements (docs/log.md)."""
     found = probed_weight(probe(), found_by(PAIRS, 0.9, 1.0), language="en", analysis="words")
-    assert found is not None
     assert found.encoder > RATIOS[1] * found.bm25
     assert found.weight == RATIO_WEIGHTS[1] > 0.2
 
@@ -64,7 +62,6 @@ def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_r
     names = [f"name{number}" for number in range(PAIRS)]
     pairs = Probe(names, [f"{name} stone" for name in names])
     found = probed_weight(pairs, found_by(PAIRS, 1.0, 1.2), language="en", analysis="words")
-    assert found is not None
     assert found.bm25 == 1.0
     assert found.encoder / found.bm25 > 0.7
     assert found.weight == RATIO_WEIGHTS[0]
@@ -73,7 +70,6 @@ def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_r
 @pytest.mark.parametrize("seed", range(3))
 def test_an_encoder_that_knows_nothing_hardly_changes_bm25s_ranking(seed: int) -> None:
     found = probed_weight(probe(), found_by(PAIRS, 0.0, 1.0, seed), language="en", analysis="words")
-    assert found is not None
     assert found.weight == RATIO_WEIGHTS[0]
     assert found.contradicts(1.0)
     assert not found.contradicts(0.0)

@@ -74,7 +74,6 @@ def test_what_was_shown_is_what_arrives_and_the_card_holds_the_figures(place: Pa
     assert low < first["value"] < high
     assert (low + high) / 2 == pytest.approx(first["value"], abs=1e-5)
     parsed = huggingface_hub.ModelCard(card).data
-    assert parsed.eval_results is not None
     assert parsed.eval_results[0].metric_args == {"interval_95": [low, high]}
     for part in ('SparseEncoder("me/tiny")', "## Data", "## Limits", "## Licence"):
         assert part in card

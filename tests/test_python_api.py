@@ -159,11 +159,11 @@ def test_a_string_is_one_text_and_what_is_no_text_is_named(folder: Path) -> None
     assert alone.shape == listed.shape == (1, len(vtkit.load_tokenizer(source)))
     assert np.array_equal(alone.toarray(), listed.toarray())
     with pytest.raises(vtkit.DataError, match=r"texts\[1\] is None, not a string"):
-        vtkit.encode(source, ["river", None])  # type: ignore[list-item]
+        vtkit.encode(source, ["river", None])
     with pytest.raises(vtkit.DataError, match=r"corpus\[2\] is of the type float"):
-        vtkit.corpus_gap(["a b", "c", float("nan")], ["d"])  # type: ignore[list-item]
+        vtkit.corpus_gap(["a b", "c", float("nan")], ["d"])
     with pytest.raises(vtkit.RecipeError, match="not 'passage'"):
-        vtkit.encode(source, ["river"], side="passage")  # type: ignore[arg-type]
+        vtkit.encode(source, ["river"], side="passage")
     with pytest.raises(vtkit.RecipeError, match="not 'doc'"):
-        vtkit.encode_texts(source, folder / "corpus.txt", folder / "never", side="doc")  # type: ignore[arg-type]
+        vtkit.encode_texts(source, folder / "corpus.txt", folder / "never", side="doc")
     assert not (folder / "never").exists()

@@ -254,7 +254,7 @@ def test_a_process_without_vtkit_gives_the_same_vectors(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, env={**environment, "HF_HUB_OFFLINE": "1"}, check=True)
     theirs = torch.load(tmp_path / "out.pt", weights_only=True)
     for side, given, wanted in (("query", queries, theirs[0]), ("document", documents, theirs[1])):
-        found = encode_side(ours, given, side, 48).toarray()  # type: ignore[arg-type]
+        found = encode_side(ours, given, side, 48).toarray()
         np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5, err_msg=side)
     assert TOKENS.index("oak") not in encode_side(ours, ["river"], "query", 48).indices  # the prompt is kept out
     again = load_encoder(str(tmp_path / "model"))
@@ -449,7 +449,6 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
 
     def watched(self: QueryTable) -> None:
         gradient = self.lookup.weight.grad
-        assert gradient is not None
         seen.append(gradient.clone())
         after_step(self)
 

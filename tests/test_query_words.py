@@ -66,7 +66,6 @@ def test_tokens_pooled_are_the_query(kind: str, tmp_path: Path) -> None:
     assert (light is None) == (kind in ("uniCOIL", "folded"))
     for queries in (EncoderQueries(whole), light):
         for length in (4, 64) if queries is not None else ():
-            assert queries is not None
             alone, ends = queries.by_token(text, length)
             pooled = alone.sum(axis=0) if kind == "sum" else alone.max(axis=0).toarray()[0]
             expected = queries.encode([text], length).toarray()[0]

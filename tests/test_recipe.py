@@ -224,7 +224,6 @@ def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
     text += '[transfer.parallel]\nfiles = ["c.tsv"]\nmin_probability = 0.2\n'
     recipe = load_recipe(write(tmp_path, "top.toml", text)).recipe
     assert (recipe.recipe.name, recipe.recipe.seed, recipe.recipe.about) == ("small", 1, "top")
-    assert recipe.transfer is not None
     own = recipe.transfer.settings_of(ParallelTransfer)
     assert (own.files, own.min_probability) == ((f"{tmp_path}/c.tsv",), 0.2)
     assert (recipe.transfer.method, recipe.transfer.bias.method) == ("mean", "mixture")
@@ -246,7 +245,6 @@ def test_each_path_is_relative_to_the_file_that_wrote_it(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path / "bases")
     recipe = load_recipe(path, ["vocabulary.tokenizer=./vocab.txt"]).recipe
     assert recipe.source.model == f"{tmp_path}/bases/model"
-    assert recipe.adapt is not None
     assert recipe.adapt.corpus == (f"{tmp_path}/recipes/x.txt", f"{tmp_path}/y.txt", "/z.txt")
     assert recipe.vocabulary.tokenizer == f"{tmp_path}/bases/vocab.txt"
 
@@ -283,8 +281,6 @@ def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: py
     ]
     recipe = load_recipe(path, overrides).recipe
     assert recipe.source.model == os.path.abspath("../x")
-    assert recipe.transfer is not None
-    assert recipe.evaluate is not None
     own = recipe.transfer.settings_of(ParallelTransfer)
     assert (own.files, own.min_probability) == ((f"{tmp_path}/a.tsv",), 0.25)
     assert (recipe.recipe.name, recipe.recipe.about) == ("2024", "a = b # c")
@@ -296,12 +292,10 @@ def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
     path = write(tmp_path, "full.toml", f"{SMALLEST}semantic.alpha = 3.0\n{text}")
     recipe = load_recipe(path, ["finetune=none", "adapt.steps=none", "calibrate=none"]).recipe
     assert recipe.finetune is None
-    assert recipe.adapt is not None
     assert recipe.adapt.steps == 400
     assert "recipe.name: is missing" in refused(path, "recipe.name=none")
     assert load_recipe(path, ['recipe.about="none"']).recipe.recipe.about == "none"
     anew = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe.transfer
-    assert anew is not None
     assert (anew.method, anew.settings_of(SemanticTransfer).alpha) == ("random", 2.0)
 
 
@@ -737,7 +731,6 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
         return
     recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
     assert recipe.recipe.name == "new"
-    assert recipe.transfer is not None
     assert recipe.transfer.method == "auto"
     assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
     assert recipe.transfer.settings_of(SembridgeTransfer).embedder == embedder
@@ -779,7 +772,6 @@ def test_a_new_recipe_from_an_embedder_loads(tmp_path: Path) -> None:
     section = text[text.index("# [finetune]") : text.index("\n\n[index]")]
     tried = text.replace(section, re.sub(r"(?m)^# (?=\[|\w+ = )", "", section))
     finetune = load_recipe(tmp_path / "tried.toml", text=tried).recipe.finetune
-    assert finetune is not None
     assert finetune.teachers == ("a/b",)
 
 
@@ -843,5 +835,4 @@ def test_a_collection_is_judged_on_once(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(RecipeError, match=r"evaluate\.sets: .* is listed twice"):
             load_recipe(path, [f"evaluate.sets={sets}"])
     loaded = load_recipe(path, ['evaluate.sets=["./set", "./other", "miracl:ko"]'])
-    assert loaded.recipe.evaluate is not None
     assert len(loaded.recipe.evaluate.sets) == 3

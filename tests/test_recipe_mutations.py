@@ -110,7 +110,7 @@ def test_settings_of_the_command_line_are_checked_or_refused(recipes: Path) -> N
 def test_every_number_has_bounds() -> None:
     def unbounded(table: type, above: str) -> list[str]:
         found = []
-        for name, field in table.model_fields.items():  # type: ignore[attr-defined]
+        for name, field in table.model_fields.items():
             for inner in tables_in(field.annotation):
                 found += unbounded(inner, f"{above}{name}.")
             if {int, float} & {field.annotation, *getattr(field.annotation, "__args__", ())} or (

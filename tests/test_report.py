@@ -807,7 +807,7 @@ def test_a_long_query_leaves_room_for_the_columns_beside_it(tmp_path: Path) -> N
     page = tmp_path / "report.html"
     page.write_text(text, encoding="utf-8")
     document, _ = shown_by_a_browser(page, "--window-size=1200,900")
-    assert "Most lost" not in re.search("<title>(.*?)</title>", document, re.S)[1]  # type: ignore[index]
+    assert "Most lost" not in re.search("<title>(.*?)</title>", document, re.S)[1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -823,7 +823,7 @@ def test_an_accessibility_checker_finds_nothing(tmp_path: Path, scheme: str) -> 
     page.write_text(text.replace("</body>", script), encoding="utf-8")
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     document, _ = shown_by_a_browser(page, "--window-size=390,844", "--virtual-time-budget=20000", *dark)
-    assert re.search("<title>(.*?)</title>", document, re.S)[1] == "found []"  # type: ignore[index]
+    assert re.search("<title>(.*?)</title>", document, re.S)[1] == "found []"
 
 
 def test_the_page_has_landmarks_one_first_heading_and_headed_tables() -> None:

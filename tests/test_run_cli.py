@@ -226,7 +226,6 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
         EVALUATE_HYBRID.view(recipe), inputs | {"queries": queries}, tmp_path / "out"
     ).sets["elements-ko"]
     balance = stats.balance
-    assert balance is not None
     curve = dict(balance.curve)
     assert list(curve) == list(WEIGHTS)
     assert balance.contradicted or balance.weight == balance.chosen

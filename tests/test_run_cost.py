@@ -36,10 +36,7 @@ def work(step: Step) -> cost.Work:
 
 def test_encoding_is_every_token_through_the_transformer_and_its_head(folder: Path) -> None:
     step = steps(folder)["encode:adapt"]
-    assert step.recipe.evaluate is not None
     encoder, counts = made_by(step.recipe), sizes.counts_of(step.recipe.evaluate.sets[0])
-    assert encoder is not None
-    assert counts is not None
     assert counts.documents == 60
     tokens = counts.bytes / sizes.CHARACTERS_A_TOKEN
     whole, half = work(step), work(steps(folder, "index.precision=bf16")["encode:adapt"])
@@ -57,7 +54,6 @@ def test_a_head_of_units_is_as_wide_as_there_are_units(folder: Path) -> None:
     )
     recipe = few["encode:transfer"].recipe
     encoder = made_by(recipe)
-    assert encoder is not None
     ratio = work(few["encode:transfer"]).screened / work(few["encode:transfer"]).encoded
     assert ratio == pytest.approx(16 * encoder.width / encoder.other)
     assert work(many["encode:transfer"]).screened == pytest.approx(2 * work(few["encode:transfer"]).screened)
@@ -90,12 +86,10 @@ def test_queries_are_counted_by_their_judgements(folder: Path) -> None:
     lines = [f"q{number}\td{other}\t1" for number in range(7) for other in range(3)]
     (folder / "judged" / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
     counts = sizes.counts_of(str(folder / "judged"))
-    assert counts is not None
     assert (counts.queries, counts.training) == (7, 0)
     (folder / "judged" / "qrels" / "train.tsv").write_text("q7\td0\t1\n")
     counts = sizes.counts_of(str(folder / "judged"))
     queries = len((folder / "judged" / "queries.jsonl").read_text().splitlines())
-    assert counts is not None
     assert (counts.queries, counts.training) == (7, queries - 7)
 
 
@@ -107,7 +101,6 @@ def test_weights_are_counted_whatever_their_precision(folder: Path) -> None:
     model = SparseEncoder(str(folder / "source"), device="cpu")
     model.half().save_pretrained(str(folder / "source"))
     assert source_of(recipe) == whole
-    assert whole is not None
     assert whole.other > 0
 
 

@@ -187,7 +187,7 @@ def test_queries_are_weighed_by_the_table_where_the_model_has_one(folder: Path) 
         encoder = load_encoder(str(folder / "table"))
         for side, inputs in (("query", "river river stone"), ("document", "river river stone")):
             vectors = started.embed(inputs, prompt_name=side)[1]
-            wanted = encode_side(encoder, [inputs], side, 20)  # type: ignore[arg-type]
+            wanted = encode_side(encoder, [inputs], side, 20)
             np.testing.assert_array_equal(dense(vectors, wanted.shape[1]), wanted.toarray())
         status, info = started.ask("GET", "/info")
         assert status == 200

@@ -86,13 +86,10 @@ def test_the_penalties_are_made_for_the_loss(path: Path) -> None:
 def test_cai_adapts_a_masked_language_model_before_it_is_trained_to_retrieve(name: str) -> None:
     recipe = load_recipe(next(path for path in RECIPES if path.stem == name)).recipe
     assert recipe.source.model == getattr(recipe.vocabulary, "tokenizer", None) == "google-bert/bert-base-uncased"
-    assert recipe.transfer is not None
     assert recipe.transfer.methods == ("subtoken",)
     assert recipe.transfer.bias.method in ("mixture", "copy-overlap")  # both keep old tokens' biases to the bit
-    assert recipe.adapt is not None
     assert (recipe.adapt.train, recipe.adapt.mask_rate, recipe.adapt.new_token_weight) == ("all", 0.15, 1.0)
     assert recipe.calibrate is None
-    assert recipe.finetune is not None
     assert recipe.finetune.flops_definition == "cai"
     assert recipe.index.document_weighting == "cai-paper"
 
@@ -100,30 +97,22 @@ def test_cai_adapts_a_masked_language_model_before_it_is_trained_to_retrieve(nam
 @pytest.mark.parametrize("name", ["modernbert_to_uncased", "vt_backbones", "vt_initialisation"])
 def test_vocabulary_transfer_has_the_settings_that_its_paper_prints(name: str) -> None:
     recipe = load_recipe(next(path for path in RECIPES if path.stem == name)).recipe
-    assert recipe.transfer is not None
     assert (recipe.transfer.method, recipe.transfer.bias.method) == ("semantic", "zscore")
     assert recipe.transfer.settings_of(SemanticTransfer).alpha == 2.0
-    assert recipe.adapt is not None
     assert recipe.adapt.steps * recipe.adapt.warmup == 4000
     assert recipe.adapt.train == "embeddings"
     assert (recipe.adapt.mask_rate, recipe.adapt.new_token_weight, recipe.adapt.learning_rate) == (0.3, 2.0, 3e-4)
-    assert recipe.calibrate is not None
     assert recipe.calibrate.target_activation == 0.4
-    assert recipe.finetune is not None
     assert (recipe.finetune.steps, recipe.finetune.document_length) == (150_000, 256)
     assert recipe.index.document_length == 512
 
 
 def test_chemistry_has_the_settings_of_its_authors_code() -> None:
     recipe = load_recipe(next(path for path in RECIPES if path.stem == "chemistry_bpe")).recipe
-    assert recipe.transfer is not None
     assert (recipe.transfer.methods, recipe.transfer.bias.method) == (("subtoken",), "zscore")
-    assert recipe.adapt is not None
     assert recipe.adapt.corpus == ("datasets:BASF-AI/dolma-chem-only-query-generated::train:paragraph",)
-    assert recipe.calibrate is not None
     assert (recipe.calibrate.target_activation, recipe.calibrate.definition) == (0.4, "pooled")
     section = recipe.finetune
-    assert section is not None
     assert section.data == "datasets:BASF-AI/dolma-chem-only-query-generated::train:generated_query:paragraph"
     assert section.steps is not None
     assert 0 <= section.steps * section.batch_size - 200_000 < section.batch_size
@@ -132,7 +121,6 @@ def test_chemistry_has_the_settings_of_its_authors_code() -> None:
     lengths = {section.query_length, section.document_length, recipe.index.query_length, recipe.index.document_length}
     assert lengths == {512}
     assert (recipe.index.top_dimensions, recipe.index.query_top_dimensions) == (128, 128)
-    assert recipe.evaluate is not None
     assert recipe.evaluate.sets == ("chemteb:hotpotqa", "chemteb:nq")
 
 
@@ -142,18 +130,13 @@ def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints(
         assert recipe.source.scratch is not None
         assert isinstance(recipe.vocabulary, TrainedVocabulary)
         assert (recipe.vocabulary.algorithm, recipe.vocabulary.size) == ("wordpiece", 100_000)
-        assert recipe.adapt is not None
         assert (recipe.adapt.objective, recipe.adapt.train, recipe.adapt.mask_rate) == ("mlm", "all", 0.15)
-        assert recipe.finetune is not None
         assert recipe.finetune.loss == ("kl",)
         assert recipe.finetune.teachers
     assert (splade.source.kind, unicoil.source.kind) == ("splade", "unicoil")
-    assert splade.finetune is not None
     assert (splade.finetune.query_encoder, splade.finetune.steps) == ("binary", 50_000)
     assert splade.finetune.penalties("document") == {"flops": 0.009}
     assert not splade.expands
-    assert unicoil.expand is not None
-    assert unicoil.finetune is not None
     assert (LIKELIEST, POSITIVES, EPOCHS) == (200, 10, 5)
     assert unicoil.expand.method == "tilde-aug"
     assert unicoil.finetune.epochs == 5.0

@@ -44,9 +44,9 @@ def test_a_query_weighs_its_distinct_tokens_as_the_table_says(asymmetric: WholeE
 
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_both_sides_are_folded_where_the_model_says_so(side: str, asymmetric: WholeEncoder) -> None:
-    plain = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
+    plain = encode_side(asymmetric, TEXTS, side, 48)
     set_folding(asymmetric, "sum")
-    folded = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
+    folded = encode_side(asymmetric, TEXTS, side, 48)
     wanted = fold_vectors(plain, fold_map_of(asymmetric), "sum")
     np.testing.assert_allclose(folded.toarray(), wanted.toarray(), rtol=1e-5, atol=1e-6)
     assert not np.array_equal(folded.toarray(), plain.toarray())
@@ -57,7 +57,6 @@ def test_only_the_largest_weights_are_kept_and_the_models_own_limit_holds(asymme
     cut = encode_side(asymmetric, TEXTS, "query", 48, top_dimensions=2).toarray()
     for row, kept in zip(whole, cut, strict=True):
         assert sorted(kept[kept > 0]) == sorted(sorted(row[row > 0])[-2:])
-    assert asymmetric.query_side is not None
     asymmetric.query_side.max_active_dims = 1
     limited = encode_side(asymmetric, TEXTS, "query", 48, top_dimensions=2)
     assert np.diff(limited.indptr).max() == 1

@@ -49,7 +49,6 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
 def test_the_first_commands_of_the_readme_run_as_written(shared: Path, tmp_path: Path) -> None:
     part_of(shared / "data" / "xquadr-en", tmp_path / "my_beir_folder", 100)
     block = re.search(r"(?:    .*\n)*    vtkit recipe new(?:.*\n    )*.*\n", (ROOT / "README.md").read_text("utf-8"))
-    assert block is not None
     english = str(shared / "models" / "all-MiniLM-L6-v2")
     lines = block[0].replace("\\\n", " ").replace("intfloat/multilingual-e5-small", english)
     commands = [

@@ -49,10 +49,10 @@ def problem(shape: tuple[int, int, int, int], seed: int, offset: float = 0.0) ->
 def with_gradients(function: object, arguments: tuple[Tensor, ...], *names: str) -> list[Tensor]:
     """The weights and, of their randomly weighted sum, the gradients by hidden states, decoder rows and bias."""
     hidden, mask, weight, bias = (tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in arguments)
-    found = function(hidden, mask, weight, bias, *names)  # type: ignore[operator]
+    found = function(hidden, mask, weight, bias, *names)
     factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     (found * factors).sum().backward()
-    return [found.detach(), hidden.grad, weight.grad, bias.grad]  # type: ignore[list-item]
+    return [found.detach(), hidden.grad, weight.grad, bias.grad]
 
 
 @pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
@@ -110,8 +110,6 @@ def test_two_positions_and_three_terms_by_hand() -> None:
     assert found.tolist() == [pytest.approx([np.log(4), 0.0, np.log(4)])]
     found.sum().backward()
     # each winning position gets its decoder row over (1 + logit)
-    assert hidden.grad is not None
-    assert bias.grad is not None
     assert hidden.grad.flatten().tolist() == pytest.approx([3 / 4, 1 / 4, 0.0, 2 / 4])
     assert bias.grad.tolist() == pytest.approx([1 / 4, 0.0, 1 / 4])
 

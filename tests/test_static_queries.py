@@ -77,7 +77,6 @@ def test_a_query_by_hand(tmp_path: Path) -> None:
     with_table.prompts["query"] = "oak "
     save_encoder(with_table, tmp_path / "model")
     static = StaticQueries.load(str(tmp_path / "model"))
-    assert static is not None
     (row,) = static.encode(["river river stone"], 64).toarray()
     assert {TOKENS[place]: row[place] for place in np.flatnonzero(row)} == {"oak": 1, "river": 2.5, "stone": 1}
 
@@ -109,7 +108,6 @@ def test_a_file_that_transformers_would_change_is_left_to_it(model: Path) -> Non
     plain, rebuilt = StaticQueries.load(str(model)), StaticQueries.load(str(model), "another digest")
     of_bert = "BertTokenizer" in (model / "query_0_SparseStaticEmbedding" / "tokenizer_config.json").read_text("utf-8")
     for found in (plain, rebuilt):
-        assert found is not None
         assert isinstance(found.tokenizer, TokenizerFile) is not of_bert
 
 

@@ -50,7 +50,7 @@ def trained(name: str) -> PreTrainedTokenizerFast:
         else:
             backend.normalizer = normalizers.Replace(" ", "▁")
         backend.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=300, special_tokens=specials))
-    return wrap(backend, tiny.ROLES, "of the test")  # type: ignore[no-any-return]
+    return wrap(backend, tiny.ROLES, "of the test")
 
 
 def of_the_whole(tokenizer: PreTrainedTokenizerFast, text: str, length: int) -> list[int]:

@@ -171,10 +171,10 @@ def test_the_library_loads_the_folder_with_vtkit_beside_it(tmp_path: Path) -> No
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     again = load_encoder(str(tmp_path / "model"))
     for side, found in (("query", queries), ("document", documents)):
-        wanted = encode_side(ours, found, side, 48).toarray()  # type: ignore[arg-type]
+        wanted = encode_side(ours, found, side, 48).toarray()
         read = getattr(plain, f"encode_{side}")(found, convert_to_sparse_tensor=False)
         np.testing.assert_allclose(read.numpy(), wanted, atol=1e-5)
-        np.testing.assert_array_equal(encode_side(again, found, side, 48).toarray(), wanted)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(encode_side(again, found, side, 48).toarray(), wanted)
     with pytest.raises(ValueError, match="trust_remote_code"):
         SparseEncoder(str(tmp_path / "model"), device="cpu")
 

@@ -38,7 +38,7 @@ SIZES = {"wordpiece": 400, "bpe": 400, "unigram": 200}
 
 
 def train_vocabulary(*arguments: object) -> PreTrainedTokenizerFast:
-    return train(*arguments)[0]  # type: ignore[arg-type]
+    return train(*arguments)[0]
 
 
 def section(algorithm: str = "wordpiece", size: int | None = None, **others: object) -> TrainedVocabulary:
