@@ -49,9 +49,8 @@ def refused(*arguments: str) -> str:
 @pytest.fixture(scope="module")
 def moved(folder: Path) -> Path:
     pairs, corpus, out = (str(folder / name) for name in ("pairs.tsv", "corpus.txt", "moved"))
-    printed = called(
-        "transfer", str(folder / "source"), str(folder / "target"), "--parallel", pairs, "--corpus", corpus, "-o", out
-    )
+    given = (str(folder / "source"), str(folder / "target"), "--parallel", pairs, "--corpus", corpus)
+    printed = called("transfer", *given, "-o", out)
     assert f"{len(TARGET)} tokens, {len(TARGET) - len(NEW)} of them shared" in printed
     assert "parallel" in printed
     return folder / "moved"
@@ -160,12 +159,3 @@ def test_nothing_is_overwritten_and_unknown_tokens_are_said(folder: Path, moved:
     assert "no token was made from" in refused("provenance", str(moved), "-s", "nonsense")
     assert "needs a token" in refused("provenance", str(moved))
     assert "no provenance.parquet" in refused("provenance", str(folder / "source"), "강")
-
-
-def test_the_source_s_own_vocabulary_is_nothing_to_transfer(folder: Path) -> None:
-    source, out = str(folder / "source"), folder / "same"
-    result = CliRunner().invoke(app, ["transfer", source, source, "-o", str(out)], catch_exceptions=False)
-    assert result.exit_code == 0
-    assert "nothing to transfer" in result.output
-    before, after = (load_encoder(name)[0].auto_model.state_dict() for name in (source, str(out / "model")))
-    assert all(torch.equal(before[name], after[name]) for name in before if "bias" not in name)
