@@ -77,7 +77,7 @@ def of_spans_and_pairs(ours: SparseEncoder, folder: Path) -> Curves:
 
 
 def of_bm25(ours: SparseEncoder, folder: Path) -> Curves:
-    section = adaptation("distill", distill={"candidates": 3})
+    section = adaptation("distill")
     return adapt_vectors(ours, ["distill"], TEXTS, section, "en", 5, folder)
 
 

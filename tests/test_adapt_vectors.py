@@ -170,8 +170,8 @@ def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "crop": ("crop", {}),
     "align and crop": (("align", "crop"), {"target_active": {"query": 20, "document": 40}}),
-    "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
-    "align and distill": (("align", "distill"), {"distill": {"candidates": 3}}),
+    "openings": ("distill", {"distill": {"queries": "openings"}}),
+    "align and distill": (("align", "distill"), {}),
 }
 
 
@@ -330,7 +330,7 @@ def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str
     if isinstance(teacher, CrossEncoderTeacher):
         teacher = replace(teacher, scale=1e5)  # a tiny classifier hardly tells texts apart
     given = {"teachers": [teacher]}
-    _, curves = trained(tmp_path, "distill", more=given, teachers=[kind], distill={"bm25": False}, steps=3)
+    _, curves = trained(tmp_path, "distill", more=given, teachers=[kind], steps=3)
     assert curves["distillation"][0] > 0
 
 
@@ -459,7 +459,8 @@ def test_candidates_are_those_of_bm25_and_models(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "DEPTH", 2)
-    wanted = {"candidates": 5, "mining": [str(folders["dense"])]}
+    monkeypatch.setattr(adaptation, "CANDIDATES", 5)
+    wanted = {"mining": [str(folders["dense"])]}
     made = section("distill", steps=2, distill=wanted)
     columns, _ = adaptation._distill(TEXTS, made, 6, 5, tmp_path / "kept", "en", [], None)
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
@@ -476,16 +477,13 @@ def test_candidates_are_those_of_bm25_and_models(
 
 
 @pytest.mark.parametrize(
-    ("settings", "way_out"),
-    [({"loss": "listwise"}, 'distill.loss = "margin_mse"'), ({"bm25": True}, "distill.bm25 = false")],
+    ("settings", "teachers", "way_out"),
+    [({"loss": "listwise"}, 1, 'distill.loss to "margin_mse"'), ({}, 2, "one teacher")],
 )
 def test_two_scores_in_standard_deviations_are_refused(
-    settings: dict[str, Any], way_out: str, folders: dict[str, Path], tmp_path: Path
+    settings: dict[str, Any], teachers: int, way_out: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     name = str(widened(folders, tmp_path / "cross", 1e5))
-    given = {"teachers": [load_teacher(name, (48, 24), "t")]}
-    with pytest.raises(DataError, match=f"3 or more.*{way_out}"):
-        trained(tmp_path / "two", "distill", more=given, teachers=[name], distill=settings)
-    three: dict[str, Any] = {"teachers": [name], "distill": settings | {"candidates": 3}}
-    _, curves = trained(tmp_path / "three", "distill", more=given, steps=2, **three)
-    assert curves["distillation"][0] > 0
+    given = {"teachers": [load_teacher(name, (48, 24), "t")] * teachers}
+    with pytest.raises(DataError, match=f"only their order is left.*{way_out}"):
+        trained(tmp_path / "two", "distill", more=given, teachers=[name] * teachers, distill=settings)

@@ -23,7 +23,12 @@ from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.validation import Validation, validation_set
 
-SHORT: dict[str, Any] = {"steps": 7, "checkpoint_every": 3, "hard_negatives": 1, "mining": {"encoder": True}}
+SHORT: dict[str, Any] = {
+    "steps": 7,
+    "checkpoint_every": 3,
+    "hard_negatives": 1,
+    "mining": {"rankings": ["bm25", "encoder"]},
+}
 
 
 def tuned(
@@ -111,10 +116,10 @@ def ranked_by_hand(trained: SparseEncoder, file: Path) -> Path:
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])
 def test_the_second_round_learns_from_negatives_of_the_first_rounds_encoder(tmp_path: Path, query_encoder: str) -> None:
     changes: dict[str, Any] = {"query_encoder": query_encoder}
-    first, _ = tuned(tmp_path / "first", mining={"bm25": True}, **changes)
+    first, _ = tuned(tmp_path / "first", mining={}, **changes)
     run_file = ranked_by_hand(first, tmp_path / "first.trec")
-    by_hand, curves = tuned(tmp_path / "hand", mining={"bm25": True, "files": [str(run_file)]}, **changes)
-    ours, of_ours = tuned(tmp_path / "ours", mining={"bm25": True, "rounds": 2}, **changes)
+    by_hand, curves = tuned(tmp_path / "hand", mining={"files": [str(run_file)]}, **changes)
+    ours, of_ours = tuned(tmp_path / "ours", mining={"rounds": 2}, **changes)
     assert same(weights(ours), weights(by_hand))
     assert of_ours == curves
     assert not same(weights(ours), weights(first))
@@ -129,6 +134,8 @@ def test_a_recipe_says_what_the_mean_has(tmp_path: Path) -> None:
     recipe = tmp_path / "averaged.toml"
     recipe.write_text(
         f"""
+[report]
+training = ["tensorboard"]
 [recipe]
 name = "averaged"
 language = "en"
@@ -143,8 +150,7 @@ steps = 4
 batch_size = 6
 ramp = 0.5
 trainings = 2
-report_to = ["tensorboard"]
-validation = {{split = "dev", every = 2}}
+validation = {{queries = "dev", every = 2}}
 [evaluate]
 sets = ["./collection"]
 models = ["finetune"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import sparse
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, LETTERS, TOKENS, encoder, model, texts, tokenizer, weights
+from tiny import ARCHITECTURES, TOKENS, encoder, model, texts, tokenizer, weights
 from typer.testing import Result
 
 from vtkit.api import calibrate_encoder
@@ -34,12 +34,10 @@ from vtkit.encoder.calibration import (
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import fold_vectors, folding
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.system.errors import CollapseError, DataError
-from vtkit.vocabulary.casing import fold_map
 
 TEXTS = [*texts(60, seed=3), ""]
 
@@ -135,7 +133,7 @@ def test_a_fixed_shift_is_a_constant_inside_the_activation(tmp_path: Path) -> No
     ours = encoder(tmp_path)
     before = logits(ours, TEXTS[:6])
     found = calibrate(ours, TEXTS, None, "token", 48, shift=0.75)
-    assert (found.shift, found.target, found.head_scale, found.fold) == (0.75, None, None, None)
+    assert (found.shift, found.target, found.head_scale) == (0.75, None, None)
     found_weights = encode(ours, TEXTS[:6], 48).toarray()
     for row, text in enumerate(before):  # log1p(relu(x - c)), the logit shift
         np.testing.assert_allclose(
@@ -215,19 +213,12 @@ def test_masked_dimensions_stay_masked_and_do_not_disturb_the_target(tmp_path: P
 
 def test_combined_methods_are_their_steps_in_the_stated_order(tmp_path: Path) -> None:
     together, apart = encoder(tmp_path / "a"), encoder(tmp_path / "b")
-    found = calibrate(together, TEXTS, None, "token", 48, head_scale=4.0, shift=0.1, fold="sum")
+    found = calibrate(together, TEXTS, None, "token", 48, head_scale=4.0, shift=0.1)
     calibrate(apart, TEXTS, None, "token", 48, head_scale=4.0)
     calibrate(apart, TEXTS, None, "token", 48, shift=0.1)
-    unfolded = encode(apart, TEXTS, 48)
     assert torch.equal(bias(together), bias(apart))
-    assert folding(together) == "sum"
-    folded_to = fold_map(tokenizer())
-    np.testing.assert_allclose(
-        encode(together, TEXTS, 48).toarray(), fold_vectors(unfolded, folded_to, "sum").toarray(), atol=1e-6
-    )
-    assert len(set(folded_to.tolist())) == len(TOKENS) - len(LETTERS)  # a and ##a
-    assert found.probe["after"].document_dimensions < unfolded[1::2].nnz / len(TEXTS[1::2])
-    assert found.done() == "logits divided by 4, bias lowered by 0.1000, case variants folded by their sum"
+    np.testing.assert_allclose(encode(together, TEXTS, 48).toarray(), encode(apart, TEXTS, 48).toarray(), atol=1e-6)
+    assert found.done() == "logits divided by 4, bias lowered by 0.1000"
 
 
 def test_beside_a_target_a_fixed_shift_changes_nothing_but_where_the_search_begins(tmp_path: Path) -> None:
@@ -241,7 +232,7 @@ def test_beside_a_target_a_fixed_shift_changes_nothing_but_where_the_search_begi
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_calibrated_model_is_saved_and_loaded_bit_for_bit(architecture: str, tmp_path: Path) -> None:
     ours = encoder(tmp_path, architecture)
-    calibrate(ours, TEXTS, 0.05, "pooled", 48, head_scale=8.0, fold="max")
+    calibrate(ours, TEXTS, 0.05, "pooled", 48, head_scale=8.0)
     save_encoder(ours, tmp_path / "model")
     loaded = load_encoder(str(tmp_path / "model"))
     assert all(torch.equal(a, b) for a, b in zip(logits(loaded, TEXTS), logits(ours, TEXTS), strict=True))
@@ -348,8 +339,8 @@ def test_the_table_counts_what_the_encoder_gives(tmp_path: Path) -> None:
 
 
 def test_the_target_is_the_default_only_where_nothing_else_is_asked_for() -> None:
-    assert CalibrateSection().target_activation == CalibrateSection(texts=64).target_activation == 0.35
-    others = {"shift": 5.0, "head_scale": 8.0, "fold": "max", "tokens": "document-frequency", "query_encoder": "idf"}
+    assert CalibrateSection().target_activation == 0.35
+    others = {"shift": 5.0, "head_scale": 8.0, "tokens": "document-frequency", "query_encoder": "idf"}
     for name, value in others.items():
         assert CalibrateSection.model_validate({name: value}).target_activation is None
         assert CalibrateSection.model_validate({name: value, "target_activation": 0.3}).target_activation == 0.3
@@ -365,7 +356,7 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     def call(*more: str) -> Result:
         return invoke("calibrate", model, "--corpus", corpus, *more)
 
-    asked = "--definition pooled --head-scale 8 --fold max --tokens document-frequency --target 0.1"
+    asked = "--definition pooled --head-scale 8 --tokens document-frequency --target 0.1"
     shown = call(*asked.split())
     assert shown.exit_code == 0, shown.exception
     first, _, head, *rows = shown.stdout.splitlines()

@@ -120,7 +120,7 @@ def test_large_training_data_and_bm25_over_them_are_counted(folder: Path, monkey
     assert "finetune.mining.files" in found.words(10**9)
     with pytest.raises(VtkitError, match="training data"):
         disk.refuse_full_disk(found, found.models, folder)
-    assert not needed(folder, *settings, "finetune.mining.bm25=false", "finetune.mining.encoder=true").indexed
+    assert not needed(folder, *settings, "finetune.mining.rankings=['encoder']").indexed
 
 
 def test_a_compressed_collection_counts_as_what_is_in_it(folder: Path) -> None:

@@ -109,7 +109,7 @@ def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path)
 
 def test_joined_parts_are_the_whole(model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
-    options: list[str | Path] = ["--keep", "0.8"]
+    options: list[str | Path] = ["--top-dimensions", "7"]
     whole, joined, shards = tmp_path / "whole", tmp_path / "joined", tmp_path / ".joined.parts"
     assert invoke("encode", model, beir, "--out", whole, *options).exit_code == 0
     encode = ["encode", model, beir, "--out", joined, *options]
@@ -138,7 +138,7 @@ def test_an_empty_part_is_no_error_and_parts_of_others_are_not_joined(model: Pat
     for part, texts in (("2/2", 0), ("1/2", 40)):
         assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part=part).texts == texts
     with pytest.raises(DataError, match="settings: 1"):
-        vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2, keep=0.5)
+        vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2, top_dimensions=7)
     assert vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2).texts == 40
 
 
@@ -151,10 +151,10 @@ def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Pat
 
 
 def test_pruning_says_what_it_removed(model: Path, beir: Path, tmp_path: Path) -> None:
-    found = vtkit.encode_texts(model, beir, tmp_path / "vectors", keep=0.5, top_dimensions=7)
+    found = vtkit.encode_texts(model, beir, tmp_path / "vectors", top_dimensions=7)
     assert 0 < found.mass_removed < found.postings_removed < 1
     assert np.diff(read_vectors(tmp_path / "vectors" / "vectors").indptr).max() <= 7
-    said = invoke("encode", model, beir, "--out", tmp_path / "again", "--keep", "0.5").stdout
+    said = invoke("encode", model, beir, "--out", tmp_path / "again", "--top-dimensions", "7").stdout
     assert "of the weights were removed, with" in said
 
 
@@ -213,7 +213,8 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
     with pytest.raises(RecipeError, match="already exists"):
         vtkit.encode_texts(model, beir, indexed / "vectors")
     assert isinstance(invoke("search", indexed / "index", "t1", "--model", "source").exception, RecipeError)
-    assert isinstance(invoke("encode", model, beir, "--out", tmp_path / "v", "--keep", "2").exception, RecipeError)
+    refused = invoke("encode", model, beir, "--out", tmp_path / "v", "--top-dimensions", "0").exception
+    assert isinstance(refused, RecipeError)
     record = json.loads((indexed / "index" / "search.json").read_text())
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "search.json").write_text(json.dumps(record | {"model": str(tmp_path / "gone")}))

@@ -31,7 +31,7 @@ from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
-from vtkit.settings.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
+from vtkit.settings.engines import NEEDS, Engine, OpenSearchSettings, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import CollapseError, DataError, MissingExtra, VtkitError
 
@@ -49,11 +49,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def made_for(server: str) -> Callable[[Engine], IndexSection]:
     """The settings by which an engine finds everything, at its exact score where weights are 0, 1, 2 or 3."""
-    engines: dict[str, Any] = {
-        "seismic": SeismicSettings(heap_factor=0.0),
-        "opensearch": OpenSearchSettings(url=server),
-    }
-    return lambda engine: IndexSection(engine=engine, **engines)
+    return lambda engine: IndexSection(engine=engine, url=server if engine == "opensearch" else None)
 
 
 def vectors(rows: int, columns: int, seed: int) -> sp.csr_matrix:
@@ -295,7 +291,7 @@ def test_opensearch_is_sent_what_anybody_could_send(
     documents = sp.random(50, 40, 0.3, format="csr", random_state=1, dtype=np.float32)
     queries = sp.random(5, 40, 0.3, format="csr", random_state=2, dtype=np.float32)
     with running() as server:
-        made = IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=server.url, query=query))
+        made = IndexSection(engine="opensearch", url=server.url, opensearch=OpenSearchSettings(query=query))
         index = build_index(made, documents, tmp_path / "index")
         assert isinstance(index, EngineIndex)
         found, exact = index.search(queries, 50), index.postings.search(queries, 50)
@@ -331,23 +327,23 @@ def test_a_server_that_is_none_of_opensearch_is_told() -> None:
     ]
     for status, body, said in answers:
         with opensearch_server((status, body)) as url, pytest.raises(DataError, match=said):
-            reach_engine(IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=url)))
+            reach_engine(IndexSection(engine="opensearch", url=url))
 
 
 def test_a_server_that_does_not_answer_is_told_within_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(milvus, "TIMEOUT_S", 1)
     monkeypatch.setattr(opensearch_client, "TIMEOUT_S", 1)
     for settings_ in (
-        IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url="http://127.0.0.1:9")),
-        IndexSection(engine="milvus", milvus=MilvusSettings(uri="http://127.0.0.1:9")),
+        IndexSection(engine="opensearch", url="http://127.0.0.1:9"),
+        IndexSection(engine="milvus", url="http://127.0.0.1:9"),
     ):
-        with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*index\.(opensearch\.url|milvus\.uri)"):
+        with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*index\.url"):
             reach_engine(settings_)
 
 
 def test_an_error_of_a_query_is_told(tmp_path: Path) -> None:
     with running() as server:
-        made = IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=server.url))
+        made = IndexSection(engine="opensearch", url=server.url)
         index = build_index(made, vectors(9, 5, 1), tmp_path / "index")
         refused = {"error": {"root_cause": [{"reason": "unknown query [neural_sparse]"}]}, "status": 400}
         for response, said in ((refused, "unknown query"), ({"status": 200}, "timed_out"), (None, "refuses")):
@@ -373,7 +369,7 @@ QUICKLY = ("recipe.name=other", 'evaluate.models=["transfer"]', "evaluate.bm25=f
 @each_other
 def test_engines_costs_are_said(finished: Path, server: str, engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
     """Through ``vtkit run`` and ``vtkit search``; with Lucene also the report, and an index that is damaged."""
-    wanted = (*QUICKLY, f"index.engine={engine}", f"index.opensearch.url={server}")
+    wanted = (*QUICKLY, f"index.engine={engine}", *([f"index.url={server}"] if engine == "opensearch" else []))
     until = None if engine == "lucene" else "evaluate"
     folder = run(finished / "tiny.toml", wanted, runs=finished / "runs", until=until, threads=1)
     said = capfd.readouterr()
@@ -401,7 +397,7 @@ def test_engines_costs_are_said(finished: Path, server: str, engine: Engine, cap
 
 def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Path) -> None:
     before = sorted(path.name for path in (finished / "runs" / "artifacts").iterdir())
-    settings_ = (*QUICKLY, "index.engine=opensearch", "index.opensearch.url=http://127.0.0.1:9")
+    settings_ = (*QUICKLY, "index.engine=opensearch", "index.url=http://127.0.0.1:9")
     with pytest.raises(DataError, match="does not answer"):
         run(finished / "tiny.toml", settings_, runs=finished / "runs", threads=1)
     assert sorted(path.name for path in (finished / "runs" / "artifacts").iterdir()) == before
@@ -415,9 +411,10 @@ def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_mis
     queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
     exact = set_of_results(index_in_memory(documents).search(queries, 10)[0])
     overlaps, said = [], []
-    for name, own, cut in (("chosen", SeismicSettings(), 20), ("told", SeismicSettings(heap_factor=1.0), 4)):
+    section = IndexSection(engine="seismic")
+    for name, factors, cut in (("chosen", (0.9, 0.8, 0.6, 0.4, 0.2, 0.0), 20), ("told", (1.0,), 4)):
         monkeypatch.setattr(seismic, "QUERY_CUT", cut)
-        section = IndexSection(engine="seismic", seismic=own)
+        monkeypatch.setattr(seismic, "_HEAP_FACTORS", factors)
         build_index(section, documents, tmp_path / name)
         said.append(capsys.readouterr().err)
         found = set_of_results(open_index(section, tmp_path / name).search(queries, 10)[0])
@@ -425,8 +422,8 @@ def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_mis
     assert overlaps[0] > 0.97
     assert overlaps[1] < overlaps[0] - 0.05
     assert "of the exact top 10" in said[0]
-    assert "heap_factor to find more" not in said[0]
-    assert "heap_factor to find more" in said[1]
+    assert "finds all of them" not in said[0]
+    assert "finds all of them" in said[1]
 
 
 def set_of_results(ids: np.ndarray) -> set[tuple[int, int]]:

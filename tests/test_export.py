@@ -198,7 +198,7 @@ def test_further_documents_are_cut_and_pruned_as_those_of_the_index(tmp_path: Pa
     texts = ["maple raven oak river", "raven " * 30 + "zephyr", "oak"]
     save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
     (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
-    encode_texts(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "vectors", max_length=12, keep=0.6)
+    encode_texts(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "vectors", max_length=12, top_dimensions=2)
     index_vectors(tmp_path / "vectors", tmp_path / "index")
     export_for(tmp_path / "index", "onnx", tmp_path / "out")
     held = read_vectors(tmp_path / "vectors" / "vectors")

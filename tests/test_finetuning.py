@@ -341,7 +341,7 @@ class Overlap:
         return found
 
 
-TAUGHT: dict[str, Any] = {"teachers": ["theirs"], "bm25": False}
+TAUGHT: dict[str, Any] = {"teachers": ["theirs"]}
 
 
 def test_a_teacher_is_learned_from_and_its_scores_are_kept(tmp_path: Path) -> None:
@@ -400,9 +400,8 @@ def test_useless_scores_are_an_error(tmp_path: Path) -> None:
 def test_what_cannot_be_learned_is_an_error_of_the_recipe() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"loss": ["kl", "margin_mse"]}, r"kl \+ margin_mse .*finetune\.hard_negatives"),
-        ({"loss": "listwise", "bm25": False}, r"finetune\.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
-        ({"hard_negatives": 1, "mining": {"bm25": False}}, "no source of hard negatives"),
+        ({"hard_negatives": 1, "mining": {"rankings": []}}, "no source of hard negatives"),
         ({"loss_weights": [1.0, 2.0]}, "loss_weights has 2 numbers for 1"),
         ({"document_penalty": ["flops", "l1"], "document_lambda": 1.0}, "document_lambda has 1 numbers for 2"),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
@@ -416,8 +415,8 @@ def test_settings_of_what_is_not_used_have_no_effect() -> None:
     read = section(query_penalty="l1", document_penalty="masked_flops").settings_read
     assert {"finetune.infonce_scale", "finetune.query_lambda", "finetune.document_lambda"} <= read
     assert not {"finetune.teacher_scale", "finetune.flops_definition"} & read
-    of_teachers = {"finetune.teachers", "finetune.bm25"}
+    of_teachers = {"finetune.teachers", "finetune.scores"}
     assert not of_teachers & read
     assert of_teachers <= section(loss="listwise").settings_read
     assert not any(name.startswith("finetune.mining.") for name in read)
-    assert "finetune.mining.models" in section(hard_negatives=1).settings_read
+    assert "finetune.mining.rankings" in section(hard_negatives=1).settings_read

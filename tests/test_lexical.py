@@ -19,7 +19,6 @@ from vtkit.pipeline.folder import report_of
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.pipeline.steps.evaluate_deployed import variants_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.report.verdict import standings
@@ -126,8 +125,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tiny.collection(120)
     tiny.finished_run(folder, data)
     tiny.add_training_queries(folder / "collection", data)
-    changes = ("index.lexical=bm25", "evaluate.weightings=['none', 'geng']")
-    return run(folder / "tiny.toml", changes, runs=folder / "runs", threads=1)
+    return run(folder / "tiny.toml", ("index.lexical=bm25",), runs=folder / "runs", threads=1)
 
 
 def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished: Path) -> None:
@@ -141,11 +139,11 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
     assert record.lexical.analysis == "full"
 
 
-def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
+def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
     report = report_of(finished)
     (results,) = report.results
     rows = {row.model: row for row in results.rows if row.index}
-    assert list(rows) == ["deployed", "variant:geng+bm25"]
+    assert list(rows) == ["deployed"]
     alone = next(row for row in results.rows if row.model == "transfer")
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
     (standing,) = standings(report)
@@ -231,14 +229,3 @@ def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) 
     before, after = keys(), keys("index.lexical=bm25")
     assert after.keys() - before.keys() == {"index:deployed", "evaluate:deployed"}
     assert [name for name in before if before[name] != after[name]] == ["report"]
-
-
-def test_variants_are_every_weighting_but_the_recipes_own(finished: Path) -> None:
-    recipe = finished.parents[1] / "tiny.toml"
-
-    def variants(*changes: str) -> list[str]:
-        return list(variants_of(load_recipe(recipe, changes).recipe))
-
-    assert variants() == []
-    assert variants("evaluate.weightings=['none', 'geng']") == ["geng"]
-    assert variants("evaluate.weightings=['cai-code']", "index.lexical=bm25") == ["cai-code+bm25"]

@@ -99,7 +99,7 @@ def dense(folder: Path) -> str:
 
 def test_the_encoder_and_a_dense_model_rank_as_their_own_scores_do(tmp_path: Path) -> None:
     ours, name = encoder(tmp_path), dense(tmp_path)
-    wanted = section(mining={"bm25": False, "encoder": True, "models": [name]})
+    wanted = section(mining={"rankings": ["encoder", name]})
     own, theirs = ranked(wanted, ours, bm25, tmp_path / "kept", 5)
     queries, documents = [q.text for q in DATA.queries], [d.contents for d in DATA.documents]
     lengths = wanted.query_length, wanted.document_length
@@ -116,7 +116,7 @@ def test_the_encoder_and_a_dense_model_rank_as_their_own_scores_do(tmp_path: Pat
 
 def test_the_encoder_ranks_what_it_reads(tmp_path: Path) -> None:
     """Expanded documents, here those of their neighbours in the list, are what it is trained on."""
-    wanted = section(mining={"bm25": False, "encoder": True})
+    wanted = section(mining={"rankings": ["encoder"]})
     contents = [document.contents for document in DATA.documents]
     (plain,) = ranked(wanted, encoder(tmp_path), bm25, tmp_path / "plain", 5)
     moved = [*contents[1:], contents[0]]
@@ -126,7 +126,7 @@ def test_the_encoder_ranks_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
-    wanted = section(mining={"bm25": False, "encoder": True})
+    wanted = section(mining={"rankings": ["encoder"]})
     first = ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
     kept = tmp_path / "kept" / "encoder.npy"
     np.save(kept, np.load(kept)[:, ::-1])
@@ -139,7 +139,7 @@ def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
     cross = tmp_path / "cross"
     bare(cross)
     BertForSequenceClassification(BertConfig.from_pretrained(cross, num_labels=1)).save_pretrained(cross)
-    wanted = section(mining={"bm25": False, "models": [str(tmp_path / "cross")]})
+    wanted = section(mining={"rankings": [str(tmp_path / "cross")]})
     with pytest.raises(DataError, match=r"is a cross-encoder, which scores pairs and cannot search"):
         ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
 
@@ -275,13 +275,8 @@ def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) 
     other = finetune(encoder(tmp_path / "b"), data, section(**settings), "en", 3, tmp_path / "b" / "checkpoints")
     assert other["margin_mse"][0] > one["margin_mse"][0] + 10  # margins of 40 instead of 2 and 4
     del data.scores["q0"]["d0"]
-    wanted = section(data="train.tsv", loss="listwise", bm25=False)
-    for these, taught, said in (
-        (data, section(**settings), "scores that are infinite, missing or NaN"),
-        (DATA, wanted, "no teacher's scores, and bm25 = false leaves no other teacher"),
-    ):
-        with pytest.raises(DataError, match=said):
-            finetune(encoder(tmp_path / "c"), these, taught, "en", 3, tmp_path / "c" / "checkpoints")
+    with pytest.raises(DataError, match="scores that are infinite, missing or NaN"):
+        finetune(encoder(tmp_path / "c"), data, section(**settings), "en", 3, tmp_path / "c" / "checkpoints")
 
 
 def run_of(folder: Path, finetune: str) -> list[str]:
@@ -324,7 +319,7 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
 
 def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
     put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
-    more = 'data = "./collection"\nsplit = "test"\nmining = {bm25 = false, files = ["mined.jsonl"]}\n'
+    more = 'data = "./collection"\nsplit = "test"\nmining = {rankings = [], files = ["mined.jsonl"]}\n'
     arguments = run_of(tmp_path, more)
     done = invoke(*arguments)
     assert done.exit_code == 1

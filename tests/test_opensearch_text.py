@@ -109,8 +109,8 @@ def as_text(tokenizer: PreTrainedTokenizerFast, weights: np.ndarray, texts: Sequ
     return of_table(tokenizer, weights, LENGTH, tuple(texts))
 
 
-def asked(url: str, **changes: Any) -> OpenSearchSettings:
-    return OpenSearchSettings(url=url, text_queries=True, **changes)
+def asked(url: str, **changes: Any) -> IndexSection:
+    return IndexSection(engine="opensearch", url=url, opensearch=OpenSearchSettings(query="text", **changes))
 
 
 def some_documents(width: int, count: int = 30) -> sp.csr_matrix:
@@ -345,7 +345,7 @@ def test_a_large_model_is_sent_in_chunks_and_files_that_are_cut_are_told(
 @pytest.mark.parametrize(
     ("cluster", "said"),
     [
-        ({"has_plugins": False}, r"no handler found.*ML Commons and neural-search.*or set it to false"),
+        ({"has_plugins": False}, r"no handler found.*ML Commons and neural-search.*or set it to 'neural_sparse'"),
         ({"local_files": False}, r"plugins\.ml_commons\.allow_registering_model_via_local_file = true"),
         ({"ml_nodes": False}, r"a node with the role ml.*only_run_on_ml_node = false"),
         ({"deployment_error": "native memory exhausted"}, r"cannot deploy .*model-0 \(FAILED\): native memory"),
@@ -370,7 +370,7 @@ def test_what_a_cluster_refuses_is_said_with_the_way_out(
 
 def test_a_cluster_without_models_is_found_out_before_anything_is_computed(capfd: pytest.CaptureFixture[str]) -> None:
     with running() as server:
-        made = IndexSection(engine="opensearch", opensearch=asked(server.url))
+        made = asked(server.url)
         reach_engine(made)
         assert "".join(capfd.readouterr()) == ""
         server.cluster.local_files = False
@@ -380,8 +380,7 @@ def test_a_cluster_without_models_is_found_out_before_anything_is_computed(capfd
         server.cluster.has_plugins = False
         with pytest.raises(DataError, match="needs the plugins ML Commons and neural-search"):
             reach_engine(made)
-        plain = OpenSearchSettings(url=server.url)
-        reach_engine(IndexSection(engine="opensearch", opensearch=plain))  # which needs none of it
+        reach_engine(IndexSection(engine="opensearch", url=server.url))  # which needs none of it
 
 
 @pytest.mark.parametrize("answer", [(200, {"hello": "world"}), (200, []), (200, {"hits": {"hits": [1]}})])
@@ -449,7 +448,7 @@ def test_encoders_whose_queries_are_more_than_a_table_are_refused(tmp_path: Path
         table_ = np.full(len(tiny.TOKENS), weight, dtype=np.float32)
         with pytest.raises(DataError, match="accepts only 0 to 64"):
             text_queries(with_query_table(plain, table_, frozen=True), ["oak"], 48)
-    made = IndexSection(engine="opensearch", opensearch=asked("http://127.0.0.1:9"))
+    made = asked("http://127.0.0.1:9")
     with pytest.raises(ValueError, match="needs the query table"):
         build_index(made, some_documents(9), tmp_path / "index")
 
@@ -485,8 +484,8 @@ batch_size = 4
 query_encoder = "idf"
 [index]
 engine = "opensearch"
-opensearch.url = "http://localhost:9200"
-opensearch.text_queries = true
+url = "http://localhost:9200"
+opensearch.query = "text"
 [evaluate]
 sets = ["collection"]
 models = ["finetune"]
@@ -500,8 +499,7 @@ bm25 = false
         (["index.lexical=bm25"], 'terms of a lexical part, which are not tokens.*Set lexical to "none"'),
         (["finetune.query_encoder=shared"], 'set finetune.query_encoder to "binary", "idf" or "learned"'),
         (["casing.output=fold"], 'set casing.output to "all", "mask" or "map"'),
-        (["index.opensearch.query=rank_feature"], 'set query to "neural_sparse"'),
-        (["index.opensearch.text_queries=false", "index.opensearch.two_phase=0.4"], "two_phase is a pipeline for text"),
+        (["index.opensearch.query=rank_feature", "index.opensearch.two_phase=0.4"], "two_phase is a pipeline for text"),
         (["index.opensearch.two_phase=1"], "two_phase"),
     ],
 )
@@ -521,7 +519,7 @@ def test_a_whole_run_ends_in_an_index_that_is_asked_by_text(tmp_path: Path, capf
     tiny.add_training_queries(tmp_path / "collection", found)
     (tmp_path / "text.toml").write_text(RECIPE, encoding="utf-8")
     with running() as server:
-        wanted = (f"index.opensearch.url={server.url}", "index.opensearch.two_phase=0.4")
+        wanted = (f"index.url={server.url}", "index.opensearch.two_phase=0.4")
         folder = run(tmp_path / "text.toml", wanted, runs=tmp_path / "runs", until="evaluate", threads=1)
         said = " ".join("".join(capfd.readouterr()).split())
         assert "opensearch: 16 queries as text give the scores of their vectors" in said
@@ -542,8 +540,8 @@ def test_how_long_queries_are_matters_where_the_cluster_cuts_them_and_a_scratch_
 ) -> None:
     path = tmp_path / "text.toml"
     path.write_text(RECIPE, encoding="utf-8")
-    for text, counts in (("true", True), ("false", False)):
-        recipe = load_recipe(path, [f"index.opensearch.text_queries={text}"]).recipe
+    for query, counts in (("text", True), ("neural_sparse", False)):
+        recipe = load_recipe(path, [f"index.opensearch.query={query}"]).recipe
         chain = Chain({}, of_source=False, models=["finetune"], steps={"finetune": "f", "encode:queries": "q"})
         (wired,) = DEPLOY.wire(recipe, chain)
         assert ("index.query_length" in wired.stage.settings(recipe)) == counts
@@ -562,7 +560,7 @@ def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:
     for model in ("encoder", "plain"):
         encode_texts(str(tmp_path / model), str(tmp_path / "texts.txt"), tmp_path / f"{model}-vectors")
     with running() as server:
-        settings = {"engine": "opensearch", "opensearch": {"url": server.url, "text_queries": True}}
+        settings = {"engine": "opensearch", "url": server.url, "opensearch": {"query": "text"}}
         index_vectors(tmp_path / "encoder-vectors", tmp_path / "index", **settings)
         assert len(sent(server, "_search")) > 16
         assert next(open_searcher(tmp_path / "index", model=None, collection=None).search(["river"], 3)).results
@@ -581,7 +579,7 @@ def test_an_engine_index_of_text_searches_by_vectors_as_before(tmp_path: Path) -
     documents = some_documents(len(tiny.TOKENS))
     queries = looked_up(tiny.tokenizer(), binary_weights(plain), ["oak river", "fern", "7"])
     with running() as server:
-        made = IndexSection(engine="opensearch", opensearch=asked(server.url))
+        made = asked(server.url)
         index = build_index(made, documents, tmp_path / "index", text_queries(ours, ["oak"], made.query_length))
         assert isinstance(index, EngineIndex)
         scores, exact = index.search(queries, 10)[1], index.postings.search(queries, 10)[1]

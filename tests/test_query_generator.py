@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from pydantic import ValidationError
 from tiny import bare, encoder, texts, tokenizer
 from transformers import T5Config, T5ForConditionalGeneration
 
-from vtkit.settings.adapt import AdaptSection, GeneratorSection
+from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import DataError
 from vtkit.training.adapt import adapt_vectors
 from vtkit.training.query_generator import QUERIES_FOLDER, TEXTS_AT_ONCE, QueryGenerator, load_generator
@@ -33,8 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(made)
 
 
-def generator(folder: str, **changes: Any) -> QueryGenerator:
-    return load_generator(GeneratorSection(model=folder, **changes), 24)
+def generator(folder: str) -> QueryGenerator:
+    return load_generator(folder, 24)
 
 
 def test_queries_are_kept_repeatable_and_others_for_another_seed(folder: str, tmp_path: Path) -> None:
@@ -76,13 +75,12 @@ def test_texts_without_a_query_are_counted_and_none_at_all_is_an_error(
 
 
 def test_adaptation_learns_with_them(folder: str, tmp_path: Path) -> None:
-    settings = {"queries": "generated", "generator": {"model": folder}, "candidates": 2}
+    settings = {"queries": folder}
     section = AdaptSection(objective="distill", steps=6, batch_size=6, max_length=24, distill=settings)
     ours = encoder(tmp_path)
     made = {"generator": generator(folder)}
     curves = adapt_vectors(ours, ("distill",), TEXTS, section, "en", 5, tmp_path / "checkpoints", **made)
     assert curves["distillation"][-1] > 0
-    assert "adapt.distill.generator.model" in section.settings_read
 
 
 def test_what_is_no_generator_is_refused(folder: str, tmp_path: Path) -> None:
@@ -90,7 +88,5 @@ def test_what_is_no_generator_is_refused(folder: str, tmp_path: Path) -> None:
         generator(str(bare(tmp_path / "bert")))
     with pytest.raises(DataError, match=r"query generator .*: there is no such folder"):
         generator(str(tmp_path / "nowhere"))
-    with pytest.raises(ValidationError, match=r"needs a model that writes them: set distill\.generator\.model"):
+    with pytest.raises(ValidationError, match=r"distill\.queries names the model that writes them"):
         AdaptSection(distill={"queries": "generated"})
-    unused = AdaptSection(objective="distill", distill={"generator": {"model": folder}})
-    assert "adapt.distill.generator.model" not in unused.settings_read

@@ -20,8 +20,9 @@ from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.recipe.load import key_lines, load_recipe, one_value, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
+from vtkit.recipe.problems import REPLACED
 from vtkit.recipe.reference import json_schema, settings_reference
-from vtkit.recipe.tables import tables_in
+from vtkit.recipe.tables import all_settings, tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
 from vtkit.settings.named import find_mark, named_things
@@ -367,9 +368,9 @@ def assert_explained(lines: list[str], expected: dict[str, tuple[str, ...]]) -> 
 
 
 def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
-    text = SMALLEST.replace('"mean"', '"parallel"') + "semantic.alpha = 0.5\n[calibrate]\ntexts = 1\n"
+    text = SMALLEST.replace('"mean"', '"parallel"') + "semantic.alpha = 0.5\n[calibrate]\nmax_length = 0\n"
     expected = {"line 8 transfer": ("transfer.parallel.files",), "line 10 transfer.semantic.alpha": ("at least 1",),
-                "line 12 calibrate.texts": ("at least 8",)}  # fmt: skip
+                "line 12 calibrate.max_length": ("at least 1",)}  # fmt: skip
     assert_explained(squeezed(refused(write(tmp_path, "small.toml", text)))[1:], expected)
     across = refused(write(tmp_path, "small.toml", SMALLEST), "source.scratch.layers=2")
     assert "line 8  a scratch source has no embeddings to transfer: remove [transfer]" in across
@@ -597,8 +598,8 @@ def test_analysers_and_engines_are_looked_for_before_the_run_where_they_are_used
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("index.opensearch.url=https://me:secret@host:9200", "name and password do not belong in a recipe"),
-        ("index.milvus.uri=milvus.db", "is not a server's address"),
+        ("index.url=https://me:secret@host:9200", "name and password do not belong in a recipe"),
+        ("index.url=milvus.db", "is not a server's address"),
         ("index.engine=opensearch", "needs the address of a server"),
     ],
 )
@@ -741,7 +742,7 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
     assert recipe.index.lexical == "bm25"
     if recipe.finetune is not None:
         assert recipe.finetune.query_encoder == "learned"
-        assert recipe.finetune.teachers == (() if embedder is None else (embedder,))
+        assert recipe.finetune.teachers == (() if embedder is None else ("bm25", embedder))
     cased = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, lowercase=False)).recipe
     assert cased.casing.input == "keep"
 
@@ -772,7 +773,7 @@ def test_a_new_recipe_from_an_embedder_loads(tmp_path: Path) -> None:
     section = text[text.index("# [finetune]") : text.index("\n\n[index]")]
     tried = text.replace(section, re.sub(r"(?m)^# (?=\[|\w+ = )", "", section))
     finetune = load_recipe(tmp_path / "tried.toml", text=tried).recipe.finetune
-    assert finetune.teachers == ("a/b",)
+    assert finetune.teachers == ("bm25", "a/b")
 
 
 def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_fold(tmp_path: Path) -> None:
@@ -836,3 +837,13 @@ def test_a_collection_is_judged_on_once(tmp_path: Path, monkeypatch: pytest.Monk
             load_recipe(path, [f"evaluate.sets={sets}"])
     loaded = load_recipe(path, ['evaluate.sets=["./set", "./other", "miracl:ko"]'])
     assert len(loaded.recipe.evaluate.sets) == 3
+
+
+@pytest.mark.parametrize("setting", REPLACED)
+def test_a_setting_of_an_earlier_version_is_refused_with_what_is_there_instead(tmp_path: Path, setting: str) -> None:
+    """Nothing that is replaced is a setting, and all that a message names is one."""
+    instead = re.findall(r"'([\w.]+)'", REPLACED[setting])
+    known = {".".join(path) for path in all_settings()}
+    assert setting not in known >= set(instead)
+    message = refused(write(tmp_path, "old.toml", SMALLEST), f"{setting}=1")
+    assert f"{setting}: unknown setting. {REPLACED[setting]}." in message

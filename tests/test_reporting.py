@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from test_finetuning import DATA, trained
+from test_finetuning import DATA, section
 from test_validation import validated
-from tiny import SCRATCH, tokenizer, write_collection
+from tiny import SCRATCH, encoder, tokenizer, write_collection
 
 from vtkit.pipeline.run import run
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
 from vtkit.training import reporting, resuming
+from vtkit.training.finetune import finetune
 from vtkit.training.resuming import Speed
 
 
@@ -41,7 +42,7 @@ def test_the_speed_is_that_since_the_last_point(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
-    _, curves = trained(tmp_path, report_to=["tensorboard"])
+    curves = finetune(encoder(tmp_path), DATA, section(), "en", 5, tmp_path / "checkpoints", report_to=["tensorboard"])
     read = EventAccumulator(str(tmp_path / "checkpoints" / "curves" / "tensorboard"))
     read.Reload()
     tags = read.Tags()["scalars"]
@@ -66,7 +67,8 @@ data = "./collection"
 split = "test"
 batch_size = 6
 steps = 3
-report_to = ["tensorboard"]
+[report]
+training = ["tensorboard"]
 """
 )
 
@@ -77,11 +79,11 @@ def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, mo
     recipe = tmp_path / "shown.toml"
     recipe.write_text(RECIPE, "utf-8")
     monkeypatch.setattr(reporting, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r'finetune\.report_to = \["tensorboard"\] needs tensorboard, which is not '):
+    with pytest.raises(MissingExtra, match=r'report\.training = \["tensorboard"\] needs tensorboard, which is not '):
         run(recipe, runs=tmp_path / "runs", threads=1, dry_run=True)
     monkeypatch.undo()
     folder = run(recipe, runs=tmp_path / "runs", threads=1, until="finetune")
     assert list((folder / "curves" / "finetune" / "tensorboard").glob("events.out.*"))
     made = [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")]
-    run(recipe, ("finetune.report_to=[]",), runs=tmp_path / "runs", threads=1, until="finetune")
+    run(recipe, ("report.training=[]",), runs=tmp_path / "runs", threads=1, until="finetune")
     assert [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")] == made

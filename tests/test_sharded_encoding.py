@@ -85,7 +85,7 @@ def test_a_shard_that_does_not_fit_is_encoded_again(
     encoder: SparseEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     killed(encoder, tmp_path, monkeypatch)
-    texts, keep = TEXTS, None
+    texts, top = TEXTS, None
     data = tmp_path / "shards" / "000000" / "data.npy"
     match change:
         case "truncated":
@@ -99,10 +99,10 @@ def test_a_shard_that_does_not_fit_is_encoded_again(
         case "texts":
             texts = ["another text", *TEXTS[1:]]
         case "settings":
-            keep = 0.5
-    encoded = to_disk(encoder, tmp_path, texts, keep=keep)
+            top = 3
+    encoded = to_disk(encoder, tmp_path, texts, top_dimensions=top)
     assert encoded.taken_over == (0 if change == "settings" else 1)
-    expected, _ = pruned(encode_side(encoder, texts, "document", 16), keep=keep)
+    expected, _ = pruned(encode_side(encoder, texts, "document", 16), top)
     assert same(read_vectors(tmp_path / "vectors"), expected)
 
 
@@ -120,21 +120,17 @@ def test_joined_parts_are_the_parts_one_after_the_other(
     assert (found != sp.vstack(parts)).nnz == 0
 
 
-@given(st.integers(1, 8), st.integers(0, 99), st.floats(0.01, 1), st.none() | st.integers(1, 6))
-def test_what_is_kept_is_the_least_number_that_holds_the_share(
-    rows: int, seed: int, keep: float, top: int | None
-) -> None:
+@given(st.integers(1, 8), st.integers(0, 99), st.none() | st.integers(1, 6))
+def test_what_is_kept_are_the_largest(rows: int, seed: int, top: int | None) -> None:
     vectors = sp.random(rows, 9, 0.6, "csr", dtype=np.float32, random_state=seed)
     vectors.eliminate_zeros()
     before = vectors.toarray()
-    kept, removed = pruned(vectors, top, keep)
+    kept, removed = pruned(vectors, top)
     after = kept.toarray()
     assert (vectors.toarray() == before).all()
     for old, new in zip(before, after, strict=True):
         assert set(new[new > 0].tolist()) <= set(old.tolist())
-        weights = np.sort(old[old > 0])[::-1].astype(np.float64)
-        count = next((n for n in range(len(weights) + 1) if weights[:n].sum() >= keep * weights.sum() * (1 - 1e-9)), 0)
-        assert np.count_nonzero(new) == min(count, top or 9)
+        assert np.count_nonzero(new) == min(np.count_nonzero(old), top or 9)
         assert new[new > 0].min(initial=9) >= old[(old > 0) & (new == 0)].max(initial=0)
     assert removed.weights_removed == np.count_nonzero(before) - np.count_nonzero(after)
     assert removed.mass_removed == pytest.approx(before.sum() - after.sum(), abs=1e-4)
@@ -142,8 +138,8 @@ def test_what_is_kept_is_the_least_number_that_holds_the_share(
 
 def test_pruning_by_eye() -> None:
     vectors = sp.csr_matrix(np.array([[4, 3, 2, 1], [0, 5, 0, 5]], dtype=np.float32))
-    kept, removed = pruned(vectors, keep=0.7)
+    kept, removed = pruned(vectors, 2)
     assert kept.toarray().tolist() == [[4, 3, 0, 0], [0, 5, 0, 5]]
     assert (removed, removed.share_of_weights, removed.share_of_mass) == (Removed(6, 2, 20.0, 3.0), 2 / 6, 0.15)
-    assert pruned(vectors, 1, 0.7)[0].toarray().tolist() == [[4, 0, 0, 0], [0, 5, 0, 0]]
+    assert pruned(vectors, 1)[0].toarray().tolist() == [[4, 0, 0, 0], [0, 5, 0, 0]]
     assert pruned(vectors)[1] == Removed(6, 0, 20.0, 0.0)

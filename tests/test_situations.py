@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 QUICKLY = [
     *("adapt.steps=2", "adapt.batch_size=4", "adapt.max_length=32"),
-    *("calibrate.texts=40", "evaluate.max_queries=20", "index.document_length=64"),
+    *("evaluate.max_queries=20", "index.document_length=64"),
     *("recipe.seed=1",),
 ]
 """So much less than a real run does."""

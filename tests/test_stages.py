@@ -31,7 +31,7 @@ RECIPE = Recipe.model_validate(
         "adapt": {"corpus": ("/corpus.txt",)},
         "calibrate": {"target_activation": 0.1},
         "expand": {"method": "tilde-aug"},
-        "finetune": {"data": "/train", "validation": {"share": 0.1}},
+        "finetune": {"data": "/train", "validation": {"queries": 0.1}},
         "evaluate": {"sets": ("/first", "/second/first")},
     }
 )

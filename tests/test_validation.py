@@ -193,11 +193,11 @@ def test_an_interrupted_run_ends_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_settings_exclude_each_other() -> None:
-    with pytest.raises(ValidationError, match=r'validation\.split is "train", which is trained on'):
-        section(validation={"split": "train"})
-    with pytest.raises(ValidationError, match=r"both choose the queries: remove one"):
-        section(validation={"split": "dev", "share": 0.1})
-    assert "finetune.validation.share" in section(validation={}).settings_read
+    with pytest.raises(ValidationError, match=r'validation\.queries is "train", which is trained on'):
+        section(validation={"queries": "train"})
+    with pytest.raises(ValidationError, match=r"the name of judgements or a share between 0 and 1, not 2"):
+        section(validation={"queries": 2})
+    assert "finetune.validation.queries" in section(validation={}).settings_read
 
 
 RECIPE = (
@@ -247,10 +247,10 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
             preflight(load_recipe(recipe).recipe, path=recipe)
         return str(caught.value)
 
-    assert 'is evaluated on "test" ([evaluate]), so it must not choose the model too' in refused('split = "test"')
-    assert 'has no judgements "validation", but "dev" and "test" and "train"' in refused('split = "validation"')
+    assert 'is evaluated on "test" ([evaluate]), so it must not choose the model too' in refused('queries = "test"')
+    assert 'has no judgements "validation", but "dev" and "test" and "train"' in refused('queries = "validation"')
 
-    recipe.write_text(RECIPE.replace("{where}", 'split = "dev"'), "utf-8")
+    recipe.write_text(RECIPE.replace("{where}", 'queries = "dev"'), "utf-8")
     folder = run(recipe, runs=tmp_path / "runs", threads=1)
     (tuned,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
     (found,) = result_of(tuned, FinetuneResult).validated

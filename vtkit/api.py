@@ -153,7 +153,6 @@ def encode_texts(
     side: Literal["query", "document"] = "document",
     max_length: int | None = None,
     top_dimensions: int | None = None,
-    keep: float | None = None,
     precision: Precision = "float32",
     part: str | None = None,
     join: int | None = None,
@@ -168,7 +167,6 @@ def encode_texts(
         side: chooses the prompt, and the half of an asymmetric encoder.
         max_length: tokens at which a text is cut; by default 256, and 64 for queries.
         top_dimensions: number of the largest weights to keep per text.
-        keep: keep the largest weights that hold this share of a vector's sum.
         precision: of the encoder's matrix products, ``float32`` or ``bf16``.
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
@@ -198,7 +196,7 @@ def encode_texts(
     def encode(work: Path) -> Encoding:
         return encode_folder(
             load_encoder(encoder), str(encoder), documents, work, shards,
-            side=side, max_length=length, top_dimensions=top_dimensions, keep=keep,
+            side=side, max_length=length, top_dimensions=top_dimensions,
             precision=precision, part=own, join=join,
         )  # fmt: skip
 
@@ -259,7 +257,7 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
         folder: is created; it must not exist.
         language: ISO 639 code, for ``lexical="bm25"``; None: detected from the texts.
         settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
-            ``milvus={"uri": "http://localhost:19530"}``.
+            ``url="http://localhost:19530"``.
 
     Raises:
         DataError: ``vectors`` is damaged, or no such folder.
@@ -334,7 +332,7 @@ def export_for(
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     of = Source(
         place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
-        settings.candidate_dimensions, settings.top_dimensions, settings.keep,
+        settings.candidate_dimensions, settings.top_dimensions,
     )  # fmt: skip
     return export(of, target, Path(folder), top_dimensions)
 
@@ -443,7 +441,7 @@ def transfer_encoder(
 
 
 def calibrate_encoder(encoder: SparseEncoder, corpus: Texts, *, seed: int = 42, **settings: Any) -> Calibration:
-    """Rescale, shift and fold the logits of ``encoder``, in place (docs/training.md#calibration).
+    """Rescale and shift the logits of ``encoder``, in place (docs/training.md#calibration).
 
     Args:
         encoder: is changed.

@@ -34,7 +34,7 @@ from exact_search import bm25s_scoring, scipy_product, splade_index_scoring, zip
 from memory import forget_peak, peak_mebibytes
 
 from vtkit.search.engine import build_index, open_index
-from vtkit.settings.engines import Engine, OpenSearchSettings, missing_packages
+from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection
 
 Ranking = tuple[np.ndarray, np.ndarray]
@@ -88,7 +88,7 @@ PEERS: dict[str, tuple[str, Callable[[sp.csr_matrix, sp.csr_matrix, int], Search
 
 def engine_search(engine: Engine, documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int, url: str) -> Search:
     folder = Path("index")
-    settings = IndexSection(engine=engine, opensearch=OpenSearchSettings(url=url or None))
+    settings = IndexSection(engine=engine, url=url or None)
     build_index(settings, documents, folder)
     index = open_index(settings, folder)
     return lambda: index.search(queries, depth)

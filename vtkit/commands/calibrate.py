@@ -1,4 +1,4 @@
-"""``vtkit calibrate``: rescale, shift and fold the logits of a model, with one table of what that does."""
+"""``vtkit calibrate``: rescale and shift the logits of a model, with one table of what that does."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -28,7 +28,7 @@ def calibrate(
 ) -> None:
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold, --query-encoder. The
+    The options are applied in this order: --head-scale, --shift, --tokens, --target, --query-encoder. The
     shifts are found on one half of the probe texts; the table shows the other half.
     """
 

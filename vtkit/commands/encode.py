@@ -25,7 +25,7 @@ from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_existing
 
 
-@settings_of(IndexSection, "top_dimensions", "keep", "precision")
+@settings_of(IndexSection, "top_dimensions", "precision")
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder.")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
@@ -59,7 +59,6 @@ def encode(
         side="query" if queries else "document",
         max_length=max_length,
         top_dimensions=settings.top_dimensions,
-        keep=settings.keep,
         precision=settings.precision,
         part=part,
         join=join,
@@ -85,7 +84,7 @@ def index(
         str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
     ] = "exact",
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
-    settings: Annotated[list[str] | None, set_option("[index]", "milvus.uri=http://localhost:19530")] = None,
+    settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an index of encoded documents, which `vtkit search` opens.

@@ -177,7 +177,8 @@ def _typed(annotation: Any) -> Any:
 
 def section_settings(section: str, given: Sequence[str], example: str) -> dict[str, Any]:
     """What ``--set KEY=VALUE`` gave for one section of a recipe, values read as TOML where they are TOML:
-    ``milvus.uri=a`` is ``{"milvus": {"uri": "a"}}``, and ``index.milvus.uri=a`` the same for the section ``index``."""
+    ``opensearch.query=a`` is ``{"opensearch": {"query": "a"}}``, and ``index.opensearch.query=a`` the same for
+    ``index``."""
     from vtkit.recipe.load import one_value
 
     settings: dict[str, Any] = {}

@@ -70,7 +70,6 @@ class Calibration(Result):
     after: ActivationRates
     held_out: ActivationRates
     head_scale: float | None  # what all logits were divided by
-    fold: Literal["max", "sum"] | None
     probe: Mapping[str, ProbeMetrics]  # ``before`` and ``after``, on the texts held out
     tokens: TokenShifts | None = None  # shifts of single tokens; None where none were asked for
     query_encoder: Literal["binary", "idf"] | None = None
@@ -96,6 +95,4 @@ class Calibration(Result):
             steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
         if self.target is not None:
             steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
-        if self.fold is not None:
-            steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
         return ", ".join(steps) or "logits are left as they are"

@@ -31,7 +31,6 @@ from vtkit.encoder.calibrated import (
 )
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import Fold, set_folding
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.truncation import first_tokens
@@ -88,9 +87,8 @@ def calibrate(
     head_scale: float | None = None,
     shift: float = 0.0,
     tokens: TokenTargets | None = None,
-    fold: Fold | None = None,
 ) -> Calibration:
-    """Rescale, shift and fold ``encoder``'s logits in place, in this order, and measure before and after.
+    """Rescale and shift ``encoder``'s logits in place, in this order, and measure before and after.
 
     1. ``head_scale`` k: x <- x / k (:func:`rescale_head`).
     2. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
@@ -98,8 +96,6 @@ def calibrate(
     4. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
        amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
        the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
-    5. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
-       is that of the unfolded logits.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
 
@@ -138,10 +134,8 @@ def calibrate(
         _refuse_missed(held_out, target, definition)
     elif tokens is not None:
         _refuse_missed(held_out, after.pooled, "pooled")
-    if fold is not None:
-        set_folding(encoder, fold)
     figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
-    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved)
+    return Calibration(shift, target, definition, before, after, held_out, head_scale, figures, moved)
 
 
 def rescale_head(encoder: SparseEncoder, divisor: float) -> None:

@@ -59,7 +59,7 @@ def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> Validat
     if len(probe.queries) < FEWEST_PAIRS:
         raise DataError(
             f"{{validation}}: only {len(probe.queries)} texts of {{data}} are different and long enough to make a "
-            f"probe pair of, and {FEWEST_PAIRS} are needed. Give more text, or set validation.share.",
+            f"probe pair of, and {FEWEST_PAIRS} are needed. Give more text, or a share as validation.queries.",
             "validation",
             "data",
         )

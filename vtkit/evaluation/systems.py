@@ -328,7 +328,7 @@ def _kept_vectors(
     from vtkit.search.stored_vectors import read_vectors
 
     top_dimensions = settings.candidate_dimensions
-    made_from = [settings.document_length, top_dimensions, settings.keep, settings.precision]
+    made_from = [settings.document_length, top_dimensions, settings.precision]
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode())
     for text in collection.contents:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -345,7 +345,6 @@ def _kept_vectors(
             place.with_suffix(".parts"),
             made_from={},  # the folder says it
             top_dimensions=top_dimensions,
-            keep=settings.keep,
             precision=settings.precision,
             description=description,
             total=len(collection.documents),

@@ -58,8 +58,6 @@ class Source:
     document_dimensions: int | None = None
     """Largest weights of a document that are kept before and after weighting; None: all."""
 
-    document_keep: float | None = None  # share of a document's sum that is kept before weighting; None: all
-
     @property
     def lexical(self) -> bool:
         """Whether the index has BM25's terms beside the encoder's."""
@@ -211,7 +209,6 @@ def _settings(source: Source) -> dict[str, Any]:
         "document": _side(encoder, encoder, "document", source.document_length)
         | {
             "candidates": source.document_candidates,
-            "keep": source.document_keep,
             "top_dimensions": source.document_dimensions,
         },
         "query": query | {"fold": fold, "folded_to": changed},

@@ -27,6 +27,7 @@ from vtkit.pipeline.sizes import (
 from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.report.wording import duration
 from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.calibrate import PROBE_TEXTS
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH, UNIT_STEPS
 from vtkit.settings.transfer import ParallelTransfer
@@ -216,7 +217,7 @@ def work_of(step: Step) -> Work | None:
             return _training(step, encoder, model)
         case "calibrate":
             assert recipe.calibrate is not None
-            tokens = 3 * recipe.calibrate.texts * min(recipe.calibrate.max_length, _tokens(step))
+            tokens = 3 * PROBE_TEXTS * min(recipe.calibrate.max_length, _tokens(step))
             head = tokens * _head(step, encoder)  # quantiles need every logit
             return Work(tokens * encoder.other, products=head, programs=1.5, memory=model)
         case "check":

@@ -75,7 +75,7 @@ class Estimate:
         for collection in self.indexed:
             line += (
                 f"\nBM25 ranks {collection} for training. Indexing and searching them takes hours. To avoid it, name "
-                "existing rankings in finetune.mining.files and set finetune.mining.bm25 = false."
+                "existing rankings in finetune.mining.files and leave 'bm25' out of finetune.mining.rankings."
             )
         return line
 

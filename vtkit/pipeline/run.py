@@ -205,9 +205,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
         with gathered(), arguments_called("evaluate.{}".format):
             validate_measures(recipe.evaluate.measures, DEPTH)
     with gathered():
-        for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
-            if section is not None:
-                require(section.report_to, name)
+        require(recipe.report.training)
     if len(problems) == 1:
         raise problems[0]
     if problems:

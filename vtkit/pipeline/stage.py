@@ -25,7 +25,7 @@ from vtkit.system.results import Result
 WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
 ALWAYS_READ = ("recipe.seed",)
 
-CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to")  # last names of settings that are in no key
+CHANGES_NO_OUTPUT = ("adapt.checkpoint_every", "finetune.checkpoint_every", "report.training")  # in no key
 
 
 class UndeclaredRead(Exception):
@@ -198,7 +198,7 @@ class Stage(Generic[R]):
             not any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
             or setting in self.corpora
             or setting == "source.recipe"  # an input: the other recipe's last model
-            or setting.rpartition(".")[2] in CHANGES_NO_OUTPUT
+            or setting in CHANGES_NO_OUTPUT
         ):
             return False
         used = getattr(getattr(recipe, setting.partition(".")[0]), "settings_read", None)  # the others have no effect

@@ -618,7 +618,8 @@ def _resolved_value(node: _Value, known: FieldInfo | None, setting: str, problem
     if "" in entries:
         problems.append(Problem(node.place, setting, "a name must not be empty."))
         return value
-    named = [resolve_name(e, mark.what, node.place.folder) if isinstance(e, str) else e for e in entries]
+    folder, words = node.place.folder, mark.words
+    named = [resolve_name(e, mark.what, folder) if isinstance(e, str) and e not in words else e for e in entries]
     return named if isinstance(value, list) else named[0]
 
 

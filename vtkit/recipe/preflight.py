@@ -164,14 +164,14 @@ def _split_of(thing: Named, recipe: Recipe) -> str | None:
 
 
 def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_Missing]:
-    """The complaints that the judgements of ``finetune.validation.split`` are not there, or are those that the recipe
+    """The complaints that the judgements of ``finetune.validation.queries`` are not there, or are those that the recipe
     is judged on in the end: a model that was chosen on these looks better than it is."""
     section = recipe.finetune
     if section is None or section.validation is None or section.validation.split is None:
         return
-    split, setting = section.validation.split, "finetune.validation.split"
+    split, setting = section.validation.split, "finetune.validation.queries"
     thing = Named(setting, "split", split, False)
-    share = "--set finetune.validation.share=0.1 validates on training queries that are held out instead."
+    share = "--set finetune.validation.queries=0.1 validates on training queries that are held out instead."
     if is_training_data(section.data):
         yield _Missing(thing, f"{section.data} is training data, which has no splits.", share)
         return

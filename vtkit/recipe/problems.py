@@ -121,8 +121,34 @@ def _names_variant(part: str | int, kind: str = "") -> bool:
     return isinstance(part, str) and part.lstrip("`").startswith((kind,) if kind else ("literal[", "tuple["))
 
 
+REPLACED = {
+    "adapt.distill.bm25": "BM25 teaches unless a cross-encoder does",
+    "adapt.distill.candidates": "It is 2",
+    "adapt.distill.generator": "Name the model in 'adapt.distill.queries'",
+    "adapt.report_to": "It is 'report.training'",
+    "calibrate.fold": "It is 'casing.output'",
+    "calibrate.texts": "It is 512",
+    "evaluate.weightings": "A sweep over 'index.document_weighting' compares them",
+    "finetune.bm25": "Name \"bm25\" in 'finetune.teachers'",
+    "finetune.mining.bm25": "Name \"bm25\" in 'finetune.mining.rankings'",
+    "finetune.mining.encoder": "Name \"encoder\" in 'finetune.mining.rankings'",
+    "finetune.mining.models": "They are in 'finetune.mining.rankings'",
+    "finetune.report_to": "It is 'report.training'",
+    "finetune.validation.share": "It is 'finetune.validation.queries'",
+    "finetune.validation.split": "It is 'finetune.validation.queries'",
+    "index.keep": "'index.top_dimensions' removes small weights",
+    "index.milvus": "Its address is 'index.url'",
+    "index.opensearch.text_queries": "It is 'index.opensearch.query' = \"text\"",
+    "index.opensearch.verify_certificates": "Name further certificates in the environment variable SSL_CERT_FILE",
+    "index.seismic": "Its heap factor is chosen when the index is built",
+}
+"""Settings of earlier versions that similar names do not lead from to what is there instead."""
+
+
 def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) -> str:
     """Why there is no setting ``path``, whose last part none of ``tables`` has, and which one may be meant."""
+    if instead := REPLACED.get(".".join(path)):
+        return f"unknown setting. {instead}."
     name = path[-1][:_LONGEST_SETTING].lower().replace("-", "_")
     thing = "section" if len(path) == 1 else "setting"
     known = list(dict.fromkeys(field for table in tables for field in table.model_fields))

@@ -27,8 +27,8 @@ class Row(SystemFacts):
     """One system on one evaluation set."""
 
     model: str
-    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a peer's, one of these with ``+ BM25``, ``deployed``, or
-    ``variant:`` and its name. Which kind it is, ``role`` says."""
+    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a peer's, one of these with ``+ BM25``, or ``deployed``.
+    Which kind it is, ``role`` says."""
 
     measures: Mapping[str, Number]
     label: str = ""  # what pages call it; `model` where that is empty
@@ -41,8 +41,8 @@ class Row(SystemFacts):
 
     @property
     def index(self) -> bool:
-        """Whether it is the final model in the index that is to be used, or in one of the other ways it was judged."""
-        return self.role in ("deployed", "variant")
+        """Whether it is the final model in the index that is to be used."""
+        return self.role == "deployed"
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,6 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
 
 
 COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}  # by the definition
-FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}  # of case variants
 
 
 def calibration_section(report: ReportData) -> Section | None:
@@ -144,8 +143,6 @@ def calibration_section(report: ReportData) -> Section | None:
         moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
         aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
         said.append(f"The decoder bias of every token was {moved}{aim}.")
-    if done.fold is not None:
-        said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[done.fold]}.")
     moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
     rows = tuple(((label,), (share(shares.token),), (share(shares.pooled),)) for label, shares in moments.items())
     blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []

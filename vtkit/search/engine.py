@@ -135,7 +135,7 @@ def build_index(
 
     require_engine(index.engine)
     if index.takes_text and queries is None:
-        raise ValueError("index.opensearch.text_queries needs the query table")
+        raise ValueError('index.opensearch.query = "text" needs the query table')
     exact = ExactIndex.build(documents)
     if index.engine != "exact" and len(exact.weights) and exact.weights.min() < 0:
         raise DataError(
@@ -168,15 +168,15 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries:
         case "seismic":
             from vtkit.search.seismic import build_seismic
 
-            build_seismic(documents, folder, index.seismic)
+            build_seismic(documents, folder)
         case "milvus":
             from vtkit.search.milvus import build_milvus
 
-            build_milvus(documents, folder, index.milvus)
+            build_milvus(documents, folder, index.url)
         case "opensearch":
             from vtkit.search.opensearch import build_opensearch
 
-            build_opensearch(documents, folder, index.opensearch, queries)
+            build_opensearch(documents, folder, index, queries)
         case _:
             assert_never(index.engine)
 
@@ -216,16 +216,16 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         case "seismic":
             from vtkit.search.seismic import SeismicRanker
 
-            ranker = SeismicRanker.open(own, index.seismic, len(exact.documents), exact.vocabulary)
+            ranker = SeismicRanker.open(own, len(exact.documents), exact.vocabulary)
         case "milvus":
             from vtkit.search.milvus import MilvusRanker
 
             with_weights = int((exact.info.document_sizes > 0).sum())
-            ranker = MilvusRanker.open(own, index.milvus, with_weights)
+            ranker = MilvusRanker.open(own, index.url, with_weights)
         case "opensearch":
             from vtkit.search.opensearch import OpenSearchRanker
 
-            ranker = OpenSearchRanker.open(own, index.opensearch)
+            ranker = OpenSearchRanker.open(own, index)
         case _:
             assert_never(index.engine)
     return EngineIndex(exact, ranker, index.engine)
@@ -264,18 +264,18 @@ def require_engine(engine: Engine) -> None:
 def reach_engine(index: IndexSection) -> None:
     """Check that the server of ``index``, if it names one, answers and has the plugins it needs."""
     require_engine(index.engine)
-    if index.engine == "milvus" and index.milvus.uri is not None:
+    if index.engine == "milvus" and index.url is not None:
         from vtkit.search.milvus import connected
 
-        connected(index.milvus.uri).close()
+        connected(index.url).close()
     elif index.engine == "opensearch":
         from vtkit.search.opensearch_client import connected_to
         from vtkit.search.opensearch_text import reach_models
 
-        client = connected_to(index.opensearch)
+        client = connected_to(index)
         try:
             if index.takes_text:
-                reach_models(client, index.opensearch)
+                reach_models(client, index)
         finally:
             client.close()
 

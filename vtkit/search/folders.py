@@ -62,8 +62,7 @@ class Encoding(Result):
     postings: int  # weights above zero in all texts together
     postings_removed: float = 0.0  # share of the weights that pruning removed
     mass_removed: float = 0.0  # their share of the sum of all weights
-    top_dimensions: int | None = None  # as `[index]` has both
-    keep: float | None = None
+    top_dimensions: int | None = None  # as `[index]` has it
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ def encode_folder(
     side: Side = "document",
     max_length: int,
     top_dimensions: int | None = None,
-    keep: float | None = None,
     precision: Precision = "float32",
     part: Part | None = None,
     join: int | None = None,
@@ -111,7 +109,6 @@ def encode_folder(
         shards,
         made_from={"model": digest(model) if os.path.isdir(model) else model},
         top_dimensions=top_dimensions,
-        keep=keep,
         precision=precision,
         total=len(documents),
         part=part,
@@ -125,7 +122,7 @@ def encode_folder(
     removed, width = encoded.removed, len(dimension_names(encoder))
     encoding = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
-        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions, keep,
+        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions,
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
@@ -176,8 +173,6 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     IndexRecord(index.engine, width, encoding.tokenizer, index.document_weighting, lexical).save(out)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
-    if encoding.keep is not None:
-        settings["keep"] = encoding.keep
     if index.document_weighting == "none" and not index.own_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
-from vtkit.settings.engines import TIMEOUT_S, MilvusSettings
+from vtkit.settings.engines import TIMEOUT_S
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -41,7 +41,7 @@ class _Collection(Result):
     uri: str | None
 
 
-def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSettings) -> None:
+def build_milvus(documents: sp.csr_matrix, folder: Path, url: str | None) -> None:
     """Send ``documents`` to the cluster, or write them into ``folder``; ``collection.json`` names the collection.
 
     Nothing is sent to a cluster that already holds the whole collection.
@@ -52,7 +52,7 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
     import pymilvus
 
     name, sent = f"vtkit_{digest_of(documents)[:24]}", np.flatnonzero(np.diff(documents.indptr))
-    where = settings.uri or str(folder / _DATABASE)
+    where = url or str(folder / _DATABASE)
     with ExitStack() as opened, _answers(where):
         client = connected(where)
         opened.callback(_close, client, where)
@@ -69,7 +69,7 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
                 rows = sent[start : start + at_once].tolist()
                 client.insert(name, [{"id": row, "vector": _entries(documents, row)} for row in rows])
             client.flush(name)
-    _Collection(name, len(sent), settings.uri).to_file(folder / _COLLECTION)
+    _Collection(name, len(sent), url).to_file(folder / _COLLECTION)
 
 
 def connected(where: str) -> Any:
@@ -94,7 +94,7 @@ class MilvusRanker:
     where: str
 
     @classmethod
-    def open(cls, folder: Path, settings: MilvusSettings, documents: int) -> MilvusRanker:
+    def open(cls, folder: Path, url: str | None, documents: int) -> MilvusRanker:
         """The collection that :func:`build_milvus` made for ``folder``.
 
         An embedded database is searched in a temporary copy: Milvus writes into the files that it opens, and admits one
@@ -102,9 +102,9 @@ class MilvusRanker:
         """
         record = _Collection.from_file(folder / _COLLECTION, REBUILD)
         name, uri = record.collection, record.uri
-        if uri != settings.uri:
-            own, asked = uri or "the embedded Milvus", settings.uri or "the embedded Milvus"
-            raise DataError(f"{folder} was built for {own}, but index.milvus.uri names {asked}. {REBUILD}")
+        if uri != url:
+            own, asked = uri or "the embedded Milvus", url or "the embedded Milvus"
+            raise DataError(f"{folder} was built for {own}, but index.url names {asked}. {REBUILD}")
         with ExitStack() as opened:
             where = uri or opened.enter_context(_copy_of(folder / _DATABASE))
             client = connected(where)
@@ -180,7 +180,6 @@ def _answers(where: str) -> Iterator[None]:
     except (pymilvus.MilvusException, grpc.RpcError, OSError, LookupError, TypeError, ValueError) as error:
         said = str(getattr(error, "message", "") or str(error) or type(error).__name__)
         remedy = (
-            f"Check that it is running, and that the environment variable {TOKEN} is right. Its address is "
-            "index.milvus.uri."
+            f"Check that it is running, and that the environment variable {TOKEN} is right. Its address is index.url."
         )
         raise DataError(f"Milvus at {where}: {said[:300]}. {remedy if '://' in where else REBUILD}") from error

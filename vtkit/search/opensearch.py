@@ -32,7 +32,7 @@ from vtkit.search.opensearch_text import (
     text_query,
     two_phase_of,
 )
-from vtkit.settings.engines import OpenSearchSettings
+from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
@@ -62,7 +62,7 @@ class _Sent(Result):
 
 
 def build_opensearch(
-    documents: sp.csr_matrix, folder: Path, settings: OpenSearchSettings, text: TextQueries | None = None
+    documents: sp.csr_matrix, folder: Path, settings: IndexSection, text: TextQueries | None = None
 ) -> None:
     """Write the mapping and the bulk files into ``folder``, and send them.
 
@@ -109,11 +109,11 @@ class OpenSearchRanker:
 
     client: Any
     index: str
-    settings: OpenSearchSettings
+    settings: IndexSection
     features: Sequence[str | None] | None = None  # the names of the dimensions, if they are named after their tokens
 
     @classmethod
-    def open(cls, folder: Path, settings: OpenSearchSettings) -> OpenSearchRanker:
+    def open(cls, folder: Path, settings: IndexSection) -> OpenSearchRanker:
         """The index that :func:`build_opensearch` made for ``folder``."""
         sent, features = _Sent.from_file(folder / _RECORD, REBUILD), None
         if sent.tokens:
@@ -122,7 +122,7 @@ class OpenSearchRanker:
             except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
                 raise DataError(f"{folder / _FEATURES} is missing or damaged ({error}). {REBUILD}") from error
         if sent.url != settings.url:
-            raise DataError(f"{folder} was sent to {sent.url}, but index.opensearch.url is {settings.url}. {REBUILD}")
+            raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
         client = connected_to(settings)
         with answers(settings):
             held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
@@ -140,7 +140,7 @@ class OpenSearchRanker:
             asked: list[dict[str, Any]] = []
             for row, scale in enumerate(scales):
                 features = _features(batch, row, self.features, MOST_CLAUSES, scale)
-                query = query_of(features, self.settings.query)
+                query = query_of(features, self.settings.opensearch.query)
                 asked += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
             with answers(self.settings):
                 responses = self.client.msearch(index=self.index, body=asked)["responses"]
@@ -157,7 +157,7 @@ class OpenSearchRanker:
 
 def query_of(features: Mapping[str, float], kind: str) -> dict[str, Any]:
     """The query whose score is the dot product with ``features``, in OpenSearch's query language."""
-    if kind == "neural_sparse":
+    if kind != "rank_feature":
         return {"neural_sparse": {FIELD: {"query_tokens": dict(features)}}}
     products = [
         {"rank_feature": {"field": f"{FIELD}.{name}", "boost": weight, "linear": {}}}
@@ -178,12 +178,12 @@ def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
             best, own = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
             raise DataError(
                 f"OpenSearch at {ranker.settings.url} encodes queries differently from vtkit: the best score for "
-                f"{query[:80]!r} is {best} as text and {own} as vtkit's vector. Set index.opensearch.text_queries to "
-                "false, or try a newer OpenSearch: older ones have older tokenizers."
+                f"{query[:80]!r} is {best} as text and {own} as vtkit's vector. Set index.opensearch.query to "
+                '"neural_sparse", or try a newer OpenSearch: older ones have older tokenizers.'
             )
     if text.texts:
         console.say(f"  opensearch: {len(text.texts)} queries as text give the scores of their vectors")
-    if text.texts and ranker.settings.two_phase is not None:
+    if text.texts and ranker.settings.opensearch.two_phase is not None:
         two_phase = [ranker.rank_text(query, search_pipeline=two_phase_of(ranker.index)) for query in text.texts]
         compared = agreement("in two phases", *_table(two_phase), *_table(exact))
         console.say(f"  opensearch {compared.words()}")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vtkit.settings.engines import TIMEOUT_S, OpenSearchSettings
+from vtkit.settings.engines import TIMEOUT_S
+from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
 
 USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
@@ -18,15 +19,15 @@ _ADVICE = {
     "plugins.ml_commons.allow_registering_model_via_local_file = true.",
     "only_run_on_ml_node": "Add a node with the role ml, or let data nodes run models: "
     "plugins.ml_commons.only_run_on_ml_node = false.",
-    "no handler found for uri": "index.opensearch.text_queries needs the plugins ML Commons and neural-search, which "
-    "come with OpenSearch: install them, or set it to false.",
-    "neural_query_enricher": "index.opensearch.text_queries needs the plugin neural-search, 2.13 or newer.",
+    "no handler found for uri": 'index.opensearch.query = "text" needs the plugins ML Commons and neural-search, which '
+    "come with OpenSearch: install them, or set it to 'neural_sparse'.",
+    "neural_query_enricher": 'index.opensearch.query = "text" needs the plugin neural-search, 2.13 or newer.',
     "neural_sparse_two_phase_processor": "index.opensearch.two_phase needs the plugin neural-search, 2.15 or newer.",
 }
 """A part of a refusal -> what to do about it."""
 
 
-def connected_to(settings: OpenSearchSettings) -> Any:
+def connected_to(settings: IndexSection) -> Any:
     """A client of the server, which has answered."""
     import opensearchpy
 
@@ -36,7 +37,7 @@ def connected_to(settings: OpenSearchSettings) -> Any:
     client = opensearchpy.OpenSearch(
         hosts=[settings.url],
         headers={"authorization": f"Basic {base64.b64encode(who).decode()}"} if user else None,
-        verify_certs=settings.verify_certificates,
+        verify_certs=True,
         ssl_show_warn=False,
         timeout=TIMEOUT_S,
         max_retries=1,
@@ -53,7 +54,7 @@ def advice(refusal: str) -> str:
 
 
 @contextmanager
-def answers(settings: OpenSearchSettings) -> Iterator[None]:
+def answers(settings: IndexSection) -> Iterator[None]:
     """OpenSearch's errors in the block, and malformed answers, as :class:`DataError`."""
     import opensearchpy
 
@@ -66,12 +67,12 @@ def answers(settings: OpenSearchSettings) -> Iterator[None]:
         raise DataError(f"{where} asks for a login: set {USER} and {PASSWORD} in the environment.") from error
     except opensearchpy.SSLError as error:
         raise DataError(
-            f"{where}: this machine does not trust its certificate ({str(error)[:200]}). If you do, set "
-            "index.opensearch.verify_certificates to false."
+            f"{where}: this machine does not trust its certificate ({str(error)[:200]}). If you do, name "
+            "a file with it, or with that of its authority, in the environment variable SSL_CERT_FILE."
         ) from error
     except opensearchpy.ConnectionError as error:
         raise DataError(
-            f"{where} does not answer ({str(error)[:200]}). Check that it is running, and index.opensearch.url."
+            f"{where} does not answer ({str(error)[:200]}). Check that it is running, and index.url."
         ) from error
     except (opensearchpy.OpenSearchException, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(

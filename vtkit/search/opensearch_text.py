@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.search.opensearch_client import advice, answers
-from vtkit.settings.engines import OpenSearchSettings
+from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError
 
@@ -88,9 +88,9 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     table = query_table(encoder)
     if table is None:
         raise RecipeError(
-            "index.opensearch.text_queries: queries of this encoder need the model, which the cluster does not have. "
+            'index.opensearch.query = "text": queries of this encoder need the model, which the cluster does not have. '
             "Give the encoder a static query table (query_encoder of [finetune] or [calibrate]), or set "
-            "index.opensearch.text_queries to false."
+            'index.opensearch.query to "neural_sparse".'
         )
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     needs = {
@@ -101,8 +101,8 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     if any(needs.values()):
         what = " and ".join(need for need, needed in needs.items() if needed)
         raise RecipeError(
-            f"index.opensearch.text_queries: the encoder {what}, which OpenSearch's tokenizer models cannot do. Set "
-            "index.opensearch.text_queries to false, or use another encoder."
+            f'index.opensearch.query = "text": the encoder {what}, which tokenizer models of OpenSearch cannot do. Set '
+            'index.opensearch.query to "neural_sparse", or use another encoder.'
         )
     limit = min(length, MOST_TOKENS, table.tokenizer.model_max_length)
     tried = tuple(dict.fromkeys(text for text in texts if not is_blank(text)))[:QUERIES_TRIED]
@@ -118,8 +118,8 @@ def of_table(
 
     if not ((weights >= 0) & (weights <= LARGEST_WEIGHT)).all():
         raise DataError(
-            f"index.opensearch.text_queries: query weights range from {weights.min():.4g} to {weights.max():.4g}, but "
-            f"OpenSearch accepts only 0 to {LARGEST_WEIGHT:g}. Set it to false, or train the table again."
+            f'index.opensearch.query = "text": query weights range from {weights.min():.4g} to {weights.max():.4g}, '
+            f"but OpenSearch accepts only 0 to {LARGEST_WEIGHT:g}. Set it to 'neural_sparse', or train the table again."
         )
     names = [tokenizer.backend_tokenizer.id_to_token(number) for number in range(len(weights))]
     features = tuple(name if name and weight > 0 else None for name, weight in zip(names, weights, strict=True))
@@ -153,7 +153,7 @@ def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.floa
     return parts
 
 
-def reach_models(client: Any, settings: OpenSearchSettings) -> None:
+def reach_models(client: Any, settings: IndexSection) -> None:
     """Check that the cluster can hold models; warn if it accepts none from files."""
     import opensearchpy
 
@@ -172,7 +172,7 @@ def reach_models(client: Any, settings: OpenSearchSettings) -> None:
         )
 
 
-def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, folder: Path) -> str:
+def deployed_model(client: Any, model: bytes, settings: IndexSection, folder: Path) -> str:
     """The id of ``model`` on the cluster, deployed; it is registered unless the cluster has it.
 
     Writes the zip and the request that registers it into ``folder``.
@@ -209,15 +209,15 @@ def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, fold
     return identity
 
 
-def pipelines(client: Any, index: str, model: str, settings: OpenSearchSettings, folder: Path) -> None:
+def pipelines(client: Any, index: str, model: str, settings: IndexSection, folder: Path) -> None:
     """Create the search pipelines: ``index``, the default of the index of that name, and ``index`` + ``-two-phase``.
 
     The first names the model of text queries. The second also splits a query in two, if ``settings`` ask for it.
     """
     enricher: dict[str, Any] = {"neural_query_enricher": {"default_model_id": model}}
     wanted = {PIPELINE: (index, [enricher])}
-    if settings.two_phase is not None:
-        split = {"enabled": True, "two_phase_parameter": {"prune_ratio": settings.two_phase}}
+    if settings.opensearch.two_phase is not None:
+        split = {"enabled": True, "two_phase_parameter": {"prune_ratio": settings.opensearch.two_phase}}
         wanted[TWO_PHASE] = (two_phase_of(index), [enricher, {"neural_sparse_two_phase_processor": split}])
     for file, (name, processors) in wanted.items():
         body = {"description": f"queries of {index} as text", "request_processors": processors}
@@ -273,7 +273,7 @@ def _registered(client: Any, digest: str) -> tuple[str | None, str | None]:
     return (best[0], whole[best[0]]) if best else (None, None)
 
 
-def _awaited(state: Callable[[], str], passing: Sequence[str], settings: OpenSearchSettings, end: float) -> str:
+def _awaited(state: Callable[[], str], passing: Sequence[str], settings: IndexSection, end: float) -> str:
     """The first state that is not one of ``passing``."""
     pause = 0.05
     while (reached := state()) in passing:

@@ -8,7 +8,6 @@ evaluation.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,9 @@ import scipy.sparse as sp
 from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
-from vtkit.settings.engines import SeismicSettings
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 from vtkit.system.runtime import search_threads, without_output
 
 N_POSTINGS, QUERY_CUT = 3500, 20
@@ -45,10 +44,16 @@ _PROBED = "probed.json"
 _MOST_DIMENSIONS = 2**16  # the library's usual classes keep a dimension in two bytes, others in four
 
 
-def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
+@dataclass(frozen=True)
+class _Probed(Result):
+    heap_factor: float
+    overlap: float  # share of the exact top ten that it finds
+
+
+def build_seismic(documents: sp.csr_matrix, folder: Path) -> None:
     """Fill ``folder`` with the index of ``documents``; it stays empty if no document has a weight.
 
-    Unless ``settings`` give a heap factor, it is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
+    Its heap factor is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
     exact top ten of 200 queries made of documents. The share found is shown, as a warning if it is below 98 %.
 
     Args:
@@ -59,20 +64,20 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
     import seismic
 
     with without_output():
-        _build(seismic, documents, folder, settings)
-    heap_factor, overlap = _probe(SeismicRanker(_load(folder, documents.shape[1], documents.nnz), settings), documents)
-    (folder / _PROBED).write_text(json.dumps({"heap_factor": heap_factor, "overlap": overlap}), encoding="utf-8")
+        _build(seismic, documents, folder)
+    heap_factor, overlap = _probe(_load(folder, documents.shape[1], documents.nnz), documents)
+    _Probed(heap_factor, overlap).to_file(folder / _PROBED)
     share = (
         f"seismic with heap_factor {heap_factor:g} finds {overlap:.1%} of the exact top {DEPTH} of queries made of "
         "documents"
     )
     if overlap < _OVERLAP:
-        console.warn(f"{share}. Lower index.seismic.heap_factor to find more.")
+        console.warn(f'{share}. The engine "lucene" finds all of them.')
     else:
         console.say(f"  {share}")
 
 
-def _probe(ranker: SeismicRanker, documents: sp.csr_matrix) -> tuple[float, float]:
+def _probe(index: Any, documents: sp.csr_matrix) -> tuple[float, float]:
     """The heap factor to search with, and the share of the exact top ten that it finds.
 
     A query is a random half of the 32 largest weights of a document: about as many weights as SPLADE's queries have, of
@@ -88,10 +93,9 @@ def _probe(ranker: SeismicRanker, documents: sp.csr_matrix) -> tuple[float, floa
         queries.rows[row], queries.data[row] = [terms[place] for place in kept], [weights[place] for place in kept]
     asked = queries.tocsr()
     exact = ExactIndex.build(documents).search(asked, DEPTH)
-    fixed = ranker.settings.heap_factor
     overlap = heap_factor = 0.0
-    for heap_factor in _HEAP_FACTORS if fixed is None else (fixed,):
-        approximate = SeismicRanker(ranker.index, _with(ranker.settings, heap_factor)).rank(asked, DEPTH)
+    for heap_factor in _HEAP_FACTORS:
+        approximate = SeismicRanker(index, heap_factor).rank(asked, DEPTH)
         pairs = zip(exact[0], approximate, strict=True)
         overlap = float(np.mean([np.isin(ids[ids >= 0], near).mean() for ids, (near, _) in pairs]))
         if overlap >= _OVERLAP:
@@ -99,7 +103,7 @@ def _probe(ranker: SeismicRanker, documents: sp.csr_matrix) -> tuple[float, floa
     return heap_factor, overlap
 
 
-def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
+def _build(seismic: Any, documents: sp.csr_matrix, folder: Path) -> None:
     dataset, index = _classes(seismic, documents.shape[1])
     collected = dataset(dim=documents.shape[1])
     collected.add_documents_by_id(  # documents without weights are left out
@@ -117,10 +121,6 @@ def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: Seism
         num_threads=search_threads(),
     )
     built.save(str(folder / _NAME))
-
-
-def _with(settings: SeismicSettings, heap_factor: float) -> SeismicSettings:
-    return settings.model_copy(update={"heap_factor": heap_factor})
 
 
 def _classes(seismic: Any, dimensions: int) -> tuple[Any, Any]:
@@ -152,17 +152,15 @@ class SeismicRanker:
     """A loaded Seismic index."""
 
     index: Any  # none if no document has a weight
-    settings: SeismicSettings
+    heap_factor: float
 
     @classmethod
-    def open(cls, folder: Path, settings: SeismicSettings, postings: int, dimensions: int) -> SeismicRanker:
+    def open(cls, folder: Path, postings: int, dimensions: int) -> SeismicRanker:
         """The index that :func:`build_seismic` left in ``folder``, with these numbers of postings and dimensions."""
         if not postings:
-            return cls(None, settings)
+            return cls(None, 0.0)
         index = _load(folder, dimensions, postings)
-        if settings.heap_factor is None:
-            settings = _with(settings, json.loads((folder / _PROBED).read_text(encoding="utf-8"))["heap_factor"])
-        return cls(index, settings)
+        return cls(index, _Probed.from_file(folder / _PROBED, REBUILD).heap_factor)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
@@ -180,7 +178,7 @@ class SeismicRanker:
             [queries.data[row] for row in rows],
             k=depth,
             query_cut=QUERY_CUT,
-            heap_factor=self.settings.heap_factor,
+            heap_factor=self.heap_factor,
             num_threads=search_threads(),
         )
         by_query = {int(hits[0][0]): hits for hits in results if hits}  # unordered, without queries that find nothing

@@ -38,7 +38,7 @@ class Encoded:
 
     texts: int
     postings: int  # weights above zero in all texts together
-    removed: Removed  # by `top_dimensions` and `keep`
+    removed: Removed  # by `top_dimensions`
     taken_over: int  # shards that were left by an earlier run
 
 
@@ -52,7 +52,6 @@ def encode_to_disk(
     *,
     made_from: Mapping[str, Any],
     top_dimensions: int | None = None,
-    keep: float | None = None,
     precision: Precision = "float32",
     description: str = "encoding",
     total: int | None = None,
@@ -75,7 +74,7 @@ def encode_to_disk(
         The counts; with ``part``, of its own shards.
     """
     settings = {
-        **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions, "keep": keep,
+        **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,
         "precision": precision,
     }  # fmt: skip
     done: list[Path] = []
@@ -95,7 +94,7 @@ def encode_to_disk(
             if total is not None and total > TEXTS_A_SHARD:
                 progress += f", {count:,} of {total:,}"
             vectors = encode_side(encoder, batch, side, max_length, description=progress, precision=precision)
-            record = _write(*pruned(vectors, top_dimensions, keep), shard, digest)
+            record = _write(*pruned(vectors, top_dimensions), shard, digest)
         else:
             taken_over += 1
         removed += Removed(**record["removed"])

@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vtkit.settings.finetune import SIDES, Reporter, TargetActive
+from vtkit.settings.finetune import SIDES, TargetActive
 from vtkit.settings.types import (
     CorpusName,
     LearningRate,
     ModelName,
+    Names,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -23,21 +24,8 @@ from vtkit.settings.types import (
 Objective = Literal["crop", "align", "distill"]  # objectives of adaptation that train the sparse vectors themselves
 
 
-class GeneratorSection(Section):
-    """[adapt.distill.generator]: a sequence-to-sequence model that writes queries for documents (docT5query, GPL)."""
-
-    model: ModelName | None = None
-    """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the multilingual mT5 models."""
-
-    queries: Annotated[int, Field(ge=1, le=100)] = 3
-    """Queries for each document."""
-
-
 class DistillSection(Section):
     """[adapt.distill]: learning the scores of ``teachers`` for queries and documents of the corpus."""
-
-    bm25: bool | None = None
-    """Use BM25 over the corpus as a teacher too. Default: yes, unless a cross-encoder teaches."""
 
     loss: Literal["listwise", "margin_mse"] | None = None
     """``margin_mse``: the squared error between the encoder's and the teacher's margins of a query's first candidate
@@ -45,22 +33,19 @@ class DistillSection(Section):
     documents of the batch that it scored, and half as much InfoNCE with the query's own document. Default:
     ``margin_mse`` with a cross-encoder, which scores only a query's own candidates, else ``listwise``."""
 
-    queries: Literal["crops", "openings", "generated"] = "crops"
+    queries: Annotated[str, Names("model", ("crops", "openings"))] = "crops"
     """``crops``: spans of documents, as for ``crop``. ``openings``: titles or first sentences, which are removed from
-    the documents. ``generated``: queries written by ``generator``."""
-
-    generator: GeneratorSection = GeneratorSection()
-
-    candidates: Annotated[int, Field(ge=1, le=1000)] = 2
-    """Documents for each query: its own, and others sampled from the results of BM25 and ``mining``."""
+    the documents. All else: a sequence-to-sequence model that writes three queries for each document (docT5query, GPL),
+    hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the multilingual mT5 models."""
 
     mining: tuple[ModelName, ...] = ()
-    """Dense or sparse models whose best results are candidates too, beside BM25's (GPL mines with two)."""
+    """Dense or sparse models. The second candidate of each query, beside its own document, is sampled from their best
+    results and BM25's (GPL mines with two)."""
 
     @property
     def generates(self) -> bool:
         """Whether its queries are written by a model."""
-        return self.queries == "generated"
+        return self.queries not in ("crops", "openings")
 
 
 class AdaptSection(Section):
@@ -105,10 +90,10 @@ class AdaptSection(Section):
     first third of the steps."""
 
     teachers: tuple[ModelName, ...] = ()
-    """``distill``: hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several
-    teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query. Default:
-    BM25 alone, together with the embedder for a fitted head or units ([source.head], [source.units]). ``sap``: one
-    sparse encoder over the target's output vocabulary."""
+    """``distill``: hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. BM25 over the
+    corpus teaches too, unless a cross-encoder does. With several teachers, their scores are averaged, each in standard
+    deviations of that teacher's scores for the query. Default: BM25 alone, together with the embedder for a fitted head
+    or units ([source.head], [source.units]). ``sap``: one sparse encoder over the target's output vocabulary."""
 
     mask_rate: Share = 0.3
     """``mlm``: expected share of the tokens of each text that are masked."""
@@ -124,9 +109,6 @@ class AdaptSection(Section):
 
     checkpoint_every: Steps = 200
     """Steps between checkpoints; an interrupted run continues from the last one."""
-
-    report_to: tuple[Reporter, ...] = ()
-    """Programs that show the curves during training: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     distill: DistillSection = DistillSection()
 
@@ -155,8 +137,6 @@ class AdaptSection(Section):
             tables |= {f"target_active.{side}" for side in SIDES}
         if "distill" in objectives:
             tables |= {f"distill.{setting}" for setting in DistillSection.model_fields}
-            if self.distill.generates:
-                tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
         return {f"adapt.{name}" for name in own | tables}
 
     def _faults(self) -> Iterator[str]:
@@ -167,9 +147,5 @@ class AdaptSection(Section):
             yield "an objective is listed twice"
         if {"crop", "distill"} <= set(self.objectives):
             yield '"distill" also learns from spans: remove "crop" from the list'
-        if not self.teachers and distill.bm25 is False:
-            yield "distill.bm25 = false leaves no teacher: name one in teachers"
-        if distill.loss == "margin_mse" and distill.candidates < 2:
-            yield "distill.loss margin_mse compares candidates: set distill.candidates to 2 or more"
-        if distill.queries == "generated" and distill.generator.model is None:
-            yield 'distill.queries = "generated" needs a model that writes them: set distill.generator.model'
+        if distill.queries == "generated":
+            yield "distill.queries names the model that writes them"

@@ -11,13 +11,16 @@ from vtkit.settings.types import CorpusName, PositiveFloat, PositiveInt, Section
 StaticQueryEncoder = Literal["binary", "idf"]  # of the query encoders in finetune.py those that need no training
 
 
+PROBE_TEXTS = 512  # of the corpus that are sampled
+
+
 class CalibrateSection(Section):
-    """[calibrate]: changes to the encoder without training: logits are rescaled, shifted, shifted by token and folded,
-    in this order, and queries get a static table (docs/training.md#calibration)."""
+    """[calibrate]: changes to the encoder without training: logits are rescaled, shifted and shifted by token, in
+    this order, and queries get a static table (docs/training.md#calibration)."""
 
     target_activation: Share | None = None
     """Share of activations above zero after the shift; the shift that reaches it is found on probe texts. Default:
-    0.35, unless ``head_scale``, ``shift``, ``tokens``, ``fold`` or ``query_encoder`` is set."""
+    0.35, unless ``head_scale``, ``shift``, ``tokens`` or ``query_encoder`` is set."""
 
     definition: Literal["token", "pooled"] = "token"
     """Activations that ``target_activation`` counts: ``token``: logits at all positions; ``pooled``: vocabulary
@@ -33,18 +36,13 @@ class CalibrateSection(Section):
     """``document-frequency``: shift each token's bias, before ``target_activation``, so that the token is active in a
     share of the texts that follows the square root of its document frequency in ``corpus``."""
 
-    fold: Literal["max", "sum"] | None = None
-    """Let tokens that are equal up to case and word-start mark share one dimension, in vectors made with vtkit."""
-
     query_encoder: StaticQueryEncoder | None = None
     """Replace the query encoder by a static table, as in ``finetune.query_encoder``. ``binary``: every token weighs 1.
     ``idf``: inverse document frequencies in ``corpus``. Default: keep the query encoder."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
-
-    texts: Annotated[int, Field(ge=8, le=1_000_000)] = 512
-    """Probe texts to sample; half of them determine the shift, the other half check it and fill the table."""
+    """Probe texts, of which 512 are sampled; half of them determine the shift, the other half check it and fill the
+    table. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
     max_length: PositiveInt = 128
     """Probe texts are cut at this many tokens."""
@@ -52,7 +50,7 @@ class CalibrateSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _target_where_nothing_is_said(cls, values: Any) -> Any:
-        methods = ("target_activation", "head_scale", "shift", "tokens", "fold", "query_encoder")
+        methods = ("target_activation", "head_scale", "shift", "tokens", "query_encoder")
         if isinstance(values, dict) and all(values.get(name) is None for name in methods):
             return {**values, "target_activation": 0.35}
         return values

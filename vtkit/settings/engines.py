@@ -52,53 +52,25 @@ Address = Annotated[str, AfterValidator(_address)]
 TIMEOUT_S = 60.0  # that a cluster has to answer
 
 
-class SeismicSettings(Section):
-    """[index.seismic]: Seismic, an approximate index of posting lists in blocks with summaries (arXiv:2404.18812)."""
-
-    heap_factor: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Blocks are skipped if their summary stays below the worst result divided by this; smaller is slower and finds
-    more, 0 skips none. Default: chosen when the index is built: the fastest of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds
-    98 % of the exact ten best results of 200 queries made from documents."""
-
-
-class MilvusSettings(Section):
-    """[index.milvus]: Milvus, embedded or a cluster."""
-
-    uri: Address | None = None
-    """Address of a cluster, such as "http://localhost:19530"; the environment variable VTKIT_MILVUS_TOKEN holds its
-    token. Default: the embedded Milvus Lite, in files of the index."""
-
-
 class OpenSearchSettings(Section):
     """[index.opensearch]: an OpenSearch cluster."""
 
-    url: Address | None = None
-    """Address, such as "https://localhost:9200"; the environment variables VTKIT_OPENSEARCH_USER and
-    VTKIT_OPENSEARCH_PASSWORD hold the credentials."""
-
-    query: Literal["neural_sparse", "rank_feature"] = "neural_sparse"
+    query: Literal["neural_sparse", "rank_feature", "text"] = "neural_sparse"
     """``neural_sparse`` needs the neural-search plugin, which comes with OpenSearch; ``rank_feature`` computes the same
-    sum with queries that every OpenSearch supports."""
-
-    text_queries: bool = False
-    """Let the cluster encode queries, so that an application sends plain text. For encoders with a static query table
-    (``finetune.query_encoder`` or ``calibrate.query_encoder``): the table is registered as a tokenizer model, deployed
-    and tested, and features are named by their tokens (docs/engines.md)."""
+    sum with queries that every OpenSearch supports. ``text``: the cluster encodes queries, so that an application sends
+    plain text, for encoders with a static query table (``finetune.query_encoder`` or ``calibrate.query_encoder``): the
+    table is registered as a tokenizer model, deployed and tested, and features are named by their tokens
+    (docs/engines.md)."""
 
     two_phase: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """With ``text_queries``, add a second search pipeline that is faster and approximate: only weights of at least this
-    share of the query's largest find documents, and the others only rescore the best of these. OpenSearch's own value
-    is 0.4. Default: no such pipeline."""
-
-    verify_certificates: bool = True
-    """Require a server certificate signed by an authority that this machine trusts."""
+    """With ``query = "text"``, add a second search pipeline that is faster and approximate: only weights of at least
+    this share of the query's largest find documents, and the others only rescore the best of these. OpenSearch's own
+    value is 0.4. Default: no such pipeline."""
 
     def _faults(self) -> Iterator[str]:
-        if self.text_queries and self.query == "rank_feature":
-            yield 'text_queries needs the neural-search plugin: set query to "neural_sparse"'
-        if self.two_phase is not None and not self.text_queries:
-            yield "two_phase is a pipeline for text queries: set text_queries to true, or remove it"
+        if self.two_phase is not None and self.query != "text":
+            yield 'two_phase is a pipeline for text queries: set query to "text", or remove it'
 
 
-ENGINE = ("index.engine", "index.seismic.heap_factor", "index.milvus", "index.opensearch")
+ENGINE = ("index.engine", "index.url", "index.opensearch")
 """Settings that an index is built from, tried by while it is built, or searched by."""

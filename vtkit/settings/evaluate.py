@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from vtkit.settings.index import DocumentWeighting
 from vtkit.settings.named import is_local
 from vtkit.settings.types import ModelName, Occurrences, RetrievalName, Section
 
-_LISTED = {"sets": "collection", "weightings": "weighting", "peers": "peer"}
+_LISTED = {"sets": "collection", "peers": "peer"}
 """List of [evaluate] -> what stands in it."""
 
 
@@ -42,19 +41,16 @@ class EvaluateSection(Section):
     """Evaluate BM25 too, with ``index.bm25_analyser`` and with plain words, and its sum with the final model
     (docs/evaluation.md)."""
 
-    weightings: tuple[DocumentWeighting, ...] = ()
-    """Evaluate the final model with these ``index.document_weighting`` too; nothing is encoded again."""
-
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) to compare with. Each encodes with its own
     prompts and maximal length, is searched exactly, and is also summed with BM25."""
 
-    @field_validator("sets", "weightings", "peers")
+    @field_validator("sets", "peers")
     @classmethod
     def _nothing_twice(cls, listed: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names: dict[str, str] = {}
         for name in listed:
-            same = os.path.realpath(name) if info.field_name in ("sets", "peers") and is_local(name) else name
+            same = os.path.realpath(name) if is_local(name) else name
             if same in names:
                 other = "" if names[same] == name else f" (also called {names[same]})"
                 what = _LISTED[str(info.field_name)]

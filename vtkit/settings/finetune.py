@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from vtkit.data.training_files import is_training_file
 from vtkit.settings.types import (
     LearningRate,
-    ModelName,
+    Names,
     NonNegativeFloat,
     OneOrMore,
     PositiveFloat,
@@ -19,9 +18,11 @@ from vtkit.settings.types import (
     RankingsName,
     RetrievalName,
     Section,
-    Share,
     Steps,
 )
+
+BM25, ENCODER = "bm25", "encoder"
+"""Among the names of models: BM25 over the documents, and the encoder itself."""
 
 Dimensions = Annotated[float, Field(ge=2, le=1_000_000)]
 
@@ -110,23 +111,34 @@ class TargetActive(Section):
         return self.query if side == "query" else self.document
 
 
-Reporter = Literal["tensorboard", "wandb"]
-
-
 class FinetuneValidation(Section):
     """[finetune.validation]: the encoder is evaluated while it is trained. Training stops after five validations in a
-    row without improvement, and ends with the best weights. The queries are those of ``split`` or a ``share`` of the
-    training queries; without either, probe pairs made from the documents of ``data``."""
+    row without improvement, and ends with the best weights."""
 
     every: Steps = 50
     """Steps between validations."""
 
-    split: str | None = None
-    """Judgements of ``data`` to validate on, such as ``dev``; neither those trained on nor those that [evaluate]
-    uses."""
+    queries: str | float | None = None
+    """Judgements of ``data`` to validate on, such as ``dev``, neither those trained on nor those that [evaluate] uses;
+    or a share of the training queries, such as 0.1, which are then not trained on. Default: probe pairs made from the
+    documents of ``data``."""
 
-    share: Share | None = None
-    """Share of the training queries to validate on instead of training on them."""
+    @field_validator("queries", mode="before")
+    @classmethod
+    def _name_or_share(cls, given: Any) -> Any:
+        if isinstance(given, str) or given is None or (isinstance(given, float) and 0 < given < 1):
+            return given
+        raise ValueError(f"must be the name of judgements or a share between 0 and 1, not {given}")
+
+    @property
+    def split(self) -> str | None:
+        """The judgements to validate on, where some are named."""
+        return self.queries if isinstance(self.queries, str) else None
+
+    @property
+    def share(self) -> float | None:
+        """The share of the training queries to validate on, where that is given."""
+        return self.queries if isinstance(self.queries, float) else None
 
 
 Activation = Literal["source", "log1p", "log1p_log1p"]
@@ -136,14 +148,9 @@ class MiningSection(Section):
     """[finetune.mining]: where hard negatives come from: the top of one or several rankings, without the documents that
     are relevant to the query."""
 
-    bm25: bool = True
-    """BM25's ranking."""
-
-    encoder: bool = False
-    """The ranking of the encoder itself, before fine-tuning."""
-
-    models: tuple[ModelName, ...] = ()
-    """Rankings of dense or sparse sentence-transformers models, hub ids or folders."""
+    rankings: tuple[Annotated[str, Names("model", (BM25, ENCODER))], ...] = (BM25,)
+    """``bm25``: BM25's ranking. ``encoder``: that of the encoder itself, before fine-tuning. All others: of dense or
+    sparse sentence-transformers models, hub ids or folders."""
 
     files: tuple[RankingsName, ...] = ()
     """Published rankings by ids: msmarco-hard-negatives (.jsonl with ``qid`` and ``neg``, lists of document ids by
@@ -155,11 +162,6 @@ class MiningSection(Section):
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of trainings, each from the same initial weights. From the second on, negatives are also mined with the
     encoder of the previous training. The last one is kept; each takes as long as the first."""
-
-    @property
-    def any(self) -> bool:
-        """Whether there is one at all."""
-        return bool(self.bm25 or self.encoder or self.models or self.files)
 
 
 def _listed(kinds: Iterable[tuple[str, str]]) -> str:
@@ -233,18 +235,15 @@ class FinetuneSection(Section):
     side's first penalty is then found while training, and ``ramp`` is the share of the steps over which the target is
     approached."""
 
-    teachers: tuple[ModelName, ...] = ()
-    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several
-    teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query."""
+    teachers: tuple[Annotated[str, Names("model", (BM25,))], ...] = ()
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders; ``bm25`` is BM25 over the
+    documents. With several teachers, their scores are averaged, each in standard deviations of that teacher's scores
+    for the query. Default: BM25, unless ``data`` or ``scores`` have scores."""
 
     scores: tuple[RankingsName, ...] = ()
     """Files with a teacher's scores for documents of ``data``, named by ids (docs/data.md): .parquet with a query id,
     document ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are then
     trained on."""
-
-    bm25: bool | None = None
-    """Use BM25 over the documents as a teacher. Default: only if there is no other teacher, neither ``teachers`` nor
-    scores in ``data`` or ``scores``."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
@@ -285,9 +284,6 @@ class FinetuneSection(Section):
     checkpoint_every: Steps = 100
     """Steps between checkpoints; an interrupted run continues from the last one."""
 
-    report_to: tuple[Reporter, ...] = ()
-    """Programs that show the curves during training: ``tensorboard``, ``wandb`` (offline without --download)."""
-
     validation: FinetuneValidation | None = None
 
     @property
@@ -324,12 +320,17 @@ class FinetuneSection(Section):
     @property
     def bm25_teaches(self) -> bool:
         """Whether BM25 is asked for scores, if ``data`` bring none."""
-        return self.taught and (not self.teachers if self.bm25 is None else self.bm25)
+        return self.taught and (BM25 in self.teachers or not self.teachers)
+
+    @property
+    def asked_teachers(self) -> tuple[str, ...]:
+        """The models among its teachers; none if no loss learns from them."""
+        return tuple(name for name in self.teachers if name != BM25) if self.taught else ()
 
     @property
     def asks_bm25(self) -> bool:
         """Whether BM25 finds negatives or teaches, for which the language counts."""
-        return (self.hard_negatives > 0 and self.mining.bm25) or self.bm25_teaches
+        return (self.hard_negatives > 0 and BM25 in self.mining.rankings) or self.bm25_teaches
 
     @property
     def settings_read(self) -> set[str]:
@@ -340,7 +341,7 @@ class FinetuneSection(Section):
         if not set(COMPARING) & set(self.loss):
             names -= {"teacher_scale"}
         if not self.taught:
-            names -= {"teachers", "scores", "bm25"}
+            names -= {"teachers", "scores"}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         for side in SIDES:
@@ -388,18 +389,12 @@ class FinetuneSection(Section):
                     f"masked_flops penalises no text with {MASKED[side]} active dimensions or fewer, but "
                     f'target_active.{side} is {target:g}: set {side}_penalty to "flops"'
                 )
-        given = self.teachers or self.scores or is_training_file(self.data)
-        if self.taught and not given and self.bm25 is False:
-            yield "bm25 = false leaves no teacher: name one in finetune.teachers"
-        if self.validation is not None:
-            if self.validation.split is not None and self.validation.share is not None:
-                yield "validation.split and validation.share both choose the queries: remove one"
-            if self.validation.split == self.split:
-                yield f'validation.split is "{self.split}", which is trained on: name another, or set validation.share'
+        if self.validation is not None and self.validation.split == self.split:
+            yield f'validation.queries is "{self.split}", which is trained on: name other judgements, or a share'
         if self.mining.rounds > 1 and not self.hard_negatives:
             yield "mining.rounds needs hard negatives: set finetune.hard_negatives to 1 or more"
-        if self.hard_negatives and not self.mining.any:
+        if self.hard_negatives and not (self.mining.rankings or self.mining.files):
             yield (
-                "mining.bm25 = false leaves no source of hard negatives: set mining.encoder, name mining.models or "
-                "mining.files, or set hard_negatives to 0"
+                "mining.rankings = [] leaves no source of hard negatives: name some there or in mining.files, or set "
+                "hard_negatives to 0"
             )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
-from vtkit.settings.engines import Engine, MilvusSettings, OpenSearchSettings, SeismicSettings
+from vtkit.settings.engines import Address, Engine, OpenSearchSettings
 from vtkit.settings.types import CorpusName, PositiveInt, Section
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
@@ -33,6 +31,10 @@ class IndexSection(Section):
     embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and the
     evaluation compares them with ``exact`` (docs/engines.md)."""
 
+    url: Address | None = None
+    """Address of the cluster, such as "https://localhost:9200"; the environment holds its credentials
+    (docs/engines.md). Default, for ``milvus`` alone: the embedded Milvus Lite, in files of the index."""
+
     query_encoder: StaticQueryEncoder | None = None
     """Static table that encodes the queries of the final model, whatever it was trained with, so that queries need no
     model (SPLADE-Doc of the CAI paper). ``binary``: every token weighs 1. ``idf``: inverse document frequencies in the
@@ -46,14 +48,11 @@ class IndexSection(Section):
     """Documents are cut at this many tokens."""
 
     top_dimensions: PositiveInt | None = None
-    """Largest weights of a document to keep, after ``own_tokens`` and ``document_weighting``. Default: all."""
+    """Largest weights of a document to keep, after ``own_tokens`` and ``document_weighting``. The run
+    prints what it removed. Default: all."""
 
     query_top_dimensions: PositiveInt | None = None
     """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
-
-    keep: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of a document vector's sum to keep, in its largest weights: 0.9 removes many small weights that hardly
-    change a score, and makes the index smaller. The run prints what it removed. Default: all."""
 
     own_tokens: bool = False
     """Raise the weight of each token that a document holds by the 0.9 quantile of the collection's weights. A word of a
@@ -86,8 +85,6 @@ class IndexSection(Section):
     """Precision of the encoder's matrix products, for documents and evaluated queries. ``bf16`` is several times faster
     on GPUs and processors that support it, and changes weights by about 1 %."""
 
-    seismic: SeismicSettings = SeismicSettings()
-    milvus: MilvusSettings = MilvusSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
 
     @property
@@ -100,27 +97,29 @@ class IndexSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that have an effect: of the engines' own only those of the one named."""
-        tables = {"seismic", "milvus", "opensearch"}
-        own = set(type(self).model_fields) - tables
-        if self.engine in tables:
-            own |= {f"{self.engine}.{name}" for name in type(getattr(self, self.engine)).model_fields}
+        own = set(type(self).model_fields) - {"opensearch"}
+        if self.engine not in ("milvus", "opensearch"):
+            own -= {"url"}
+        if self.engine == "opensearch":
+            own |= {f"opensearch.{name}" for name in OpenSearchSettings.model_fields}
         return {f"index.{name}" for name in own}
 
     @property
     def takes_text(self) -> bool:
         """Whether the engine encodes queries itself."""
-        return self.engine == "opensearch" and self.opensearch.text_queries
+        return self.engine == "opensearch" and self.opensearch.query == "text"
 
     def _faults(self) -> Iterator[str]:
-        if self.engine == "opensearch" and self.opensearch.url is None:
-            yield 'engine = "opensearch" needs the address of a server: set opensearch.url'
+        if self.engine == "opensearch" and self.url is None:
+            yield 'engine = "opensearch" needs the address of a server: set url'
         if self.takes_text and self.lexical != "none":
             yield (
-                "opensearch.text_queries: plain text cannot ask for the terms of a lexical part, which are not tokens. "
-                'Set lexical to "none", or opensearch.text_queries to false'
+                'opensearch.query = "text": plain text cannot ask for the terms of a lexical part, which are not '
+                "tokens. "
+                'Set lexical to "none", or query to "neural_sparse"'
             )
         if self.takes_text and self.query_top_dimensions is not None:
             yield (
-                "opensearch.text_queries: OpenSearch keeps every token of a query. Remove query_top_dimensions, or set "
-                "opensearch.text_queries to false"
+                'opensearch.query = "text": OpenSearch keeps every token of a query. Remove query_top_dimensions, or '
+                'set query to "neural_sparse"'
             )

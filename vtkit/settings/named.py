@@ -37,7 +37,8 @@ def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
         if mark is None or value is None:
             continue
         for entry in value if isinstance(value, tuple) else (value,):
-            yield Named(path, mark.what, str(entry), isinstance(value, tuple))
+            if entry not in mark.words:
+                yield Named(path, mark.what, str(entry), isinstance(value, tuple))
 
 
 @cache

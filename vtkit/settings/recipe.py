@@ -8,7 +8,7 @@ and the pre-flight check finds what is not available. Nothing here imports torch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -98,11 +98,17 @@ class SweepSection(Section):
             yield "nothing varies: give values, rows or columns"
 
 
+Reporter = Literal["tensorboard", "wandb"]
+
+
 class ReportSection(Section):
-    """[report]: the pages written at the end."""
+    """[report]: the pages written at the end, and what is shown meanwhile."""
 
     example_query: str | None = None
     """Query whose results are shown at the end of the run and in the report. Default: the first evaluated one."""
+
+    training: tuple[Reporter, ...] = ()
+    """Programs that show the curves during training: ``tensorboard``, ``wandb`` (offline without --download)."""
 
 
 class Recipe(Section):
@@ -189,7 +195,7 @@ class Recipe(Section):
         if self.index.query_encoder == "idf" and not has_documents:
             yield "index.query_encoder counts tokens in documents: add [evaluate] or [finetune], which have some"
         if self.index.takes_text:
-            yield from (f"index.opensearch.text_queries: {fault}" for fault in self._not_for_text())
+            yield from (f'index.opensearch.query = "text": {fault}' for fault in self._not_for_text())
         if self.source.kind == "unicoil":
             yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
 

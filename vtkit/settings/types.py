@@ -24,6 +24,7 @@ class Names:
     """
 
     what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "rankings", "recipe"]
+    words: tuple[str, ...] = ()  # values that name nothing outside
 
 
 ModelName = Annotated[str, Names("model")]

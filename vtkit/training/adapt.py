@@ -20,6 +20,7 @@ from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
+from vtkit.settings.recipe import Reporter
 from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
@@ -60,6 +61,7 @@ SQUARED = 0.01
 
 CONTRASTIVE = 0.5  # weight of InfoNCE with the query's own document beside the divergence from a teacher's distribution
 DEPTH = 50  # candidates are sampled from so many of each ranking
+CANDIDATES = 2  # of each query: its own document and one sampled
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def adapt_vectors(
     alignment: Alignment | None = None,
     teachers: Sequence[Teacher] = (),
     generator: QueryGenerator | None = None,
+    report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
 
@@ -91,8 +94,8 @@ def adapt_vectors(
         seed: of the order, the spans and the dropout.
         folder: where checkpoints and the teacher's scores are kept and looked for.
         alignment: for ``align``.
-        teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
-        generator: for ``distill`` with ``queries = "generated"``.
+        teachers: for ``distill``, beside BM25, which teaches unless one of them is a cross-encoder.
+        generator: for ``distill`` whose queries are written by a model.
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
@@ -141,7 +144,7 @@ def adapt_vectors(
         ),
         Schedule(
             steps, size, section.learning_rate, section.warmup, "cosine",
-            section.checkpoint_every, seed, report_to=section.report_to,
+            section.checkpoint_every, seed, report_to=report_to,
         ),
         folder,
         "adapting",
@@ -203,38 +206,35 @@ def _distill(
         case "openings":
             openings = [opening_pair(text, QUERY_WORDS) for text in texts]
             asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
-        case "generated":
+        case _:
             assert generator is not None
             asked = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
-    bm25_teaches = (not pairwise or not teachers) if settings.bm25 is None else settings.bm25
-    _refuse_signs(settings, loss, pairwise, several=len(teachers) + bm25_teaches > 1)
+    _refuse_signs(loss, pairwise, several=len(teachers) > 1)
 
     @cache
     def bm25() -> Bm25:
         return Bm25.build(documents, language)
 
     def candidates_of_queries() -> np.ndarray:
-        rankings = []
-        if settings.candidates > 1:
-            rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
-        return _candidates(rankings, rows, settings.candidates, len(texts), len(asked), seed)
+        rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
+        return _candidates(rankings, rows, CANDIDATES, len(texts), len(asked), seed)
 
     candidates = distributed.by_main(candidates_of_queries)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
-    for extra in range(1, settings.candidates):
+    for extra in range(1, CANDIDATES):
         columns[f"negative_{extra}"] = [documents[number] for number in candidates[:, extra]]
     steps = [
         Asked(
             asked[start : start + size],
             [columns[column][row] for column in columns if column != "query" for row in range(start, start + size)],
             candidates[start : start + size].T.reshape(-1).tolist(),
-            settings.candidates,
+            CANDIDATES,
         )
         for start in range(0, len(asked), size)
     ]
-    teacher = only([*teachers, *([Bm25Teacher(bm25)] if bm25_teaches else [])])
+    teacher = only([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
     scores = KeptScores(teacher, steps, folder)
     if loss == "margin_mse":
         check_targets(torch.cat([teacher.scale * own_candidates(step) for step in scores.first]))
@@ -256,19 +256,16 @@ def _distill(
     return columns, terms
 
 
-def _refuse_signs(settings: DistillSection, loss: str, pairwise: bool, *, several: bool) -> None:
+def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
     """Two scores in standard deviations are -1 and 1, however far they lie apart: refuse to learn from such."""
-    if not pairwise or settings.candidates > 2 or (loss == "margin_mse" and not several):
+    if not pairwise or (loss == "margin_mse" and not several):
         return
     what = "The mean of several teachers" if several else '{distill.loss} = "listwise"'
-    remedy = "{distill.bm25} = false with one teacher" if several else '{distill.loss} = "margin_mse"'
+    remedy = "Name one teacher" if several else 'Set {distill.loss} to "margin_mse"'
     raise DataError(
-        f"{what} compares scores in standard deviations, and a cross-encoder scores only the {settings.candidates} "
-        f"candidates of each query: of two scores, only their order is left. Set {{distill.candidates}} to 3 or "
-        f"more, or {remedy}.",
-        "distill.candidates",
+        f"{what} compares scores in standard deviations, and a cross-encoder scores only the {CANDIDATES} candidates "
+        f"of each query: of two scores, only their order is left. {remedy}.",
         "distill.loss",
-        "distill.bm25",
     )
 
 

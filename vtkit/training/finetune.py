@@ -14,7 +14,8 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import COMPARING, SIDES, FinetuneSection, LossName, Side
+from vtkit.settings.finetune import BM25, COMPARING, SIDES, FinetuneSection, LossName, Side
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
@@ -55,6 +56,7 @@ def finetune(
     teachers: Sequence[Teacher] = (),
     validation: Validation | None = None,
     read: Sequence[str] | None = None,
+    report_to: Sequence[Reporter] = (),
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
     mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts
@@ -67,7 +69,7 @@ def finetune(
         language: for BM25, where hard negatives or its scores are asked for.
         seed: of the order, the hard negatives and the dropout; further trainings have the ones after it.
         folder: where checkpoints and the teachers' scores are kept and looked for.
-        teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
+        teachers: for the losses that learn from some, beside or without BM25 (``section.teachers``).
         validation: by which each training stops; it says afterwards what came of them.
         read: what the encoder reads of each document, where that is not its text (expanded documents). BM25, teachers
             and what else ranks documents read the texts.
@@ -103,7 +105,7 @@ def finetune(
     asked_of: list[Teacher] = []
     if section.taught:
         asked_of += [*([GivenScores(data)] if given else []), *teachers]
-        if section.bm25 or (section.bm25 is None and not asked_of):
+        if BM25 in section.teachers or not asked_of:
             asked_of.append(Bm25Teacher(bm25))
 
     mined = pools()
@@ -111,7 +113,7 @@ def finetune(
     def train(seed: int, folder: Path, validation: Validation | None = validation) -> Curves:
         batches = TrainingBatches(judged, section, seed, mined)
         taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
-        return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation)
+        return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation, report_to)
 
     parameters = parameters_of(encoder)
     start = {name: value.detach().clone() for name, value in parameters.items()} if section.mining.rounds > 1 else {}
@@ -139,6 +141,7 @@ def _trained(
     seed: int,
     folder: Path,
     validation: Validation | None,
+    report_to: Sequence[Reporter],
 ) -> Curves:
     """One training of ``encoder``, in place.
 
@@ -175,7 +178,7 @@ def _trained(
             section.checkpoint_every,
             seed,
             section.texts_at_once,
-            report_to=section.report_to,
+            report_to=report_to,
             table_learning_rate=TABLE_LEARNING_RATE if learned else None,
         ),
         folder,
@@ -243,13 +246,6 @@ def _taught(
     folder: Path,
 ) -> Taught:
     """The scores of each step's queries and documents."""
-    if not teachers:
-        raise DataError(
-            f"{data.name} has no teacher's scores, and {{bm25}} = false leaves no other teacher. Name one in "
-            f"{{teachers}}.",
-            "bm25",
-            "teachers",
-        )
 
     def asked(step: int) -> Asked:
         rows = batches.rows(step)

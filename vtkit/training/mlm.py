@@ -35,6 +35,7 @@ from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training import distributed, reporting
@@ -67,6 +68,7 @@ def adapt(
     held_out: Sequence[str] = (),
     *,
     frequencies: bool = False,
+    report_to: Sequence[Reporter] = (),
 ) -> Adaptation:
     """Train ``encoder``'s masked language model in place on ``texts``.
 
@@ -141,7 +143,7 @@ def adapt(
             model=model,
             args=arguments,
             train_dataset=batches,
-            callbacks=[*reporting.callbacks(section.report_to, folder), Progress(bar)],
+            callbacks=[*reporting.callbacks(report_to, folder), Progress(bar)],
         )
         trainer.gate = LossGate(
             "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None

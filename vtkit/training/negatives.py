@@ -16,7 +16,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
-from vtkit.settings.finetune import FinetuneSection, MiningSection
+from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
@@ -106,16 +106,17 @@ def system_rankings(
     queries, texts = [query.text for query in data.queries], data.contents
     folder.mkdir(parents=True, exist_ok=True)
     rankings: list[Ranking] = []
-    if systems.bm25:
-        rankings.append(_bm25_ranking(bm25, queries, depth, folder))
-    if systems.encoder:
-        rankings.append(encoder_ranking(encoder, queries, read or texts, lengths, depth, folder / "encoder.npy"))
-    for place, name in enumerate(systems.models, 1):
+    for place, name in enumerate(systems.rankings, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
             return model_ranking(name, queries, texts, lengths, depth, setting)
 
-        rankings.append(kept_array(folder / f"model-{place}.npy", searched))
+        if name == BM25:
+            rankings.append(_bm25_ranking(bm25, queries, depth, folder))
+        elif name == ENCODER:
+            rankings.append(encoder_ranking(encoder, queries, read or texts, lengths, depth, folder / "encoder.npy"))
+        else:
+            rankings.append(kept_array(folder / f"model-{place}.npy", searched))
     rankings += [ranking for file in systems.files for ranking in read_rankings(file, data)]
     return rankings
 

@@ -12,13 +12,14 @@ import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
-from vtkit.settings.adapt import GeneratorSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import write_atomically
 from vtkit.system.runtime import fastest_device, without_notices
 
 QUERIES_FOLDER = "generated-queries"
+
+QUERIES = 3  # of each text, as in GPL
 
 TEXTS_AT_ONCE = 16  # texts whose queries are sampled together and are one file: what a killed run loses at most
 
@@ -35,11 +36,10 @@ class QueryGenerator:
 
     model: Any
     tokenizer: Any
-    settings: GeneratorSection
     max_length: int  # tokens of the generator that a document is cut at
 
     def queries(self, texts: Sequence[str], seed: int, folder: Path) -> list[list[str]]:
-        """Queries of each text, :attr:`GeneratorSection.queries` or fewer: blank ones and repetitions are left out.
+        """Queries of each text, :data:`QUERIES` or fewer: blank ones and repetitions are left out.
 
         They are sampled with :data:`TOP_K` and :data:`TOP_P`, and kept in files below
         ``folder``: a killed run goes on with those that are there, and ends in the same queries.
@@ -61,8 +61,8 @@ class QueryGenerator:
         without = sum(not queries for queries in of_texts)
         if without == len(of_texts):
             raise DataError(
-                "The query generator writes only blank queries. Name another {distill.generator.model}.",
-                "distill.generator.model",
+                "The query generator writes only blank queries. Name another model in {distill.queries}.",
+                "distill.queries",
             )
         if without:
             console.say(
@@ -87,22 +87,20 @@ class QueryGenerator:
                 do_sample=True,
                 top_k=TOP_K,
                 top_p=TOP_P,
-                num_return_sequences=self.settings.queries,
+                num_return_sequences=QUERIES,
                 max_new_tokens=LONGEST_QUERY,
             )
         written = [" ".join(query.split()) for query in self.tokenizer.batch_decode(tokens, skip_special_tokens=True)]
-        each = self.settings.queries
         return [
-            list(dict.fromkeys(query for query in written[start : start + each] if query))
-            for start in range(0, len(written), each)
+            list(dict.fromkeys(query for query in written[start : start + QUERIES] if query))
+            for start in range(0, len(written), QUERIES)
         ]
 
 
-def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerator:
-    """The generator that ``settings`` names."""
-    assert settings.model is not None
-    label = f"query generator {settings.model}"
-    folder = model_folder(settings.model, "query generator")
+def load_generator(name: str, max_length: int) -> QueryGenerator:
+    """The generator of that name: a hub id or a folder."""
+    label = f"query generator {name}"
+    folder = model_folder(name, "query generator")
     with library_errors(f"{label} cannot be loaded"), without_notices():
         sequence_to_sequence = AutoConfig.from_pretrained(folder, **SAFELY).is_encoder_decoder
         if not sequence_to_sequence:
@@ -110,7 +108,7 @@ def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerato
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, **SAFELY_WEIGHTS).float().eval()
         check_complete(model, folder, label)
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)
-    return QueryGenerator(model.to(fastest_device()), tokenizer, settings, max_length)
+    return QueryGenerator(model.to(fastest_device()), tokenizer, max_length)
 
 
 def _digest(text: str) -> str:

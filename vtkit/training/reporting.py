@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.hub import downloads_allowed
-from vtkit.settings.finetune import Reporter
+from vtkit.settings.recipe import Reporter
 from vtkit.system.errors import MissingExtra
 from vtkit.training import distributed
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 CURVES = "curves"  # folder of what they write
 
 
-def require(reporters: Sequence[Reporter], section: str) -> None:
+def require(reporters: Sequence[Reporter]) -> None:
     """Nothing, if the packages of ``reporters`` are installed."""
     for name in reporters:
         if find_spec(name) is None:
-            raise MissingExtra(f'{section}.report_to = ["{name}"]', name, name)
+            raise MissingExtra(f'report.training = ["{name}"]', name, name)
 
 
 def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallback]:

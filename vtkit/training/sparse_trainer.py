@@ -18,7 +18,7 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
-from vtkit.settings.finetune import Reporter
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.training import distributed, reporting
 from vtkit.training.objective import Objective

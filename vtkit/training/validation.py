@@ -111,10 +111,10 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
             left -= sizes[group]
     if not 0 < len(drawn) < len(sizes):
         raise DataError(
-            f"{{validation.share}} = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
+            f"{{validation.queries}} = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
             f"Queries with the same text or a relevant document in common stay together ({len(sizes)} groups). Set "
             "another share, or remove it to validate on probe pairs.",
-            "validation.share",
+            "validation.queries",
         )
 
     def part(held_out: bool) -> RetrievalSet:

@@ -37,7 +37,7 @@ class Encoder:
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
         side, saturation = self.settings["document"], HERE / "saturation.json"
-        vectors = [largest(each, side["candidates"], side["keep"]) for each in self._network("document", texts)]
+        vectors = [largest(each, side["candidates"]) for each in self._network("document", texts)]
         if saturation.is_file():
             saturated = json.loads(saturation.read_text("utf-8"))
             vectors = [_saturated(each, **saturated) for each in vectors]
@@ -166,15 +166,11 @@ class Encoder:
         return self._opened[key]
 
 
-def largest(vector: Vector, count: int | None, keep: float | None = None) -> Vector:
-    """The largest weights of a vector, at most so many, that hold the share ``keep`` of its sum; of equal ones the
-    lower dimensions."""
-    if keep is None and (count is None or len(vector) <= count):
+def largest(vector: Vector, count: int | None) -> Vector:
+    """The largest weights of a vector, at most so many; of equal ones the lower dimensions."""
+    if count is None or len(vector) <= count:
         return vector
     entries = sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))
-    if keep is not None and entries:
-        sums = np.cumsum([weight for _, weight in entries])
-        entries = entries[: int(np.searchsorted(sums, keep * sums[-1])) + 1]
     return dict(sorted(entries[:count]))
 
 

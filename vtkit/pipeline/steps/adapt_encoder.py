@@ -114,8 +114,9 @@ def _predict(
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = load_encoder(section.teachers[0]) if objective == "sap" else None
     return len(texts), adapt(
-        encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out, frequencies=frequencies
-    )
+        encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out,
+        frequencies=frequencies, report_to=recipe.report.training,
+    )  # fmt: skip
 
 
 def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
@@ -142,7 +143,7 @@ def _train_vectors(
     teachers, generator = list[Teacher](), None
     if "distill" in objectives:
         if section.distill.generates:
-            generator = load_generator(section.distill.generator, section.max_length)
+            generator = load_generator(section.distill.queries, section.max_length)
         source = () if not recipe.source.fitted else (str(recipe.source.model),)
         names, lengths = section.teachers or source, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.teachers") for name in names]
@@ -157,6 +158,7 @@ def _train_vectors(
         alignment=alignment,
         teachers=teachers,
         generator=generator,
+        report_to=recipe.report.training,
     )
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve
 
@@ -201,7 +203,7 @@ def _training(recipe: Recipe) -> Training:
 ADAPT = Stage(
     "adapt",
     version=10,
-    reads=("adapt",),
+    reads=("adapt", "report.training"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,
     wire=_wired,

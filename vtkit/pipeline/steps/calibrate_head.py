@@ -1,4 +1,4 @@
-"""Stage ``calibrate``: the logits rescaled, shifted and folded, with one table of what that did, and queries by a
+"""Stage ``calibrate``: the logits rescaled and shifted, with one table of what that did, and queries by a
 static table."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from vtkit.data.sampling import draw
 from vtkit.encoder.calibrated import Calibration
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
-from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.calibrate import PROBE_TEXTS, CalibrateSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -68,7 +68,7 @@ def calibrate_encoder(
         size = mlm_head(encoder[0].auto_model).decoder.out_features
         counter = DocumentCounter(output_tokenizer(encoder), size)
         corpus = counter.counting(corpus)
-    texts = draw(corpus, section.texts, seed)
+    texts = draw(corpus, PROBE_TEXTS, seed)
     if len(texts) < FEWEST:
         raise DataError(
             f"calibration needs at least {FEWEST} probe texts, and {{corpus}} has {len(texts)}: name a longer one",
@@ -90,7 +90,6 @@ def calibrate_encoder(
         tokens=None
         if counter is None
         else TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND),
-        fold=section.fold,
     )
 
 

@@ -50,7 +50,7 @@ class DeployResult(Result):
 
 
 @dataclass(frozen=True)
-class Assembled:
+class _Assembled:
     """A collection's vectors with their lexical part."""
 
     documents: sp.csr_matrix  # (documents, width)
@@ -75,7 +75,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     sets: dict[str, DeployedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
-        index = assembled(recipe, inputs, corpus, encoder, folder)
+        index = _assembled(recipe, inputs, corpus, encoder, folder)
         texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
         queries = query_table_of(recipe.index, encoder, texts)
         build_index(recipe.index, index.documents, folder / POSTINGS, queries)
@@ -98,15 +98,15 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     return DeployResult(sets)
 
 
-def assembled(
-    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
-) -> Assembled:
+def _assembled(
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path
+) -> _Assembled:
     """The vectors of one set, made by ``encoder``, with the weighting and the lexical part of ``[index]``, ``out`` as
     of :func:`weighted_vectors`."""
     vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
     assert recipe.evaluate is not None
     if recipe.index.lexical == "none":
-        return Assembled(vectors, vectors.shape[1])
+        return _Assembled(vectors, vectors.shape[1])
     from vtkit.evaluation.balancing import in_one_index
 
     collection, folder = opened(corpus), str(corpus.folder)
@@ -121,15 +121,7 @@ def assembled(
         DEPTH,
         recipe.evaluate.measures[0],
     )
-    return Assembled(documents, vectors.shape[1], part, balance)
-
-
-def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
-    """The final model, its documents and its queries, for the ways to index them; empty if it is not evaluated."""
-    final = chain.models[-1]
-    if final not in evaluated_models(recipe, chain):
-        return {}
-    return {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
+    return _Assembled(documents, vectors.shape[1], part, balance)
 
 
 def _costs(recipe: Recipe, counts: Counts) -> SetCost:
@@ -140,8 +132,9 @@ def _costs(recipe: Recipe, counts: Counts) -> SetCost:
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    inputs = searched_vectors(recipe, chain)
-    if inputs and (recipe.index.engine != "exact" or recipe.index.lexical != "none"):  # else the judged index is used
+    final, plain = chain.models[-1], recipe.index.engine == "exact" and recipe.index.lexical == "none"
+    if final in evaluated_models(recipe, chain) and not plain:  # else the judged index is used
+        inputs = {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
         # how long queries are counts if the index encodes them
         yield Wired(DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY, inputs)
 

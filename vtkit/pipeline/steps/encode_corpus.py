@@ -26,7 +26,7 @@ class EncodedSet(Result):
     documents: int
     postings: int  # weights above zero, of all documents together
     share_cut: float = 0.0  # share of the documents of which the encoder does not read the end
-    postings_removed: float = 0.0  # share of the weights that `index.top_dimensions` and `index.keep` took away
+    postings_removed: float = 0.0  # share of the weights that `index.top_dimensions` took away
     mass_removed: float = 0.0  # share of the sum of all weights that went with them
 
 
@@ -74,7 +74,6 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             out / CHECKPOINTS / folder,
             made_from={},  # the checkpoints are of this output, whose key has all of it
             top_dimensions=recipe.index.candidate_dimensions,
-            keep=recipe.index.keep,
             precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
             total=len(texts),
@@ -85,7 +84,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if removed.weights_removed:
             console.say(
                 f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
-                f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions, index.keep)"
+                f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions)"
             )
         write_documents(collection.documents, out / folder / DOCUMENTS)
         sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
@@ -138,7 +137,9 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
         if not vectors_of(model, chain):
             expanded = model in EXPANDED and recipe.expands
             expansions = {"expansions": chain.steps["expand:documents"]} if expanded else {}
-            yield Wired(of_model(ENCODE, inputs), inputs | expansions, model)
+            # the largest weights are other ones once they are weighted, so more of them are kept
+            weighted = () if recipe.index.top_dimensions is None else ("index.document_weighting", "index.own_tokens")
+            yield Wired(of_model(ENCODE, inputs).reading(*weighted), inputs | expansions, model)
 
 
 def opened(corpus: Corpus) -> RetrievalSet:
@@ -153,9 +154,6 @@ ENCODE = Stage(
     reads=(
         "index.document_length",
         "index.top_dimensions",
-        "index.document_weighting",
-        "index.own_tokens",
-        "index.keep",
         "index.precision",
     ),
     corpora={"evaluate.sets": evaluation_sets},

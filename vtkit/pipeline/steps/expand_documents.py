@@ -13,7 +13,7 @@ from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.expand import CHECKPOINT_EVERY
-from vtkit.settings.finetune import MiningSection
+from vtkit.settings.finetune import BM25, MiningSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -131,7 +131,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     contents = data.contents
     rankings = system_rankings(
         data,
-        MiningSection(models=section.rankings),
+        MiningSection(rankings=(BM25, *section.rankings)),
         (QUERY_LENGTH, DOCUMENT_LENGTH),
         encoder,
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
@@ -163,7 +163,7 @@ EXPAND = Stage(
         "recipe.language",
         "finetune.data",
         "finetune.split",
-        "finetune.validation.share",
+        "finetune.validation.queries",
     ),
     function=train_expander,
     wire=_wired_training,

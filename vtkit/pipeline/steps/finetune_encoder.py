@@ -64,7 +64,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     encoder = with_query_encoder(encoder, section, data.contents)
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
     language = recipe.recipe.language if section.asks_bm25 else ""
-    length, names = section.document_length, section.teachers if section.taught else ()
+    length = section.document_length
     expand: Expand | None = None
     if "expansions" in inputs:
         expansions, prompt = Expansions.load(inputs["expansions"]), prompt_of(encoder, "document")
@@ -78,8 +78,11 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         language,
         recipe.recipe.seed,
         out / CHECKPOINTS,
-        teachers=[load_teacher(name, (section.query_length, length), "finetune.teachers") for name in names],
+        teachers=[
+            load_teacher(name, (section.query_length, length), "finetune.teachers") for name in section.asked_teachers
+        ],
         validation=validation,
+        report_to=recipe.report.training,
         read=None if expand is None else [document.contents for document in expand(data).documents],
     )
     if distributed.is_main():
@@ -139,7 +142,7 @@ def _training(recipe: Recipe) -> Training:
 FINETUNE = Stage(
     "finetune",
     version=13,
-    reads=("finetune",),
+    reads=("finetune", "report.training"),
     function=finetune_encoder,
     wire=_wired,
     publishes={"curves": "curves/finetune"},

@@ -69,7 +69,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
 
 
 def weighted_vectors(
-    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path
 ) -> sp.csr_matrix:
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
     need, if anything, is kept in ``out``."""
@@ -77,8 +77,7 @@ def weighted_vectors(
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
     encoded = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     return as_indexed(encoder, encoded, opened(corpus).contents, recipe.index, out)
 
 

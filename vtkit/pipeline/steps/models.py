@@ -8,7 +8,7 @@ from vtkit.pipeline.steps.adapt_encoder import ADAPT
 from vtkit.pipeline.steps.build_vocabulary import VOCABULARY
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.checks import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
-from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
+from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED
 from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
@@ -41,7 +41,6 @@ EVALUATING: tuple[Stage[Any], ...] = (
     EVALUATE,
     EVALUATE_HYBRID,
     EVALUATE_DEPLOYED,
-    EVALUATE_VARIANT,
     EVALUATE_PEER,
     EVALUATE_HYBRID_PEER,
 )
