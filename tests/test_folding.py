@@ -32,28 +32,28 @@ def cased_encoder(folder: Path, architecture: str = "bert", **settings: object) 
     return encoder(folder, architecture, tokens=CASED, **settings)
 
 
-def looped(vectors: np.ndarray, folded_to: np.ndarray, how: str) -> np.ndarray:
+def looped(vectors: np.ndarray, folded_to: np.ndarray) -> np.ndarray:
     folded = np.zeros_like(vectors)
     for row in range(len(vectors)):
         for column in range(len(folded_to)):
             value, to = vectors[row, column], folded_to[column]
-            folded[row, to] = max(folded[row, to], value) if how == "max" else folded[row, to] + value
+            folded[row, to] = max(folded[row, to], value)
     return folded
 
 
-@given(st.integers(0, 4), st.data(), st.sampled_from(["max", "sum"]))
-def test_folding_is_the_plain_loop(count: int, data: st.DataObject, how: str) -> None:
+@given(st.integers(0, 4), st.data())
+def test_folding_is_the_plain_loop(count: int, data: st.DataObject) -> None:
     vectors = np.array(
         data.draw(st.lists(st.lists(st.sampled_from([0, 0.5, 1, 2]), min_size=6, max_size=6), min_size=count,
                            max_size=count)), dtype=np.float32).reshape(count, 6)  # fmt: skip
     folded_to = np.array([0, 0, 2, 0, 4, 4])
-    wanted = looped(vectors, folded_to, how)
-    found = fold_vectors(sparse.csr_matrix(vectors), folded_to, how)
+    wanted = looped(vectors, folded_to)
+    found = fold_vectors(sparse.csr_matrix(vectors), folded_to)
     assert found.has_sorted_indices
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), wanted)
-    np.testing.assert_array_equal(fold_vectors(found, folded_to, how).toarray(), wanted)
-    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to), how)
+    np.testing.assert_array_equal(fold_vectors(found, folded_to).toarray(), wanted)
+    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to))
     np.testing.assert_array_equal(batch.numpy(), wanted)
 
 
@@ -61,21 +61,19 @@ def test_three_case_variants_by_eye() -> None:
     # the, ##the, The -> the; cat stays
     vectors = sparse.csr_matrix([[1.0, 2.0, 0.5, 3.0], [0.0, 0.0, 4.0, 0.0]])
     folded_to = np.array([0, 0, 0, 3])
-    assert fold_vectors(vectors, folded_to, "max").toarray().tolist() == [[2, 0, 0, 3], [4, 0, 0, 0]]
-    assert fold_vectors(vectors, folded_to, "sum").toarray().tolist() == [[3.5, 0, 0, 3], [4, 0, 0, 0]]
+    assert fold_vectors(vectors, folded_to).toarray().tolist() == [[2, 0, 0, 3], [4, 0, 0, 0]]
     with pytest.raises(ValueError, match="4 dimensions and a fold map of 3"):
         fold_vectors(vectors, folded_to[:3])
 
 
-@pytest.mark.parametrize("how", ["max", "sum"])
-def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(how: str, tmp_path: Path) -> None:
+def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
     plain = encode(ours, TEXTS, 48)
-    set_folding(ours, how)
+    set_folding(ours, "max")
     save_encoder(ours, tmp_path / "model")
     loaded = load_encoder(str(tmp_path / "model"))
-    assert folding(loaded) == how
-    wanted = fold_vectors(plain, fold_map(tokenizer(CASED)), how)
+    assert folding(loaded) == "max"
+    wanted = fold_vectors(plain, fold_map(tokenizer(CASED)))
     np.testing.assert_allclose(encode(loaded, TEXTS, 48).toarray(), wanted.toarray(), atol=1e-6)
     assert encode(loaded, TEXTS, 48).nnz < plain.nnz
     # what sentence-transformers gives is not folded, and can be
@@ -87,7 +85,7 @@ def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(ho
 
 def test_only_so_many_dimensions_are_kept_after_folding(tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
-    set_folding(ours, "sum")
+    set_folding(ours, "max")
     whole, kept = encode(ours, TEXTS, 48), encode(ours, TEXTS, 48, top_dimensions=5)
     for row in range(len(TEXTS)):
         np.testing.assert_array_equal(np.sort(kept[row].data), np.sort(whole[row].data)[-5:])

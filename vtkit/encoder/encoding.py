@@ -70,8 +70,8 @@ def encode(
             )
             features = {name: tensor.to(device) for name, tensor in padded.items()}
             weights = encoder(features)["sentence_embedding"].float()
-            if fold is not None and folded_to is not None:
-                weights = fold_weights(weights, folded_to, fold)
+            if folded_to is not None:
+                weights = fold_weights(weights, folded_to)
             if kept < weights.shape[1]:
                 largest, kept_at = weights.topk(kept, dim=1)
                 weights = torch.zeros_like(weights).scatter_(1, kept_at, largest)

@@ -1,6 +1,6 @@
 """What becomes of cased vocabulary dimensions: they are masked (:mod:`vtkit.encoder.masked`) or folded into one.
 
-Folding adds dimensions up, or takes their maximum, after pooling. No module of sentence-transformers does that, and no
+Folding takes the maximum of dimensions, after pooling. No module of sentence-transformers does that, and no
 bias or tokenizer can: the saved folder only *says* that its vectors are to be folded (``vtkit_fold`` in config.json,
 which other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
 """
@@ -23,7 +23,7 @@ from vtkit.encoder.model_folder import FOLD_SETTING
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
 
-Fold = Literal["max", "sum"]
+Fold = Literal["max"]
 
 
 def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
@@ -38,8 +38,8 @@ def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
 def folding(encoder: SparseEncoder) -> Fold | None:
     """How the vectors of ``encoder`` are to be folded."""
     how: Any = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
-    if how not in ("max", "sum", None):
-        raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max" or "sum".')
+    if how not in ("max", None):
+        raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max".')
     return how  # type: ignore[no-any-return]
 
 
@@ -54,15 +54,14 @@ def folded_dimensions(encoder: SparseEncoder) -> NDArray[np.int64] | None:
     return None if folding(encoder) is None else fold_map_of(encoder)
 
 
-def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
-    """Term weights whose case variants share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
+def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64]) -> sparse.csr_matrix:
+    """Term weights whose case variants share one dimension: w'_c = max over the tokens j of class c of w_j.
 
     Fold queries and documents alike. Folding twice is folding once.
 
     Args:
         vectors: non-negative term weights, (texts, vocabulary).
         folded_to: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
-        how: "max" or "sum".
 
     Returns:
         (texts, vocabulary), indices sorted; dimensions that went elsewhere are empty.
@@ -73,17 +72,16 @@ def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64], how: 
     cells = rows * vectors.shape[1] + folded_to[vectors.indices]
     order = np.argsort(cells, kind="stable")
     distinct, starts = np.unique(cells[order], return_index=True)
-    reduce = np.maximum if how == "max" else np.add
-    data = reduce.reduceat(vectors.data[order], starts) if len(distinct) else vectors.data[:0]
+    data = np.maximum.reduceat(vectors.data[order], starts) if len(distinct) else vectors.data[:0]
     folded = sparse.csr_matrix((data, divmod(distinct, vectors.shape[1])), shape=vectors.shape, dtype=vectors.dtype)
     folded.sort_indices()
     return folded
 
 
-def fold_weights(weights: Tensor, folded_to: Tensor, how: Fold) -> Tensor:
+def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
     """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
     return torch.zeros_like(weights).scatter_reduce_(
-        1, folded_to.expand_as(weights), weights, "amax" if how == "max" else "sum", include_self=True
+        1, folded_to.expand_as(weights), weights, "amax", include_self=True
     )
 
 

@@ -52,7 +52,7 @@ def encode_side(
         vectors = looked_up(table.tokenizer, as_array(table.weight), prompted, max_length)
         fold = folding(encoder)
         if fold is not None:
-            vectors = fold_vectors(vectors, fold_map_of(encoder), fold)
+            vectors = fold_vectors(vectors, fold_map_of(encoder))
         width = vectors.shape[1]
         kept = min(top_dimensions or width, query_side.max_active_dims or width)
         return pruned(vectors, kept)[0] if kept < width else vectors
@@ -105,7 +105,7 @@ class EncoderQueries:
         table = query_table(encoder)
         if table is not None:
             alone, ends = looked_up_by_token(table.tokenizer, as_array(table.weight), text, max_length)
-            return alone if fold is None else fold_vectors(alone, fold_map_of(encoder), fold), ends
+            return alone if fold is None else fold_vectors(alone, fold_map_of(encoder)), ends
         side = (encoder.query_side if isinstance(encoder, WholeEncoder) else None) or encoder
         ids, ends = first_encoding(side.tokenizer, text, min(max_length, side.max_seq_length or max_length))
         listed = torch.tensor([ids], device=side[0].auto_model.device)
@@ -121,7 +121,7 @@ class EncoderQueries:
             for module in pooling:
                 features = module(features)
         alone = sparse.csr_matrix(features["sentence_embedding"].float().cpu().numpy())
-        return alone if fold is None else fold_vectors(alone, fold_map_of(encoder), fold), ends
+        return alone if fold is None else fold_vectors(alone, fold_map_of(encoder)), ends
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:

@@ -60,8 +60,7 @@ class TermWeights(nn.Module):
         self.sums, self.twice = pooling.pooling_strategy == "sum", pooling.activation_function == "log1p_relu"
         self.vocabulary = int(self.model.config.vocab_size)
         self.kept = min(encoder.max_active_dims or self.vocabulary, self.vocabulary)
-        self.fold = folding(encoder)
-        members = [] if self.fold is None else fold_members(fold_map_of(encoder))
+        members = [] if folding(encoder) is None else fold_members(fold_map_of(encoder))
         for number, (row, present) in enumerate(members):
             self.register_buffer(f"member_{number}", torch.from_numpy(row), persistent=False)
             self.register_buffer(f"present_{number}", torch.from_numpy(present), persistent=False)
@@ -70,7 +69,7 @@ class TermWeights(nn.Module):
     @property
     def pools_elsewhere(self) -> bool:
         """Whether an engine that pools the logits itself gets the same weights."""
-        return not self.sums and self.fold != "sum" and self.kept == self.vocabulary
+        return not self.sums and self.kept == self.vocabulary
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -81,27 +80,25 @@ class TermWeights(nn.Module):
             logits = logits + (token_type_ids * 0).sum()
         if self.twice:
             logits = torch.log1p(torch.relu(logits))
-        if self.fold == "max":
-            logits = self._folded(logits, -1e4)
+        if self.members:
+            logits = self._folded(logits)
         mask = attention_mask.unsqueeze(-1)
         if self.sums:
             weights = (torch.log1p(torch.relu(logits)) * mask).sum(dim=1)
         else:
             weights = torch.log1p((torch.relu(logits) * mask).amax(dim=1))
-        if self.fold == "sum":
-            weights = self._folded(weights, 0.0)
         if self.kept < self.vocabulary:
             largest, places = weights.topk(self.kept, dim=1)
             weights = torch.zeros_like(weights).scatter(1, places, largest)
         return logits, weights
 
-    def _folded(self, values: Tensor, absent: float) -> Tensor:
-        """The largest value of each class of dimensions, or their sum; ``absent`` for dimensions folded into others."""
-        total = torch.full_like(values, absent)
+    def _folded(self, values: Tensor) -> Tensor:
+        """The largest value of each class of dimensions; -1e4 for dimensions folded into others."""
+        total = absent = torch.full_like(values, -1e4)
         for number in range(self.members):
             row, present = getattr(self, f"member_{number}"), getattr(self, f"present_{number}")
-            member = torch.where(present, values[..., row], torch.full_like(values, absent))
-            total = torch.maximum(total, member) if self.fold == "max" else total + member
+            member = torch.where(present, values[..., row], absent)
+            total = torch.maximum(total, member)
         return total
 
 

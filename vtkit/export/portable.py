@@ -211,7 +211,7 @@ def _settings(source: Source) -> dict[str, Any]:
             "candidates": source.document_candidates,
             "top_dimensions": source.document_dimensions,
         },
-        "query": query | {"fold": fold, "folded_to": changed},
+        "query": query | {"folded_to": changed},
         "lexical": lexical,
     }
 

@@ -92,14 +92,13 @@ class Encoder:
         if "table" not in self._opened:
             weights = json.loads((HERE / "idf.json").read_text("ascii"))
             self._opened["table"] = {tokenizer.token_to_id(token): weight for token, weight in weights.items()}
-        table, folded_to, sums = self._opened["table"], side["folded_to"], side["fold"] == "sum"
+        table, folded_to = self._opened["table"], side["folded_to"]
         found = []
         for text in texts:
             vector: Vector = {}
             for number in sorted(set(tokenizer.encode(side["prompt"] + text, add_special_tokens=False).ids)):
                 place, weight = int(folded_to.get(str(number), number)), table[number]
-                before = vector.get(place, 0.0)
-                vector[place] = before + weight if sums else max(before, weight)
+                vector[place] = max(vector.get(place, 0.0), weight)
             found.append(largest(vector, side["active"]) if side["active"] is not None else vector)
         return found
 
