@@ -398,13 +398,16 @@ def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> Non
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 8), st.integers(1, 5), st.integers(0, 99))
-def test_candidates_begin_with_the_own_document_and_hold_none_twice(count: int, wanted: int, seed: int) -> None:
+@given(st.integers(1, 8), st.integers(1, 5), st.integers(0, 99), st.integers(0, 8))
+def test_candidates_begin_with_the_own_document_and_hold_none_twice(
+    count: int, wanted: int, seed: int, found_documents: int
+) -> None:
     from vtkit.search.bm25 import Bm25
 
-    asked = [TEXTS[number] for number in range(count)]
-    ranking = Bm25.build(TEXTS, "en").search(asked, 50)[0]
-    found = adaptation._candidates([ranking], range(count), wanted, len(TEXTS), count, seed)
+    texts = TEXTS[:8]
+    ranking = Bm25.build(texts, "en").search(texts[:count], 50)[0]
+    ranking[:, found_documents:] = -1  # the rankings of some queries are short
+    found = adaptation._candidates([ranking], range(count), wanted, len(texts), count, seed)
     assert found.shape == (count, wanted)
     assert (found[:, 0] == np.arange(count)).all()
     assert all(len(set(row)) == wanted for row in found.tolist())

@@ -316,6 +316,8 @@ def _candidates(
         near = [number for number in ranked if number != own[row]]
         others = draw.permutation(near)[: wanted - 1].tolist()
         while len(others) < wanted - 1:
-            others.append(int(draw.integers(documents)))
+            number = int(draw.integers(documents))
+            if number not in (own[row], *others) or documents < wanted:
+                others.append(number)
         chosen[row] = [own[row], *others]
     return chosen
