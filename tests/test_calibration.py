@@ -36,6 +36,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
+from vtkit.pipeline.steps import calibrate_head
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.system.errors import CollapseError, DataError
 
@@ -297,10 +298,13 @@ def test_a_target_beside_them_is_reached_all_the_same(tmp_path: Path) -> None:
     assert found.done().startswith("110 tokens moved towards their document frequencies (by ")
 
 
-def test_documents_are_counted_in_the_whole_corpus_while_probe_texts_are_sampled(tmp_path: Path) -> None:
+def test_documents_are_counted_in_the_whole_corpus_while_probe_texts_are_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate_head, "PROBE_TEXTS", 40)
     ours, again = encoder(tmp_path / "a"), encoder(tmp_path / "b")
     corpus = texts(300, seed=8)
-    found = calibrate_encoder(ours, iter(corpus), tokens="document-frequency", texts=40, max_length=48)
+    found = calibrate_encoder(ours, iter(corpus), tokens="document-frequency", max_length=48)
     assert found.target is None
     probes = draw(corpus, 40, 42)
     counted_in = document_frequencies(ours.tokenizer, corpus, 120)

@@ -56,9 +56,9 @@ def test_what_methods_need_are_options_of_transfer() -> None:
 
 
 def test_all_that_is_wrong_is_said_under_the_names_of_the_options(tmp_path: Path) -> None:
-    arguments = ["calibrate", "model", "--corpus", "x", "--target", "2", "--texts", "1"]
+    arguments = ["calibrate", "model", "--corpus", "x", "--target", "2", "--max-length", "0"]
     problems = str(invoke(*arguments).exception).splitlines()
-    assert [line.partition(":")[0] for line in problems] == ["--target", "--texts"]
+    assert [line.partition(":")[0] for line in problems] == ["--target", "--max-length"]
 
 
 def test_a_setting_that_is_not_there_is_named_with_the_one_that_is_meant() -> None:

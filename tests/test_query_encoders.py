@@ -123,7 +123,7 @@ def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: 
     ours = encoder(tmp_path)
     save_encoder(ours, tmp_path / "model")
     (tmp_path / "documents.txt").write_text("\n".join(DOCUMENTS), "utf-8")
-    command = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "documents.txt"), "--texts", "20"]
+    command = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "documents.txt")]
     command += ["--query-encoder", kind, "--out", str(tmp_path / "made")]
     shown = invoke(*command)
     assert shown.exit_code == 0, shown.output
@@ -154,7 +154,7 @@ bias.method = "mixture"
 [evaluate]
 sets = ["./collection"]
 """
-CALIBRATE = '[calibrate]\nquery_encoder = "idf"\ntexts = 20\n'
+CALIBRATE = '[calibrate]\nquery_encoder = "idf"\n'
 FINETUNE = '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 3\nbatch_size = 6\n'
 
 

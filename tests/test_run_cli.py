@@ -35,7 +35,7 @@ DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
 SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200"}
 
 TRAINING = "steps = 20\nbatch_size = 8\nmax_length = 32\n"
-CALIBRATE = "[calibrate]\ntarget_activation = 0.1\ntexts = 32\n"
+CALIBRATE = "[calibrate]\ntarget_activation = 0.1\n"
 ENGLISH = f"""
 [recipe]
 name = "english"
