@@ -156,11 +156,11 @@ def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> N
     gone = (r"\n\[index\]\n", r"\n[index]\ngone = 3\n"), (r"\n\[transfer\]\n", r"\n[transfer]\npad = 8\n")
     old = copied("documents", "old", *gone, ('precision = "float32"', 'precision = "float8"'))
     record = json.loads((old / "run.json").read_text("utf-8"))
-    record["index"] |= {"gone": 3, "seismic": {"heap": 0.5}}
+    record["index"] |= {"gone": 3, "opensearch": {"heap": 0.5}}
     (old / "run.json").write_text(json.dumps(record), "utf-8")
     found = compare_runs([runs / "documents", old])
     (note,) = found.notes
-    for setting in ("index.gone", "index.precision", "index.seismic.heap", "transfer.pad"):
+    for setting in ("index.gone", "index.precision", "index.opensearch.heap", "transfer.pad"):
         assert setting in note
     precision = ("float32", "float8", "float8")
     told = {line.name: line.values for line in found.settings}
@@ -180,9 +180,11 @@ def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> N
 def test_settings_that_are_gone_are_named_and_nothing_else_is_lost(gone: dict[str, object]) -> None:
     section = IndexSection(query_length=48, top_dimensions=64)
     recorded = section.model_dump(mode="json")
-    found, unknown = known_settings(IndexSection, recorded | gone | {"seismic": recorded["seismic"] | gone}, "index.")
+    found, unknown = known_settings(
+        IndexSection, recorded | gone | {"opensearch": recorded["opensearch"] | gone}, "index."
+    )
     assert found == section
-    assert sorted(unknown) == sorted(f"index.{at}{name}" for name in gone for at in ("", "seismic."))
+    assert sorted(unknown) == sorted(f"index.{at}{name}" for name in gone for at in ("", "opensearch."))
 
 
 def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:

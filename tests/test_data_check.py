@@ -154,7 +154,7 @@ def test_a_damaged_model_that_a_later_stage_opens_is_named_before_anything_runs(
 
 
 def test_the_judgements_that_training_is_validated_on_are_read_too(folder: Path) -> None:
-    (folder / "small.toml").write_text(f'{RECIPE}[finetune.validation]\nsplit = "dev"\n')
+    (folder / "small.toml").write_text(f'{RECIPE}[finetune.validation]\nqueries = "dev"\n')
     put(folder / "collection" / "qrels" / "dev.tsv", "q1\tabsent\t1\n")
     assert "qrels/dev.tsv: document 'absent'" in complaint(folder)
 

@@ -118,7 +118,7 @@ class FinetuneValidation(Section):
     every: Steps = 50
     """Steps between validations."""
 
-    queries: str | float | None = None
+    queries: str | Annotated[float, Field(gt=0, lt=1)] | None = None
     """Judgements of ``data`` to validate on, such as ``dev``, neither those trained on nor those that [evaluate] uses;
     or a share of the training queries, such as 0.1, which are then not trained on. Default: probe pairs made from the
     documents of ``data``."""
