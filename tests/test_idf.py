@@ -19,7 +19,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, set_folding
 from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.indexed import as_indexed
-from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
-from vtkit.encoder.folding import fold_map_of, fold_weights, folding
+from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
@@ -50,8 +50,8 @@ def encode(
     kept = min(top_dimensions or model.config.vocab_size, encoder.max_active_dims or model.config.vocab_size)
     token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
-    fold = folding(encoder)
-    folded_to = None if fold is None else torch.tensor(fold_map_of(encoder), device=device)
+    dimensions = folded_dimensions(encoder)
+    folded_to = None if dimensions is None else torch.tensor(dimensions, device=device)
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []

@@ -78,6 +78,12 @@ def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64]) -> sp
     return folded
 
 
+def folded(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> sparse.csr_matrix:
+    """``vectors`` of ``encoder``, folded where it says so."""
+    folded_to = folded_dimensions(encoder)
+    return vectors if folded_to is None else fold_vectors(vectors, folded_to)
+
+
 def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
     """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
     return torch.zeros_like(weights).scatter_reduce_(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from vtkit.encoder.idf import IDF, document_weights, weighted
-from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
 from vtkit.encoder.own_tokens import rises, with_own_tokens
 from vtkit.encoder.saturation import FILE as SATURATION

@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
-from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
-from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.folding import folded
+from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.static_queries import looked_up, looked_up_by_token
 from vtkit.encoder.truncation import first_encoding
 from vtkit.system.runtime import Precision
@@ -49,10 +49,7 @@ def encode_side(
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     table = query_table(encoder) if side == "query" else None
     if query_side is not None and table is not None:
-        vectors = looked_up(table.tokenizer, as_array(table.weight), prompted, max_length)
-        fold = folding(encoder)
-        if fold is not None:
-            vectors = fold_vectors(vectors, fold_map_of(encoder))
+        vectors = folded(encoder, looked_up(table.tokenizer, as_array(table.weight), prompted, max_length))
         width = vectors.shape[1]
         kept = min(top_dimensions or width, query_side.max_active_dims or width)
         return pruned(vectors, kept)[0] if kept < width else vectors
@@ -101,11 +98,11 @@ class EncoderQueries:
     def by_token(self, query: str, max_length: int) -> tuple[sparse.csr_matrix, list[int]]:
         """The weights that each token of a query has alone, before they are pooled, (tokens, dimensions), and the
         character of prompt and query behind each token; 0 for special tokens."""
-        encoder, text, fold = self.encoder, self.prompt + query, folding(self.encoder)
+        encoder, text = self.encoder, self.prompt + query
         table = query_table(encoder)
         if table is not None:
             alone, ends = looked_up_by_token(table.tokenizer, as_array(table.weight), text, max_length)
-            return alone if fold is None else fold_vectors(alone, fold_map_of(encoder)), ends
+            return folded(encoder, alone), ends
         side = (encoder.query_side if isinstance(encoder, WholeEncoder) else None) or encoder
         ids, ends = first_encoding(side.tokenizer, text, min(max_length, side.max_seq_length or max_length))
         listed = torch.tensor([ids], device=side[0].auto_model.device)
@@ -121,7 +118,7 @@ class EncoderQueries:
             for module in pooling:
                 features = module(features)
         alone = sparse.csr_matrix(features["sentence_embedding"].float().cpu().numpy())
-        return alone if fold is None else fold_vectors(alone, fold_map_of(encoder)), ends
+        return folded(encoder, alone), ends
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:

@@ -16,8 +16,8 @@ from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
 Role = Literal["encoder", "bm25", "sum", "deployed", "peer", "peer-sum", "index", "run", "reranked"]
-"""An encoder alone; BM25; the sum of both; the encoder's index as it is to be used, and other ways to weight it; a
-dense embedder, and its sum with BM25; an index or a run file of any origin; another system's results reranked."""
+"""An encoder alone; BM25; the sum of both; the encoder's index as it is to be used; a dense embedder, and its sum
+with BM25; an index or a run file of any origin; another system's results reranked."""
 
 RUN_FILE, PER_QUERY = "run.trec", "per_query.json"
 

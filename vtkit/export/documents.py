@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.largest_weights import pruned
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised_by
 from vtkit.search.searcher import Documents, Searcher

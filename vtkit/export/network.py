@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.settings.engines import not_installed
@@ -60,7 +60,8 @@ class TermWeights(nn.Module):
         self.sums, self.twice = pooling.pooling_strategy == "sum", pooling.activation_function == "log1p_relu"
         self.vocabulary = int(self.model.config.vocab_size)
         self.kept = min(encoder.max_active_dims or self.vocabulary, self.vocabulary)
-        members = [] if folding(encoder) is None else fold_members(fold_map_of(encoder))
+        folded_to = folded_dimensions(encoder)
+        members = [] if folded_to is None else fold_members(folded_to)
         for number, (row, present) in enumerate(members):
             self.register_buffer(f"member_{number}", torch.from_numpy(row), persistent=False)
             self.register_buffer(f"present_{number}", torch.from_numpy(present), persistent=False)

@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from vtkit.data.queries import is_blank
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.idf import IDF
 from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
 from vtkit.encoder.saturation import FILE as SATURATION
@@ -201,16 +201,13 @@ def _settings(source: Source) -> dict[str, Any]:
     elif own is not None:
         query["folder"] = "query"
     query["top_dimensions"] = None if searcher is None else searcher.query_top_dimensions
-    fold = folding(encoder)
-    changed = {} if fold is None else {int(n): int(to) for n, to in enumerate(fold_map_of(encoder)) if n != to}
+    folded_to = folded_dimensions(encoder)
+    changed = {} if folded_to is None else {int(n): int(to) for n, to in enumerate(folded_to) if n != to}
     return {
         "name": source.name,
         "dimensions": len(dimension_names(encoder)) if searcher is None else searcher.index.info.vocabulary,
         "document": _side(encoder, encoder, "document", source.document_length)
-        | {
-            "candidates": source.document_candidates,
-            "top_dimensions": source.document_dimensions,
-        },
+        | {"candidates": source.document_candidates, "top_dimensions": source.document_dimensions},
         "query": query | {"folded_to": changed},
         "lexical": lexical,
     }

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
-from vtkit.encoder.mass_pruning import pruned
+from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens

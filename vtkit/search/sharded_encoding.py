@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
 from vtkit.data.text import batches, file_digest
-from vtkit.encoder.mass_pruning import Removed, pruned
+from vtkit.encoder.largest_weights import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
 from vtkit.system.errors import DataError

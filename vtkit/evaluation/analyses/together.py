@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.asymmetric import output_tokenizer, query_table, writes_units
-from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import first_tokens
 from vtkit.evaluation.analyses.activation import Activation, activation
@@ -96,7 +96,8 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     if writes_units(encoder):
         return Analyses(len(questions), len(texts), gap)
     tokenizer, width = output_tokenizer(encoder), document_vectors.shape[1]
-    fold = fold_map_of(encoder) if folding(encoder) is not None else np.arange(width)
+    folded_to = folded_dimensions(encoder)
+    fold = np.arange(width) if folded_to is None else folded_to
     own = _rows(_tokens(tokenizer, questions, LONGEST_QUERY, fold))
     judged = [(query, number) for query, numbers in enumerate(relevant) for number in numbers]
     paired, matched = (np.array(side, dtype=np.int64) for side in zip(*judged, strict=True)) if judged else ([], [])

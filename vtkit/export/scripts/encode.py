@@ -169,8 +169,7 @@ def largest(vector: Vector, count: int | None) -> Vector:
     """The largest weights of a vector, at most so many; of equal ones the lower dimensions."""
     if count is None or len(vector) <= count:
         return vector
-    entries = sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))
-    return dict(sorted(entries[:count]))
+    return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
 
 
 def _saturated(vector: Vector, k1: float, b: float, mean_sum: float) -> Vector:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
 from vtkit.pipeline.sizes import searched
@@ -18,9 +17,6 @@ from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
