@@ -143,3 +143,4 @@ if __name__ == "__main__":
         parameters, curves = trained(name, ours, Path(sys.argv[1]))
         if distributed.is_main():
             save_file(parameters, Path(sys.argv[1]) / f"{name}.safetensors", {"curves": json.dumps(curves)})
+    distributed.leave()

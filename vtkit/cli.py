@@ -20,7 +20,7 @@ from vtkit import __version__
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
-from vtkit.training.distributed import is_main
+from vtkit.training.distributed import is_main, leave
 
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
@@ -116,6 +116,8 @@ def main() -> None:
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:  # typer caught the interrupt
             leave_interrupted()
+        if not leaving.code:
+            leave()
         raise
     except Exception as error:
         failure = machine_failure(error)

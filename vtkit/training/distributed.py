@@ -153,6 +153,20 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
         sum_.wait()
 
 
+def leave() -> None:
+    """End what connects the processes, at the end of a program that trained.
+
+    While the interpreter shuts down, a thread of gloo that lets go of a tensor would abort the process. After a failure
+    this is not called: the other processes may still wait for this one, and the launcher ends them.
+    """
+    if count() == 1:
+        return
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def _join() -> None:
     """Connect the processes: tensors of a GPU go through NCCL, all else through gloo."""
     import torch
