@@ -60,9 +60,9 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
 
-# What users, kills, full disks and flipped bits do to vtkit, about an hour; `make soak PARTS="kills disk"` for some of it.
+# What damaged files, kills, flipped bits and Ctrl-C do to vtkit, about an hour; `make soak PARTS="kills flips"` for some of it.
 soak: $(VENV)/.installed-test
-	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak $(PARTS)
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak.py $(PARTS)
 
 # Every shipped recipe as it ships, offline, out of a hub cache made of small files; `make rehearsal NAMES="korean_splade"`
 # for some of them.

@@ -166,6 +166,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     summed = weighted_sum(found, lexical, 1000, 0.4, both.balance.deviations)
     assert curve[0.4] == pytest.approx(evaluate(summed, training.qrels, ["nDCG@10"])["nDCG@10"], abs=1e-6)
     assert ENCODER_WEIGHT in curve
+    assert dict(own.balance.curve)[0.0] == pytest.approx(curve[0.0])  # BM25 alone
 
 
 def test_what_a_query_finds_does_not_depend_on_the_other_queries(finished: Path, embedder: Path) -> None:

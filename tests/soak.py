@@ -1,0 +1,260 @@
+"""``make soak``: an hour of what damaged files, kills, flipped bits and Ctrl-C do to vtkit, in a table.
+
+Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
+code that does not fit, a message without content, raw control characters, a changed number, or something left behind;
+the exit code is 1 if there was any. The seed is printed: the same seed does the same damage. PART.log in that folder
+has a line for each case; --keep leaves it. What recipes, full disks and each kind of fault in a file lead to is tested
+by name in ``make test``.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import command_line
+from test_run_cli import DATA, ENGLISH, KOREAN, SETTINGS, numbers
+
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that must never reach a terminal: they move its cursor, change its colours or its reading direction."""
+
+LONGEST_MESSAGE = 20_000
+DAMAGED, KILLS = 100, 20  # files that are damaged at random, and runs that are killed
+MOMENTS = (0.6, 2.0, 5.0, 9.0)  # seconds after which Ctrl-C is pressed
+QUERY = ("search", "runs/korean", "금의 녹는점")
+
+
+@dataclass
+class Done:
+    """What one call of the command line left."""
+
+    code: int
+    out: str
+    seconds: float
+
+    @property
+    def message(self) -> str:
+        """The error message's beginning, or the last line where there is none."""
+        lines = [line for line in self.out.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("error: ")]
+        return (errors or lines[-1:] or [""])[0][:300]
+
+
+@dataclass
+class Findings:
+    """Exit codes and defects of one part."""
+
+    part: str
+    folder: Path
+    codes: Counter[int] = field(default_factory=Counter)
+    defects: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+    def note(self, case: str, done: Done, allowed: tuple[int, ...], slowest: float = 300.0) -> bool:
+        """Count a case and say what is wrong with how it ended; True where nothing is."""
+        self.codes[done.code] += 1
+        self.slowest = max(self.slowest, done.seconds)
+        complaints = {
+            f"exit code {done.code}, not {' or '.join(map(str, allowed))}": done.code not in allowed,
+            "traceback": "Traceback (most recent call last)" in done.out,
+            "raw control character": bool(CONTROL.search(done.out)),
+            "no error message": done.code in (1, 2) and not re.search("error: |Usage: ", done.out),
+            f"{len(done.out):,} characters of output": len(done.out) > LONGEST_MESSAGE,
+            f"{done.seconds:.0f} seconds": done.seconds > slowest,
+        }
+        wrong = "; ".join(complaint for complaint, is_so in complaints.items() if is_so)
+        line = f"{case}\texit {done.code}\t{done.seconds:.1f} s\t{wrong or 'fine'}\t{done.message}"
+        with (self.folder / f"{self.part}.log").open("a", encoding="utf-8") as log:
+            log.write(CONTROL.sub("?", line) + "\n")
+        if wrong:
+            self.fail(f"{case}: {wrong}. It says: {done.message}")
+        return not wrong
+
+    def fail(self, defect: str) -> None:
+        self.defects.append(defect)
+        print(f"    DEFECT {self.part}: {CONTROL.sub('?', defect)}", flush=True)
+
+    def summary(self) -> str:
+        codes = ", ".join(f"{count} × {code}" for code, count in sorted(self.codes.items()))
+        return (
+            f"{self.part:<12} {self.codes.total():>5} cases, exit codes {codes or '-'}; "
+            f"slowest {self.slowest:.1f} s; {len(self.defects)} defects"
+        )
+
+
+def vtkit(folder: Path, *arguments: str) -> Done:
+    """``vtkit ARGUMENTS`` in ``folder``, to its end; one that hangs is killed, and its code is -9."""
+    began = time.monotonic()
+    try:
+        called = command_line.call(folder, arguments, {**os.environ, **SETTINGS})
+    except subprocess.TimeoutExpired:
+        return Done(-signal.SIGKILL, "", time.monotonic() - began)
+    return Done(called.returncode, called.stdout + called.stderr, time.monotonic() - began)
+
+
+def write_run(folder: Path) -> Path:
+    """Recipes, collections and parallel text of a small run, everything below ``folder``."""
+    shutil.copytree(DATA, folder / "data")
+    for name, text in (("english", ENGLISH), ("korean", KOREAN)):
+        (folder / f"{name}.toml").write_text(text.replace(str(DATA), "data"), "utf-8")
+    return folder
+
+
+def copy(folder: Path, name: str) -> Path:
+    """A copy of a run's folder that shares no file with it."""
+    shutil.rmtree(folder.parent / name, ignore_errors=True)
+    return Path(shutil.copytree(folder, folder.parent / name, symlinks=True))
+
+
+def damaged_files(finished: Path, draw: random.Random, found: Findings) -> None:
+    """Random bytes of a random file of the collection or of a source model changed, cut out or repeated."""
+    base = copy(finished, "base")
+    models = (base / "runs" / "artifacts").glob("calibrate-*/model")
+    english = next(m for m in models if json.loads((m / "config.json").read_text("utf-8"))["vocab_size"] == 1200)
+    shutil.copytree(english, base / "model")
+    places = [
+        *(f"data/elements-ko/{name}" for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
+        *(f"model/{name}" for name in ("config.json", "tokenizer.json", "model.safetensors", "modules.json")),
+        *("data/elements-ko/qrels/train.tsv", "data/parallel-en-ko.tsv"),
+    ]
+    for number in range(DAMAGED):
+        folder, place = copy(base, "damaged"), draw.choice(places)
+        raw = bytearray((folder / place).read_bytes())
+        for _ in range(draw.randint(1, 5)):
+            at = draw.randrange(len(raw))
+            match draw.randrange(3):
+                case 0:
+                    raw[at] = draw.randrange(256)
+                case 1:
+                    del raw[at : at + draw.randint(1, 50)]
+                case _:
+                    raw[at:at] = draw.randbytes(draw.randint(1, 8))
+        (folder / place).write_bytes(raw)
+        source = ("--set", "source.recipe=none", "--set", "source.model=model") if place.startswith("model") else ()
+        found.note(f"damage {number} to {place}", vtkit(folder, "run", "korean.toml", *source), (0, 1, 2))
+
+
+def kills(finished: Path, draw: random.Random, found: Findings) -> None:
+    """SIGKILL at random moments: the same command goes on, and ends in the numbers of an undisturbed run."""
+    environment = {**os.environ, **SETTINGS}
+    while found.codes[-signal.SIGKILL] < KILLS and not found.defects:
+        folder = write_run(finished.parent / f"killed-{found.codes.total()}")
+        for _ in range(5):
+            process = command_line.start(folder, ["run", "korean.toml"], environment, folder)
+            process.join(draw.uniform(0.2, 10.0))
+            process.kill()
+            process.join()
+            found.codes[process.exitcode or 0] += 1
+        done = vtkit(folder, "run", "korean.toml")
+        if found.note(f"run after kills ({folder.name})", done, (0,)) and numbers(folder) != numbers(finished):
+            found.fail(f"{folder.name}: other numbers than undisturbed")
+        if left := [path.name for path in (folder / "runs").rglob(".*.new-*")]:
+            found.fail(f"left behind: {left[:3]}")
+
+
+def kinds(runs: Path) -> dict[str, list[Path]]:
+    """Stored files by what they are: the stage and the file's place in its output, ids and numbers aside."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(runs.rglob("*")):
+        if path.is_file() and not path.is_symlink() and ".locks" not in path.parts and path.stat().st_size:
+            parts = path.relative_to(runs).parts
+            name = "/".join(re.sub(r"-[0-9a-f]{20}$", "", part) for part in parts)
+            found.setdefault(re.sub(r"(index|evaluate)-\w+", r"\1", name), []).append(path)
+    return found
+
+
+def flips(finished: Path, draw: random.Random, found: Findings) -> None:
+    """A flipped bit in one stored file of each kind: found, made again, and the numbers stay."""
+    folder = copy(finished, "flipped")
+    for kind in kinds(folder / "runs"):
+        files = kinds(folder / "runs").get(kind)
+        if not files:
+            continue
+        path = draw.choice(files)
+        raw = bytearray(path.read_bytes())
+        at = draw.randrange(len(raw))
+        raw[at] ^= 1 << draw.randrange(8)
+        path.unlink()  # what is published is a hard link to what is stored
+        path.write_bytes(raw)
+        found.note(f"search after a flip at {at} of {kind}", vtkit(folder, *QUERY), (0, 1))
+        done = vtkit(folder, "run", "korean.toml")
+        whole = found.note(f"run after a flip at {at} of {kind}", done, (0,)) and numbers(folder) == numbers(finished)
+        if not whole:
+            found.fail(f"flip at {at} of {kind}: other numbers than undisturbed")
+        if not (found.note(f"search after the run ({kind})", vtkit(folder, *QUERY), (0,)) and whole):
+            folder = copy(finished, "flipped")
+
+
+def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
+    """Ctrl-C in every command that takes a while, imports included: one line, exit code 130, no waiting."""
+    folder = copy(finished, "interrupted")
+    model = str(next((folder / "runs" / "artifacts").glob("transfer-*/model")))
+    words = "".join(path.read_text("utf-8") for path in sorted((folder / "data").rglob("*.jsonl"))).split()
+    letters = [word for word in words if word.isalpha()]
+    big = "\n".join(" ".join(draw.choices(letters, k=12)) + f" {number:x}" for number in range(400_000))
+    (folder / "big.txt").write_text(big, "utf-8")
+    (folder / "specification.toml").write_text('[vocabulary]\nkind = "trained"\ncorpus = ["big.txt"]\nsize = 9000\n')
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    for arguments in (
+        ("run", "korean.toml", "--runs", "other"), ("run", "korean.toml", "--force", "finetune"),
+        QUERY, ("explain", *QUERY[1:], "d1"), ("recipe", "check", "korean.toml"),
+        ("inspect-vocab", model, "--corpus", "big.txt"), ("fragmentation", "big.txt", "-t", model),
+        ("gap", "big.txt", "big.txt"), ("overlap", model, model), ("casing", model),
+        ("tokenizer", "build", "specification.toml", "--out", "built"),
+        ("expand", model, "big.txt", "--out", "expanded"),
+        ("transfer", model, model, "--parallel", "data/parallel-en-ko.tsv", "--corpus", "big.txt", "--out", "moved"),
+        ("calibrate", model, "--corpus", "big.txt", "--target", "0.1", "--out", "calibrated"),
+    ):  # fmt: skip
+        for moment in MOMENTS:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "vtkit", *arguments],
+                cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            try:
+                process.wait(moment)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            out, _ = process.communicate(timeout=300)
+            done = Done(process.returncode, out, time.monotonic() - began)
+            found.note(f"{' '.join(arguments)} after {moment} s", done, (130, 0, 1), slowest=3.0)
+
+
+PARTS = {"damage": damaged_files, "kills": kills, "flips": flips, "interrupts": interrupts}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="vtkit-soak-"))
+    print(f"seed {options.seed}, in {folder}", flush=True)
+    finished = write_run(folder / "finished")
+    done = vtkit(finished, "run", "korean.toml")
+    if done.code:
+        print(done.out)
+        return 1
+    print(f"an undisturbed run takes {done.seconds:.0f} s", flush=True)
+    findings = [Findings(name, folder) for name in options.parts or PARTS]
+    for found in findings:
+        PARTS[found.part](finished, random.Random(f"{options.seed} {found.part}"), found)
+        print(found.summary(), flush=True)
+    if not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(any(found.defects for found in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
