@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 WIDTH = 300  # characters of a snippet
 READ = 100_000  # characters of a document that are searched for a snippet
@@ -29,21 +30,15 @@ def snippet(text: str, tokens: Iterable[tuple[str, float]]) -> str:
     if words:
         pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
         places = [(match.start(), match[0].casefold()) for match in pattern.finditer(text)]
-    best, start = 0.0, 0
-    first = 0
-    inside: dict[str, int] = {}
-    for place, word in places:
-        inside[word] = inside.get(word, 0) + 1
-        while place - places[first][0] > WIDTH - 60:
-            gone = places[first][1]
-            inside[gone] -= 1
-            if not inside[gone]:
-                del inside[gone]
-            first += 1
-        held = sum(weights.get(each, 0.0) for each in inside)
-        if held > best:
-            best, start = held, places[first][0]
-    start = max(0, start - 40)
+
+    def weight_from(first: int) -> float:
+        """Of the different words that begin within a snippet's length of a place."""
+        behind = (places[number] for number in range(first, len(places)))
+        near = {word for _, word in takewhile(lambda place: place[0] - places[first][0] <= WIDTH - 60, behind)}
+        return sum(weights.get(word, 0.0) for word in sorted(near))
+
+    best = max(range(len(places)), key=weight_from, default=None)
+    start = 0 if best is None else max(0, places[best][0] - 40)
     if start:
         space = text.find(" ", start, start + 20)
         start = space + 1 if space >= 0 else start
