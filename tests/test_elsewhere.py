@@ -37,7 +37,7 @@ from vtkit.encoder.calibration import TokenTargets, calibrate
 from vtkit.encoder.casing import change_encoder, change_tokenizer
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.families import as_array, with_plain_head
-from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
+from vtkit.encoder.folding import fold_map_of, fold_vectors, folds
 from vtkit.encoder.query_tables import filled_up, with_query_table, with_static_queries
 from vtkit.encoder.sides import encode_side
 from vtkit.vocabulary.saved import save_tokenizer
@@ -222,10 +222,10 @@ def test_a_saved_encoder_gives_the_same_vectors_elsewhere(
         assert "does not recognize this architecture" in found
         return
     assert isinstance(found, dict), found
-    fold = folding(ours)
+    fold = folds(ours)
     for side in ("query", "document"):
         vectors = np.array(found[side], dtype=np.float32)
-        if fold is not None:  # the one thing that only vtkit does
+        if fold:  # the one thing that only vtkit does
             vectors = fold_vectors(csr_matrix(vectors), fold_map_of(ours)).toarray()
         wanted = encode_side(ours, TEXTS, side, 1000).toarray()
         assert (wanted > 0).any()

@@ -107,15 +107,17 @@ def by_engine(logits: Any, mask: Any) -> Any:
 @pytest.mark.parametrize(
     ("settings", "fold", "kept"),
     [
-        *(({"architecture": name}, None, None) for name in tiny.ARCHITECTURES),
-        ({"activation": "log1p_relu"}, None, None),
-        ({"pooling": "sum"}, None, None),
-        ({"tokens": CASED}, "max", None),
-        ({}, None, 9),
+        *(({"architecture": name}, False, None) for name in tiny.ARCHITECTURES),
+        ({"activation": "log1p_relu"}, False, None),
+        ({"pooling": "sum"}, False, None),
+        ({"tokens": CASED}, True, None),
+        ({}, False, 9),
     ],
     ids=str,
 )
-def test_onnx_gives_the_encoders_vectors(tmp_path: Path, settings: dict[str, Any], fold: Any, kept: int | None) -> None:
+def test_onnx_gives_the_encoders_vectors(
+    tmp_path: Path, settings: dict[str, Any], fold: bool, kept: int | None
+) -> None:
     encoder = tiny.encoder(tmp_path, **settings)
     encoder.max_active_dims = kept
     set_folding(encoder, fold)
@@ -183,7 +185,7 @@ def test_queries_encoded_by_the_export_are_those_of_the_run(transferred: Path, p
 
 def test_a_folded_table_gives_the_same_queries_outside(tmp_path: Path) -> None:
     encoder = tiny.encoder(tmp_path, tokens=CASED)
-    set_folding(encoder, "max")
+    set_folding(encoder, True)
     weights = binary_weights(encoder)
     weights[encoder.tokenizer.convert_tokens_to_ids("Apple")] = 2.0
     save_encoder(with_query_table(encoder, weights, frozen=True), tmp_path / "model")

@@ -16,7 +16,7 @@ from tiny import TOKENS, encoder, model, texts, tokenizer
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import apply_output_casing, fold_map_of, fold_vectors, fold_weights, folding, set_folding
+from vtkit.encoder.folding import apply_output_casing, fold_map_of, fold_vectors, fold_weights, folds, set_folding
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map, map_cased
@@ -69,28 +69,28 @@ def test_three_case_variants_by_eye() -> None:
 def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
     plain = encode(ours, TEXTS, 48)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     save_encoder(ours, tmp_path / "model")
     loaded = load_encoder(str(tmp_path / "model"))
-    assert folding(loaded) == "max"
+    assert folds(loaded)
     wanted = fold_vectors(plain, fold_map(tokenizer(CASED)))
     np.testing.assert_allclose(encode(loaded, TEXTS, 48).toarray(), wanted.toarray(), atol=1e-6)
     assert encode(loaded, TEXTS, 48).nnz < plain.nnz
     # what sentence-transformers gives is not folded, and can be
     library = loaded.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
     np.testing.assert_allclose(library, plain.toarray(), atol=1e-5)
-    set_folding(loaded, None)
+    set_folding(loaded, False)
     np.testing.assert_allclose(encode(loaded, TEXTS, 48).toarray(), plain.toarray(), atol=1e-6)
 
 
 def test_only_so_many_dimensions_are_kept_after_folding(tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     whole, kept = encode(ours, TEXTS, 48), encode(ours, TEXTS, 48, top_dimensions=5)
     for row in range(len(TEXTS)):
         np.testing.assert_array_equal(np.sort(kept[row].data), np.sort(whole[row].data)[-5:])
     apply_output_casing(ours, "all")  # takes the folding back
-    assert folding(ours) is None
+    assert not folds(ours)
     assert not masked_dimensions(ours[0].auto_model).any()
     ours[0].auto_model.config.vtkit_fold = "mean"
     with pytest.raises(DataError, match=r"config\.json .*'mean'"):
@@ -101,7 +101,7 @@ def test_the_rows_that_fill_a_vocabulary_up_are_folded_onto_themselves(tmp_path:
     padded = model(tokens=(*CASED, *(f"[unused{n}]" for n in range(8))))
     ours = as_sparse_encoder(padded, tokenizer(CASED), tmp_path / "padded")
     assert fold_map_of(ours)[len(CASED) :].tolist() == list(range(len(CASED), len(CASED) + 8))
-    set_folding(ours, "max")
+    set_folding(ours, True)
     assert encode(ours, TEXTS, 48).shape == (len(TEXTS), len(CASED) + 8)
 
 
@@ -159,7 +159,8 @@ def test_the_command_writes_a_model_with_the_policy(policy: str, tmp_path: Path)
         encode(changed, [lower.upper()], 48).toarray(), encode(changed, [lower], 48).toarray()
     )
     if policy == "fold":
-        assert folding(changed) == facts["fold"] == "max"
+        assert folds(changed)
+        assert facts["fold"] == "max"
         assert facts["dimensions_after_folding"] == len(set(fold_map(tokenizer(CASED)).tolist()))
     else:
         masked = int(masked_dimensions(changed[0].auto_model).sum())

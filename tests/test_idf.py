@@ -63,7 +63,7 @@ def test_with_folding_a_document_counts_if_it_holds_any_case_variant(tmp_path: P
     """Figures by eye: `river` is in 3 documents under one of its spellings, twice under two of them."""
     names = (*TOKENS[:40], "River", "RIVER", *TOKENS[42:])
     ours = encoder(tmp_path / "work", tokens=names)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     texts = ["River stone", "river RIVER River", "RIVER river", "stone"]
     found, count = document_frequencies(ours.tokenizer, texts, len(names), fold_map_of(ours))
     of = dict(zip(names, found.tolist(), strict=True))
@@ -77,7 +77,7 @@ def test_the_index_weights_folded_documents_by_folded_frequencies(tmp_path: Path
     """The same postings as from hand-made weights: ln(N / N_t), N_t over all case variants of t."""
     names = (*TOKENS[:40], "River", "RIVER", *TOKENS[42:])
     ours = encoder(tmp_path / "work", tokens=names)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     save_encoder(ours, tmp_path / "model" / "model")
     contents = ["River stone", "river RIVER reef", "oak reef", "stone oak"]
     documents = [Document(f"d{n}", "", text) for n, text in enumerate(contents)]

@@ -440,10 +440,10 @@ def test_encoders_whose_queries_are_more_than_a_table_are_refused(tmp_path: Path
     with pytest.raises(RecipeError, match="puts 'query: ' before every query"):
         text_queries(ours, ["oak"], 48)
     ours.prompts["query"] = ""
-    set_folding(ours, "max")
+    set_folding(ours, True)
     with pytest.raises(RecipeError, match="folds its vectors"):
         text_queries(ours, ["oak"], 48)
-    set_folding(ours, None)
+    set_folding(ours, False)
     for weight in (-1.0, LARGEST_WEIGHT + 1, np.nan):
         table_ = np.full(len(tiny.TOKENS), weight, dtype=np.float32)
         with pytest.raises(DataError, match="accepts only 0 to 64"):

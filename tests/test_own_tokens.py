@@ -95,7 +95,7 @@ def test_no_weight_falls_and_a_text_gains_at_most_its_distinct_tokens(
 
 def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
     ours = tiny.encoder(tmp_path, tokens=CASED)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     vectors = sparse.csr_matrix(np.array([[2.0, 2.0]], dtype=np.float32))
     vectors.resize(1, len(CASED))
     found = with_own_tokens(ours, vectors, ["Raven raven RAVEN Maple"], rises(ours, vectors))

@@ -218,7 +218,7 @@ def test_a_casing_policy_masks_the_table_too(tmp_path: Path) -> None:
 
 def test_case_variants_weigh_what_their_folded_dimension_does(tmp_path: Path) -> None:
     ours = encoder(tmp_path, tokens=CASED)
-    set_folding(ours, "max")
+    set_folding(ours, True)
     found = idf_query_weights(ours, ["River river", "river", "oak", "STONE", "stone"])
     assert found[CASED.index("River")] == found[CASED.index("river")] == pytest.approx(math.log(1 + 3.5 / 2.5))
     vectors = encode_side(with_query_table(ours, found, frozen=True), ["River stone"], "query", 48)

@@ -41,7 +41,7 @@ def with_a_table(folder: Path) -> SparseEncoder:
 
 def folded(folder: Path) -> SparseEncoder:
     made = splade(folder)
-    set_folding(made, "max")
+    set_folding(made, True)
     return made
 
 

@@ -45,7 +45,7 @@ def test_a_query_weighs_its_distinct_tokens_as_the_table_says(asymmetric: WholeE
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_both_sides_are_folded_where_the_model_says_so(side: str, asymmetric: WholeEncoder) -> None:
     plain = encode_side(asymmetric, TEXTS, side, 48)
-    set_folding(asymmetric, "max")
+    set_folding(asymmetric, True)
     folded = encode_side(asymmetric, TEXTS, side, 48)
     wanted = fold_vectors(plain, fold_map_of(asymmetric))
     np.testing.assert_allclose(folded.toarray(), wanted.toarray(), rtol=1e-5, atol=1e-6)

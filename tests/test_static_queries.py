@@ -120,7 +120,7 @@ def other(kind: str, made: SparseEncoder) -> SparseEncoder:
     whole = WholeEncoder(modules=list(made), device="cpu")
     match kind:
         case "folded":
-            set_folding(made, "max")
+            set_folding(made, True)
             return with_binary(made)
         case "limited":
             made.max_active_dims = 3

@@ -56,7 +56,7 @@ def test_what_a_query_side_alone_cannot_do_is_left_to_the_whole_encoder(tmp_path
     assert loads()
     change(folder / "config_sentence_transformers.json", max_active_dims=3)
     assert not loads()
-    set_folding(encoder, "max")
+    set_folding(encoder, True)
     save_encoder(encoder, tmp_path / "folded")
     assert TransformerQueries.load(str(tmp_path / "folded"), digest) is None
 

@@ -67,7 +67,7 @@ def main() -> None:
         found["table, library"] = times(library.encode_query, queries, given.repeats)
         alone = SparseEncoder(modules=list(library[0].sub_modules["query"]), device="cpu")
         found["table alone, library"] = times(alone.encode_query, queries, given.repeats)
-        set_folding(table, "max")
+        set_folding(table, True)
         name = "table, vtkit, folded"
         found[name] = times(lambda query: encode_side(table, [query], "query", 64), queries, given.repeats)
     found["shared, vtkit"] = times(lambda query: encode_side(shared, [query], "query", 64), queries, given.repeats)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 from vtkit.data.problems import Problems
 from vtkit.system import console
@@ -38,14 +38,6 @@ TEXTS_AT_ONCE = 1024  # largest number of texts that are tokenized together
 
 CHARACTERS_AT_ONCE = 4_000_000
 """Approximate characters that are tokenized together: encodings take a hundred times the memory of their text."""
-
-
-def open_text(path: str | Path) -> TextIO:
-    """``path`` opened for reading as strict UTF-8; ``.gz`` and ``.zst`` are decompressed.
-
-    Prefer :func:`read_lines`, whose errors name the line.
-    """
-    return io.TextIOWrapper(_open_bytes(Path(path)), encoding="utf-8", errors="strict", newline="\n")
 
 
 def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
@@ -150,7 +142,7 @@ class _Line:
 def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[_Line]:
     """The lines of a file with their ends; lines longer than ``longest`` bytes are cut into pieces, or refused."""
     number, column, offset, carry = 1, 0, 0, b""
-    with _open_bytes(path) as file:
+    with open_bytes(path) as file:
         while True:
             try:
                 raw = carry + file.readline(longest - len(carry) + 1)
@@ -242,7 +234,7 @@ def _first_of(count: int, what: str) -> str:
     return f", the first of {count:,} such {what}s" if count > 1 else ""
 
 
-def _open_bytes(path: Path) -> BinaryIO:
+def open_bytes(path: Path) -> BinaryIO:
     """The bytes of ``path``, decompressed if its name or its first bytes show that it is compressed."""
     try:
         suffix, first = path.suffix.lower(), b""

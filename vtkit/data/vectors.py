@@ -5,18 +5,17 @@ Such files hold millions of words, far more than a vocabulary needs, so they are
 """
 
 import codecs
-import io
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.problems import Problems
-from vtkit.data.text import open_text, read_lines
+from vtkit.data.text import open_bytes, read_lines
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -45,7 +44,7 @@ class VectorFile:
 def open_vectors(path: str | Path) -> VectorFile:
     """Read the beginning of a file of word vectors."""
     path = Path(path)
-    with _bytes(path) as file:
+    with open_bytes(path) as file:
         sample = _read(file, path, BYTES_AT_ONCE)
     if not sample:
         raise DataError(f"{path}: is empty. {FORMS}")
@@ -164,7 +163,7 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
     size = 4 * file.width
     words: list[str] = []
     block = np.empty((WORDS_AT_ONCE, file.width), dtype=np.float32)
-    with _bytes(file.path) as stream:
+    with open_bytes(file.path) as stream:
         buffer = _read(stream, file.path, BYTES_AT_ONCE)
         place = buffer.index(b"\n") + 1
         for number in range(1, file.words + 1):
@@ -193,11 +192,7 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
         yield words, block[: len(words)]
 
 
-def _bytes(path: Path) -> BinaryIO:
-    return cast(BinaryIO, cast(io.TextIOWrapper, open_text(path)).detach())
-
-
-def _read(file: io.BufferedIOBase | BinaryIO, path: Path, size: int) -> bytes:
+def _read(file: BinaryIO, path: Path, size: int) -> bytes:
     try:
         return file.read(size)
     except (EOFError, OSError, zlib.error) as error:

@@ -27,17 +27,15 @@ _CHECKED_EVERY = 2**20  # characters between two checks of the counters' memory
 
 
 class Tally:
-    """Counts of strings, which may exceed memory: they can be spilled to disk as sorted runs."""
+    """Counts of strings, which may exceed memory: they can be moved to disk as sorted runs."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._runs: list[Path] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._weighed = 0
+        self._weighed = self._bytes = 0
         self._sorted: list[str] | None = None
         self._length: int | None = None
-        self.held = 0
-        """Approximate bytes of the counter at the last :meth:`weigh`."""
 
     def add(self, items: Iterable[str]) -> None:
         """Count each of ``items`` once more."""
@@ -47,32 +45,31 @@ class Tally:
         """Count ``item`` ``count`` times more."""
         self._counts[item] += count
 
-    def weigh(self) -> int:
-        """Add the entries since the last call to :attr:`held`, and return it."""
+    def make_room(self, memory: int = DEFAULT_MEMORY) -> None:
+        """Move the counts to disk if they take more than about ``memory`` bytes."""
         new = len(self._counts) - self._weighed
         self._weighed = len(self._counts)
-        self.held += sum(map(sys.getsizeof, islice(reversed(self._counts), new))) + new * _ENTRY_BYTES
-        return self.held
+        self._bytes += sum(map(sys.getsizeof, islice(reversed(self._counts), new))) + new * _ENTRY_BYTES
+        if self._bytes > memory:
+            self._spill()
 
-    def spill(self) -> None:
-        """Move the counts in memory to disk."""
-        if not self._counts:
-            return
+    def _spill(self) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="vtkit-counts-")
         path = Path(self._folder.name, f"run-{len(self._runs)}")
         _write(path, ((item, self._counts[item]) for item in sorted(self._counts)))
         self._runs.append(path)
         self._counts = Counter()
-        self._weighed = self.held = 0
+        self._weighed = self._bytes = 0
 
     def finish(self) -> None:
         """Merge the runs; nothing can be added afterwards."""
         if self._runs:
-            self.spill()
+            self._spill()
             assert self._folder is not None
             merged = Path(self._folder.name, "merged")
-            self._length = _write(merged, _summed(heapq.merge(*map(_read, self._runs), key=itemgetter(0))))
+            runs = groupby(heapq.merge(*map(_read, self._runs), key=itemgetter(0)), key=itemgetter(0))
+            self._length = _write(merged, ((item, sum(count for _, count in same)) for item, same in runs))
             for run in self._runs:
                 run.unlink()
             self._runs = [merged]
@@ -97,7 +94,7 @@ class ChunkCounts:
     space at the end of a text is a separate chunk. The chunks of a text, joined, are the text.
     """
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, texts: Iterable[str], memory: int) -> None:
         self.texts = 0
         """Texts read."""
 
@@ -107,68 +104,36 @@ class ChunkCounts:
         self.characters = 0
         """Characters read."""
 
-        self._memory = memory
-        self._bare, self._spaced, self._other = Tally(), Tally(), Tally()  # "word", " word", anything else
+        self._memory, self._tally = memory, Tally()
+        checked = 0
+        for text in texts:
+            self.texts += 1
+            for piece in pieces(text):
+                chunks = _CHUNK.findall(piece)
+                self._tally.add(chunks)
+                self.chunks += len(chunks)
+                self.characters += len(piece)
+                if self.characters - checked >= _CHECKED_EVERY:
+                    checked = self.characters
+                    self._tally.make_room(memory)
+        self._tally.finish()
 
     def __len__(self) -> int:
-        return len(self._bare) + len(self._spaced) + len(self._other)
+        return len(self._tally)
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        spaced = ((f" {word}", count) for word, count in self._spaced)
-        return heapq.merge(self._bare, spaced, self._other, key=itemgetter(0))
+        return iter(self._tally)
 
     def words(self) -> Iterator[tuple[str, int]]:
         """Every word without the white space before it, with its count, in code-point order."""
-        stripped = Tally()
-        for number, (chunk, count) in enumerate(self._other, 1):
+        words = Tally()
+        for number, (chunk, count) in enumerate(self, 1):
             if word := chunk.lstrip():
-                stripped.add_many(word, count)
-            if number % 100_000 == 0 and stripped.weigh() > self._memory:
-                stripped.spill()
-        stripped.finish()
-        return _summed(heapq.merge(self._bare, self._spaced, stripped, key=itemgetter(0)))
-
-    def _add(self, piece: str) -> None:
-        words = piece.split()
-        self.chunks += len(words)
-        joined = " ".join(words)
-        if joined == piece:  # the usual text: one space between words
-            self._bare.add(words[:1])
-            del words[0]
-            self._spaced.add(words)
-        elif piece[0] == " " and joined == piece[1:] and words:
-            self._spaced.add(words)
-        else:
-            self._add_irregular(_CHUNK.findall(piece))
-            self.chunks += piece[-1].isspace()
-
-    def _add_irregular(self, chunks: list[str]) -> None:
-        self._bare.add(chunk for chunk in chunks if not chunk[0].isspace())
-        self._spaced.add(chunk[1:] for chunk in chunks if chunk[0] == " " and not chunk[1:2].isspace() and chunk != " ")
-        self._other.add(
-            chunk
-            for chunk in chunks
-            if chunk[0].isspace() and (chunk[0] != " " or chunk[1:2].isspace() or chunk == " ")
-        )
-
-    def _make_room(self) -> None:
-        tallies = (self._bare, self._spaced, self._other)
-        if sum(tally.weigh() for tally in tallies) > self._memory:
-            for tally in tallies:
-                tally.spill()
-
-    def _read(self, texts: Iterable[str]) -> None:
-        seen = 0
-        for text in texts:
-            self.texts += 1
-            for piece in pieces(text) if text else ():
-                self._add(piece)
-                self.characters += len(piece)
-                if self.characters - seen >= _CHECKED_EVERY:
-                    seen = self.characters
-                    self._make_room()
-        for tally in (self._bare, self._spaced, self._other):
-            tally.finish()
+                words.add_many(word, count)
+            if number % 100_000 == 0:
+                words.make_room(self._memory)
+        words.finish()
+        return iter(words)
 
 
 def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> ChunkCounts:
@@ -178,9 +143,7 @@ def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> Chunk
         memory: approximate bytes for the counters; beyond it, they are sorted and written to a temporary folder, which
             is removed with the result. Reading the counts back needs almost no memory.
     """
-    counts = ChunkCounts(memory)
-    counts._read(texts)
-    return counts
+    return ChunkCounts(texts, memory)
 
 
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
@@ -193,12 +156,6 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
         yield text[start : border.start()]
         start = border.start()
     yield text[start:] if start else text
-
-
-def _summed(sorted_counts: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Sum equal neighbours."""
-    for item, same in groupby(sorted_counts, key=itemgetter(0)):
-        yield item, sum(count for _, count in same)
 
 
 def _write(path: Path, counts: Iterable[tuple[str, int]]) -> int:

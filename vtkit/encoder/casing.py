@@ -7,7 +7,7 @@ from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
-from vtkit.encoder.folding import Fold, apply_output_casing
+from vtkit.encoder.folding import apply_output_casing
 from vtkit.encoder.query_tables import filled_up
 from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
 from vtkit.vocabulary.existing import with_casing
@@ -22,7 +22,7 @@ class CasingChange:
 
     input: Input
     output: Output | None = None
-    fold: Fold | None = None
+    fold: Literal["max"] | None = None
     dimensions_after_folding: int | None = None
     masked_dimensions: int | None = None
     renamed_tokens: int | None = None  # cased-only tokens that took their lower-case names

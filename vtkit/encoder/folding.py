@@ -5,7 +5,7 @@ bias or tokenizer can: the saved folder only *says* that its vectors are to be f
 which other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
 """
 
-from typing import Any, Literal, assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 import torch
@@ -23,24 +23,22 @@ from vtkit.encoder.model_folder import FOLD_SETTING
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
 
-Fold = Literal["max"]
 
-
-def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
-    """Say in the configuration of ``encoder`` how its vectors are to be folded; None: not at all."""
+def set_folding(encoder: SparseEncoder, on: bool) -> None:
+    """Say in the configuration of ``encoder`` whether its vectors are to be folded."""
     for model in _models(encoder):
-        if how is not None:
-            setattr(model.config, FOLD_SETTING, how)
+        if on:
+            setattr(model.config, FOLD_SETTING, "max")
         elif hasattr(model.config, FOLD_SETTING):
             delattr(model.config, FOLD_SETTING)
 
 
-def folding(encoder: SparseEncoder) -> Fold | None:
-    """How the vectors of ``encoder`` are to be folded."""
-    how: Any = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
+def folds(encoder: SparseEncoder) -> bool:
+    """Whether the vectors of ``encoder`` are to be folded."""
+    how = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
     if how not in ("max", None):
         raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max".')
-    return how  # type: ignore[no-any-return]
+    return how is not None
 
 
 def fold_map_of(encoder: SparseEncoder) -> NDArray[np.int64]:
@@ -51,7 +49,7 @@ def fold_map_of(encoder: SparseEncoder) -> NDArray[np.int64]:
 
 def folded_dimensions(encoder: SparseEncoder) -> NDArray[np.int64] | None:
     """:func:`fold_map_of` an encoder whose vectors are to be folded; None for another."""
-    return None if folding(encoder) is None else fold_map_of(encoder)
+    return fold_map_of(encoder) if folds(encoder) else None
 
 
 def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64]) -> sparse.csr_matrix:
@@ -102,7 +100,7 @@ def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "
     Returns:
         How many dimensions were masked.
     """
-    set_folding(encoder, "max" if output == "fold" else None)
+    set_folding(encoder, output == "fold")
     match output:
         case "mask" | "map":
             ids = cased_ids(output_tokenizer(encoder))

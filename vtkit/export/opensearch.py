@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
-from vtkit.encoder.folding import folding
+from vtkit.encoder.folding import folds
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
@@ -36,7 +36,7 @@ def write_for_opensearch(source: Source, portable: Portable, collection: Collect
     why = model_stays_outside(
         source, portable, names,
         (side is not None and table is None, "its queries have their own network"),
-        (table is not None and folding(source.encoder) is not None, "its table's vectors are folded"),
+        (table is not None and folds(source.encoder), "its table's vectors are folded"),
     )  # fmt: skip
     facts: Facts = {"why": why}
     if collection is not None:

@@ -7,11 +7,9 @@ and the settings to search it with).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +20,7 @@ from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
-from vtkit.search.engine import POSTINGS, build_index
+from vtkit.search.engine import POSTINGS, build_index, query_table_of
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
     from vtkit.encoder.sides import Side
     from vtkit.search.lexical import LexicalPart
-    from vtkit.search.opensearch_text import TextQueries
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 
@@ -151,9 +148,10 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
-    width, lexical = matrix.shape[1], None
+    width, lexical, queries = matrix.shape[1], None, None
     if (
-        index.lexical != "none"
+        index.takes_text
+        or index.lexical != "none"
         or index.document_weighting != "none"
         or index.own_tokens
         or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
@@ -167,7 +165,8 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
             lexical = part.save(out)
-    queries = _text_queries(encoding, vectors / DOCUMENTS, index.query_length) if index.takes_text else None
+        beginnings = [" ".join(text.split()[:QUERY_WORDS]) for text in texts[:QUERIES]]
+        queries = query_table_of(index, encoder, beginnings)
     info = build_index(index, matrix, out / POSTINGS, queries).info
     publish(vectors / DOCUMENTS, out / DOCUMENTS)
     IndexRecord(index.engine, width, encoding.tokenizer, index.document_weighting, lexical).save(out)
@@ -178,20 +177,6 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
     return folder
-
-
-def _text_queries(encoding: Encoding, documents: Path, length: int) -> TextQueries:
-    """The query table of the encoder, to be tried on the first words of some documents."""
-    from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.opensearch_text import text_queries
-
-    try:
-        with documents.open(encoding="utf-8") as file:
-            entries = [json.loads(line) for line in islice(file, QUERIES)]
-        texts = [" ".join(f"{entry.get('title', '')} {entry['text']}".split()[:QUERY_WORDS]) for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{documents} is damaged ({type(error).__name__}). Encode again.") from error
-    return text_queries(load_encoder(encoding.model, "cpu"), texts, length)
 
 
 def is_index_folder(folder: Path) -> bool:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from vtkit.evaluation.measures.cost import QueryCost
 from vtkit.search.exact import ExactIndex
-from vtkit.search.pruning import compiled, first_not_below
+from vtkit.search.pruning import compiled, first_not_below, push
 
 DEPTH = 10  # results per query
 
@@ -98,26 +98,6 @@ def _milliseconds(parts: Sequence[ExactIndex], query: sp.csr_matrix) -> float:
 
 
 @compiled()
-def _enter(heap: Any, size: int, score: Any) -> int:
-    """Insert ``score`` into the best, ascending; the new size, or -1 if it is not among them."""
-    if size == len(heap):
-        if score <= heap[0]:
-            return -1
-        place = 0
-        while place + 1 < size and heap[place + 1] < score:
-            heap[place] = heap[place + 1]
-            place += 1
-        heap[place] = score
-        return size
-    place = size
-    while place and heap[place - 1] > score:
-        heap[place] = heap[place - 1]
-        place -= 1
-    heap[place] = score
-    return size + 1
-
-
-@compiled()
 def _count(
     starts: Any, documents: Any, weights: Any, maxima: Any,
     query_starts: Any, query_terms: Any, query_weights: Any, end: Any, heap: Any, counts: Any,
@@ -164,9 +144,8 @@ def _count(
                 if at[place] < stop[place] and documents[at[place]] == current:
                     score += factors[place] * weights[at[place]]
                     counts[query, 0] += 1
-            entered = _enter(heap, size, score)
-            if entered >= 0:
-                size = entered
+            if size < len(heap) or score > heap[0]:
+                size = push(heap, size, score)
                 counts[query, 1] += 1
                 while size == len(heap) and first < lists and upper[first] <= heap[0]:
                     first += 1

@@ -82,7 +82,7 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     from vtkit.data.queries import is_blank
     from vtkit.encoder.asymmetric import WholeEncoder, query_table
     from vtkit.encoder.families import as_array
-    from vtkit.encoder.folding import folding
+    from vtkit.encoder.folding import folds
     from vtkit.encoder.sides import prompt_of
 
     table = query_table(encoder)
@@ -95,7 +95,7 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     needs = {
         f"puts {prompt_of(encoder, 'query')!r} before every query": prompt_of(encoder, "query") != "",
-        "folds its vectors": folding(encoder) is not None,
+        "folds its vectors": folds(encoder),
         "keeps only the largest weights of a query (max_active_dims)": bool(side and side.max_active_dims),
     }
     if any(needs.values()):

@@ -154,7 +154,7 @@ def first_not_below(documents: Any, start: int, stop: int, number: int) -> int:
 
 
 @compiled()
-def _push(heap: Any, size: int, score: Any) -> int:
+def push(heap: Any, size: int, score: Any) -> int:
     """Put ``score`` into the heap of the best, smallest first; its new size."""
     if size < len(heap):
         place = size
@@ -271,7 +271,7 @@ def _prune(
                         return False
                 numbers[size], found[size] = first + document, score
                 size += 1
-                best = _push(heap, best, score)
+                best = push(heap, best, score)
                 if best == depth and share * heap[0] - rounding > max(border, SMALLEST):
                     border = share * heap[0] - rounding
     size = _keep(numbers, found, size, border)

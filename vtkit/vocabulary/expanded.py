@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks, repeated
+from vtkit.data.word_counts import Tally, count_chunks, repeated
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
@@ -260,8 +260,7 @@ def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: E
                     lowered.add_many(word, count)
         if number % _WORDS_AT_ONCE == 0:
             for tally in {id(words): words, id(lowered): lowered}.values():
-                if tally.weigh() > DEFAULT_MEMORY:
-                    tally.spill()
+                tally.make_room()
     words.finish()
     if not folds:
         lowered.finish()

@@ -30,7 +30,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from vtkit.data.spelling import FOLDED
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
-from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks, repeated
+from vtkit.data.word_counts import ChunkCounts, Tally, count_chunks, repeated
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
@@ -309,7 +309,7 @@ def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
             for text in texts:
                 if joined(text):
                     whole.add([text])
-                    _make_room(whole)
+                    whole.make_room()
                 else:
                     yield text
                 bar.advance()
@@ -343,7 +343,7 @@ def _count_words(
         texts, characters = texts + count, characters + count * len(text)
         for word in cut(backend.normalizer.normalize_str(text)):
             words.add_many(word, count)
-        _make_room(words)
+        words.make_room()
     for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
         if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
             words.add_many(written + (chunk.lower() if lowercase else chunk), count)
@@ -351,14 +351,9 @@ def _count_words(
             for word in cut(mark + text):
                 words.add_many(word, count)
         if number % _CHECKED_EVERY == 0:
-            _make_room(words)
+            words.make_room()
     words.finish()
     return _Words(words, corpus.chunks.texts + texts, corpus.chunks.characters + characters)
-
-
-def _make_room(words: Tally) -> None:
-    if words.weigh() > DEFAULT_MEMORY:
-        words.spill()
 
 
 def _alphabet(words: _Words) -> set[str]:
