@@ -568,7 +568,7 @@ def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:
             index_vectors(tmp_path / "plain-vectors", tmp_path / "other", **settings)
         documents = tmp_path / "encoder-vectors" / "documents.jsonl"
         documents.write_text(documents.read_text().replace('"text"', '"txt"'))
-        with pytest.raises(VtkitError, match=r"documents\.jsonl is damaged \(KeyError\)\. Encode again"):
+        with pytest.raises(VtkitError, match=r"documents\.jsonl: 20 problems"):
             index_vectors(tmp_path / "encoder-vectors", tmp_path / "other", **settings)
         assert not (tmp_path / "other").exists()
 
