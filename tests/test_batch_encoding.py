@@ -9,8 +9,8 @@ import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.losses import CachedSpladeLoss, SparseMultipleNegativesRankingLoss
-from test_finetuning import EVERYTHING, section, trained
-from tiny import ARCHITECTURES, encoder, same, texts, weights
+from test_finetuning import section
+from tiny import ARCHITECTURES, encoder, texts
 from torch import Tensor
 
 from vtkit.encoder.kernels.sparse_head import streaming
@@ -123,13 +123,3 @@ def test_without_a_gradient_nothing_is_computed_again(tmp_path: Path) -> None:
     with torch.no_grad(), forwards(model) as sizes:
         term_weights_of(model, columns(model, 16), 4)
     assert sum(sizes) == 32
-
-
-def test_a_training_run_ends_the_same(tmp_path: Path) -> None:
-    settings = {**EVERYTHING, "steps": 6}
-    whole, its_curves = trained(tmp_path / "whole", **settings | {"texts_at_once": None})
-    cached, curves = trained(tmp_path / "cached", **settings | {"texts_at_once": objective.TEXTS_A_GROUP})
-    assert curves == its_curves
-    for name, tensor in weights(cached).items():
-        torch.testing.assert_close(tensor, weights(whole)[name], rtol=1e-4, atol=1e-5)
-    assert not same(weights(whole), weights(encoder(tmp_path / "start")))

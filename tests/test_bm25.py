@@ -7,7 +7,6 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,49 +56,6 @@ def test_scores_are_those_of_the_formula(
 
 
 PASSAGES = "recipes/quickstart_data/elements-{}"
-
-
-@pytest.mark.parametrize("analysis", ["full", "words"])
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_bm25s_in_its_lucene_form_gives_the_same_scores(language: str, analysis: Analysis) -> None:
-    import bm25s
-
-    collection = load_retrieval(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(60, 0)
-    cut = analyser(language, analysis)
-    texts = [document.contents for document in collection.documents]
-    peer = bm25s.BM25(method="lucene", k1=0.9, b=cut.b)
-    peer.index([cut(text) for text in texts], show_progress=False)
-    ids, scores = Bm25.build(texts, language, analysis).search([query.text for query in collection.queries], 20)
-    for query, row, row_scores in zip(collection.queries, ids, scores, strict=True):
-        found = row >= 0
-        wanted = peer.get_scores([term for term in cut(query.text) if term in peer.vocab_dict])
-        assert wanted[row[found]] == pytest.approx(row_scores[found], rel=1e-5)
-        assert np.sort(wanted)[::-1][:20] == pytest.approx(row_scores, rel=1e-5)
-
-
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_full_analyser_is_above_plain_words_and_level_with_what_bm25s_cuts(language: str) -> None:
-    """On the training queries of the bundled encyclopedia, which nothing was chosen on."""
-    import bm25s
-    import Stemmer
-
-    collection = load_retrieval(Path(__file__).parents[1] / PASSAGES.format(language), "train")
-    texts, queries = [d.contents for d in collection.documents], [q.text for q in collection.queries]
-
-    def score(ids: np.ndarray, scores: np.ndarray) -> float:
-        run = to_run([q.id for q in collection.queries], [d.id for d in collection.documents], ids, scores)
-        return evaluate(run, collection.qrels, ["nDCG@10"])["nDCG@10"]
-
-    full, words = (score(*Bm25.build(texts, language, kind).search(queries, 10)) for kind in ("full", "words"))
-    stemmer = Stemmer.Stemmer("english") if language == "en" else None
-    cut = bm25s.tokenization.Tokenizer(stemmer=stemmer, stopwords="en" if language == "en" else [])
-    peer = bm25s.BM25(method="lucene")
-    peer.index(cut.tokenize(texts, return_as="tuple", show_progress=False), show_progress=False)
-    asked = cut.tokenize(queries, return_as="tuple", update_vocab=False, show_progress=False)
-    ids, scores = peer.retrieve(asked, k=10, show_progress=False)
-    theirs = score(np.where(scores > 0, ids, -1).astype(np.int32), scores)
-    assert full > words
-    assert full > theirs - 0.01  # level: 284 queries tell no smaller difference
 
 
 def lucene_scores(texts: list[str], queries: list[str], analyser_class: str, b: float) -> list[dict[int, float]]:

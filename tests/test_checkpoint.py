@@ -87,19 +87,6 @@ def test_what_is_no_source_is_refused_by_its_parts(make: Callable[[Path], None],
         load_encoder(str(tmp_path))
 
 
-def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nowhere"):
-        load_encoder(str(tmp_path / "nowhere"))
-    for name, content, message in (
-        ("other", "", r"config\.json nor modules\.json"),
-        ("config.json", "{}", r"no weights.* model\.safetensors"),
-        ("modules.json", "[{", r"modules\.json is damaged"),
-    ):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(DataError, match=message):
-            load_encoder(str(tmp_path))
-
-
 @pytest.mark.parametrize("bare", [True, False])
 def test_a_damaged_weight_file_is_an_error_of_one_line(bare: bool, tmp_path: Path) -> None:
     save_encoder(encoder(tmp_path), tmp_path / "model")

@@ -15,7 +15,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
-from command_line import invoke
 from hub_server import serving
 from hypothesis import given
 from hypothesis import strategies as st
@@ -587,14 +586,6 @@ def test_the_hub_is_reachable_where_allowed_and_answering(cache: Path, monkeypat
         monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert not hub.reachable(0.2)
-
-
-def test_a_folder_of_parquet_files_is_read_by_the_command_line_as_one_of_lines_is(tmp_path: Path) -> None:
-    for ending in (".parquet", ".jsonl"):
-        put_beir(tmp_path / ending[1:], ending)
-    result = invoke("gap", tmp_path / "parquet", tmp_path / "jsonl")
-    assert result.exit_code == 0, result.output
-    assert "weighted Jaccard similarity 1.000" in result.output
 
 
 def test_the_open_mirror_is_taken_where_terms_were_not_accepted(tmp_path: Path) -> None:

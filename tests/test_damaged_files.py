@@ -128,30 +128,20 @@ SIZE = len(TOKENS)
 MODELS: dict[str, tuple[Damage, str]] = {
     "config: cut": (text("config.json", "{"), r"config\.json is damaged: it is not valid JSON"),
     "config: a list": (text("config.json", "[]"), r"config\.json is damaged: it should hold a JSON object"),
-    "config: binary": (raw("config.json", b"\xff\xfe\x00"), r"config\.json is damaged"),
-    "config: deep": (text("config.json", "[" * 100_000), r"config\.json is damaged"),
     "config: gone": (gone("config.json"), r"config\.json"),
     "config: no model_type": (without("config.json", "model_type"), "cannot be loaded.*model_type"),
     "config: unknown model_type": (with_values("config.json", model_type="no-such"), r"config\.json says model_type"),
-    "config: model_type a number": (with_values("config.json", model_type=5), r"config\.json says model_type 5"),
-    "config: causal": (with_values("config.json", model_type="gpt2"), "cannot be loaded|do not belong together"),
     "config: vocab_size less": (
         with_values("config.json", vocab_size=SIZE - 5), rf"config\.json says vocab_size {SIZE - 5}.*{SIZE} rows"
     ),
     "config: vocab_size more": (
         with_values("config.json", vocab_size=10**12), rf"config\.json says vocab_size 1000000000000.*{SIZE} rows"
     ),
-    "config: vocab_size a word": (with_values("config.json", vocab_size="many"), "vocab_size"),
     "config: hidden_size other": (with_values("config.json", hidden_size=64), r"config\.json says the shape .*64"),
-    "config: hidden_size odd": (with_values("config.json", hidden_size=33), "cannot be loaded.*33"),
-    "config: hidden_size a word": (with_values("config.json", hidden_size="32"), "cannot be loaded"),
     "config: more layers": (with_values("config.json", num_hidden_layers=3), r"lack 16 of the tensors.*layer\.2"),
-    "config: wider inside": (with_values("config.json", intermediate_size=50), r"config\.json says the shape .*50"),
     "config: fewer positions": (
         with_values("config.json", max_position_embeddings=40), r"position_embeddings.*of the shape \(48"
     ),
-    "config: unknown activation": (with_values("config.json", hidden_act="no-such"), "cannot be loaded.*no-such"),
-    "config: padding outside": (with_values("config.json", pad_token_id=5000), "cannot be loaded"),
     "weights: cut": (cut("model.safetensors", 5000), r"model\.safetensors is damaged or cut short"),
     "weights: a pointer of git": (text("model.safetensors", LFS), r"model\.safetensors is damaged or cut short"),
     "weights: gone": (gone("model.safetensors"), r"holds no weights, neither model\.safetensors nor"),
@@ -161,7 +151,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
         tensors(lambda t: [t.update({f"x.{k}": t.pop(k)}) for k in list(t)]), "lack .* of the tensors of a Bert"
     ),
     "weights: NaN": (tensors(lambda t: t[LAYER].fill_(torch.nan)), rf"not finite numbers.*: {LAYER}"),
-    "weights: infinite": (tensors(lambda t: t[WORDS][3].fill_(torch.inf)), rf"not finite numbers.*: {WORDS}"),
     "weights: fewer rows": (
         tensors(lambda t: t.update({WORDS: t[WORDS][:100].clone()})), rf"says vocab_size {SIZE}.*\(100, 32\)"
     ),
@@ -171,10 +160,6 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "modules: elsewhere": (
         text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "../x"}]'), "not inside"
     ),
-    "modules: folder gone": (
-        text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "x"}]'),
-        "folder .*x .*missing"
-    ),
     "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer\.json is damaged: it is not a tokenizer"),
     "tokenizer: gone": (gone("tokenizer.json"), r"holds no tokenizer"),
     "tokenizer: larger": (
@@ -182,9 +167,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
         rf"do not belong together. The token 'later' has the id {SIZE}, and the weights have rows 0 to",
     ),
     "tokenizer: no unknown token": (vocabulary(lambda v: v.update({"[unk]": v.pop("[UNK]")})), "has no unknown token"),
-    "tokenizer: empty": (vocabulary(lambda v: v.clear()), "tokenizer"),
     "tokenizer: settings cut": (text("tokenizer_config.json", "{"), r"tokenizer_config\.json is damaged"),
-    "tokenizer: settings a list": (text("tokenizer_config.json", "[]"), r"tokenizer_config\.json is damaged"),
 }  # fmt: skip
 
 
@@ -200,18 +183,13 @@ def test_a_damaged_model_is_refused_by_file(damage: str, bare: Path, target: Pat
 TOKENIZERS: dict[str, tuple[Damage, str]] = {
     "cut": (cut("tokenizer.json", 300), r"tokenizer\.json is not valid JSON"),
     "a list": (text("tokenizer.json", "[]"), r"tokenizer\.json should hold a JSON object"),
-    "deep": (text("tokenizer.json", "[" * 100_000), r"tokenizer\.json is not valid JSON"),
     "no model": (without("tokenizer.json", "model"), r"tokenizer\.json is not a tokenizer\.json"),
     "unknown model": (with_values("tokenizer.json", model={"type": "X"}), r"tokenizer\.json is not a tokenizer\.json"),
-    "normalizer a word": (with_values("tokenizer.json", normalizer="x"), r"tokenizer\.json is not a tokenizer\.json"),
     "no unknown token": (vocabulary(lambda v: v.pop("[UNK]")), r"tokenizer\.json has no unknown token"),
     "empty vocabulary": (vocabulary(lambda v: v.clear()), r"tokenizer\.json has an empty vocabulary"),
-    "ids are words": (vocabulary(lambda v: v.update(apple="one")), r"tokenizer\.json is not a tokenizer\.json"),
-    "a negative id": (vocabulary(lambda v: v.update(apple=-1)), r"tokenizer\.json is not a tokenizer\.json"),
     "a huge id": (vocabulary(lambda v: v.update(apple=10**9)), "the id 1,000,000,000"),
     "two of one id": (vocabulary(lambda v: v.update(apple=v["amber"])), "tokenizer"),
     "settings cut": (text("tokenizer_config.json", "{"), r"tokenizer_config\.json is not valid JSON"),
-    "special tokens a list": (text("special_tokens_map.json", "[]"), r"special_tokens_map\.json should hold"),
     "all gone": (lambda f: [path.unlink() for path in f.iterdir()], "[Nn]o tokenizer"),
 }  # fmt: skip
 
@@ -292,36 +270,25 @@ def first(pattern: str, damage: Callable[[str], Damage]) -> Damage:
 
 SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: cut": (cut(RUN, 40), r"run\.json is damaged"),
-    "run.json: a list": (text(RUN, "[]"), r"run\.json is damaged"),
-    "run.json: steps a list": (with_values(RUN, steps=[1]), r"run\.json is damaged"),
     "run.json: a word for a number": (with_values(RUN, index={"query_length": "long"}), r"run\.json is damaged"),
-    "run.json: another engine": (with_values(RUN, index={"engine": ["lucene"]}), r"run\.json is damaged"),
-    "run.json: no name": (without(RUN, "name"), r"run\.json is damaged"),
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),
     "manifest: cut": (first("artifacts/index-*/manifest.json", lambda n: cut(n, 50)), "manifest is missing"),
     "index.json: cut": (first(RECORD, lambda n: cut(n, 20)), RECORD_DAMAGED),
-    "index.json: a list": (first(RECORD, lambda n: text(n, "[]")), RECORD_DAMAGED),
     "index.json: no such engine": (first(RECORD, lambda n: with_values(n, engine="grep")), RECORD_DAMAGED),
     "index.json: another vocabulary": (
         first(RECORD, lambda n: with_values(n, tokenizer="0")), r"another vocabulary than the model"
     ),
     "index.json: gone": (first(RECORD, gone), r"index\.json is missing"),
     "documents: a line cut": (first(DOCUMENTS, lambda n: cut(n, 250)), BROKEN),
-    "documents: noise": (first(DOCUMENTS, lambda n: raw(n, b"\xff\x00\n")), BROKEN),
     "documents: no id": (first(DOCUMENTS, lambda n: text(n, '{"text": "a"}\n' * 12)), BROKEN),
     "documents: gone": (first(DOCUMENTS, gone), r"documents\.jsonl is missing"),
     "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"documents\.npy is damaged or cut short"),
     "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"documents\.npy is damaged or cut short"),
-    "postings: header": (
-        first(NPY, lambda n: lambda f: (f / n).write_bytes((f / n).read_bytes().replace(b"descr", b"d\x00scr"))),
-        r"documents\.npy is damaged or cut short",
-    ),
     "postings: other numbers": (
         first(NPY, lambda n: lambda f: np.save(f / n, np.full(len(np.load(f / n)), 99, np.int32))), "files do not match"
     ),
     "postings: gone": (first(NPY, gone), r"documents\.npy.*missing"),
-    "postings: facts": (first(f"{INDEX}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"),
     "postings: another vocabulary": (
         first(f"{INDEX}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"
     ),

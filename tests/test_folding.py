@@ -57,15 +57,6 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject) -> None:
     np.testing.assert_array_equal(batch.numpy(), wanted)
 
 
-def test_three_case_variants_by_eye() -> None:
-    # the, ##the, The -> the; cat stays
-    vectors = sparse.csr_matrix([[1.0, 2.0, 0.5, 3.0], [0.0, 0.0, 4.0, 0.0]])
-    folded_to = np.array([0, 0, 0, 3])
-    assert fold_vectors(vectors, folded_to).toarray().tolist() == [[2, 0, 0, 3], [4, 0, 0, 0]]
-    with pytest.raises(ValueError, match="4 dimensions and a fold map of 3"):
-        fold_vectors(vectors, folded_to[:3])
-
-
 def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(tmp_path: Path) -> None:
     ours = cased_encoder(tmp_path)
     plain = encode(ours, TEXTS, 48)

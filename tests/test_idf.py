@@ -17,7 +17,7 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, set_folding
-from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.sides import encode_side
@@ -130,23 +130,3 @@ def test_the_largest_weighted_entries_of_a_document_are_kept(units_encoder: Whol
     expected = idf_weights(np.bincount(candidates.indices, minlength=40), 15, "geng")
     for row, kept in zip((candidates.toarray() * expected), found.toarray(), strict=True):
         assert sorted(kept[kept > 0]) == pytest.approx(sorted(row[row > 0])[-top:])
-
-
-def test_a_frequent_dimension_gives_way_to_a_rare_one(units_encoder: WholeEncoder) -> None:
-    """Every document has the first dimension most, one has the third: by weight alone it would have been cut."""
-    vectors = sparse.csr_matrix(np.array([[3, 1, 1], [3, 1, 0], [3, 1, 0], [3, 1, 0]], dtype=np.float32))
-    index = IndexSection(top_dimensions=1, document_weighting="cai-paper")
-    found = as_indexed(units_encoder, vectors, [], index)
-    assert found.toarray().argmax(axis=1).tolist()[0] == 2
-    assert as_indexed(units_encoder, vectors, [], IndexSection(top_dimensions=1)).indices.tolist() == [0] * 4
-
-
-def test_scores_are_the_same_whichever_side_is_weighted() -> None:
-    generator = np.random.default_rng(0)
-    documents = sparse.random(20, 30, 0.3, format="csr", dtype=np.float32, rng=generator)
-    queries = sparse.random(5, 30, 0.3, format="csr", dtype=np.float32, rng=generator)
-    weights = idf_weights(generator.integers(0, 21, 30), 20, "cai-paper")
-    one = (queries @ weighted(documents, weights).T).toarray()
-    other = (weighted(queries, weights) @ documents.T).toarray()
-    assert np.allclose(one, other, atol=1e-6)
-    assert weighted(documents, np.zeros(30, dtype=np.float32)).nnz == 0

@@ -7,7 +7,6 @@ import pickle
 import shutil
 from pathlib import Path
 
-import command_line
 import numpy as np
 import pytest
 import tiny
@@ -90,20 +89,6 @@ def test_every_loader_refuses_code_of_the_models_own_and_names_the_file(
     for load in loaders:
         with pytest.raises(DataError, match=rf"{named} names code that comes with the model"):
             load(str(copy))
-    assert not marker.exists()
-
-
-def test_yes_on_standard_input_runs_nothing(copy: Path, bare: Path, tmp_path: Path) -> None:
-    marker = with_code(copy, "config.json")
-    (tmp_path / "x.toml").write_text(
-        f'recipe = {{name = "x", language = "en"}}\nsource.model = "{copy}"\n'
-        f'vocabulary = {{kind = "existing", tokenizer = "{bare}"}}\n'
-        'transfer = {method = "mean", bias.method = "mixture"}\n'
-    )
-    done = command_line.call(tmp_path, ["run", "x.toml"], os.environ, typed="y\n" * 1000)
-    assert done.returncode == 1
-    assert "names code that comes with the model" in done.stderr
-    assert "[y/N]" not in done.stdout + done.stderr
     assert not marker.exists()
 
 

@@ -32,10 +32,9 @@ from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.search import opensearch_text
-from vtkit.search.engine import EngineIndex, build_index, reach_engine
+from vtkit.search.engine import build_index, reach_engine
 from vtkit.search.java import cast_to, java_class
 from vtkit.search.opensearch import OpenSearchRanker, build_opensearch
-from vtkit.search.opensearch_client import connected_to
 from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, text_queries
 from vtkit.settings.engines import OpenSearchSettings
 from vtkit.settings.index import IndexSection
@@ -383,18 +382,6 @@ def test_a_cluster_without_models_is_found_out_before_anything_is_computed(capfd
         reach_engine(IndexSection(engine="opensearch", url=server.url))  # which needs none of it
 
 
-@pytest.mark.parametrize("answer", [(200, {"hello": "world"}), (200, []), (200, {"hits": {"hits": [1]}})])
-def test_nonsense_about_models_is_told(tmp_path: Path, answer: Any) -> None:
-    tokenizer = family("WordPiece")
-    with running() as server:
-        settings, text = asked(server.url), as_text(tokenizer, table(tokenizer))
-        client = connected_to(settings)
-        server.answer = answer
-        with pytest.raises(DataError, match="does not answer like OpenSearch"):
-            opensearch_text.deployed_model(client, text.model, settings, tmp_path)
-        client.close()
-
-
 def test_a_cluster_that_encodes_otherwise_is_found_out(tmp_path: Path) -> None:
     """Here one that gives a token another weight, as another tokenizer's version could give another token."""
     tokenizer = family("WordPiece")
@@ -571,17 +558,3 @@ def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:
         with pytest.raises(VtkitError, match=r"documents\.jsonl: 20 problems"):
             index_vectors(tmp_path / "encoder-vectors", tmp_path / "other", **settings)
         assert not (tmp_path / "other").exists()
-
-
-def test_an_engine_index_of_text_searches_by_vectors_as_before(tmp_path: Path) -> None:
-    plain = tiny.encoder(tmp_path)
-    ours = with_query_table(plain, binary_weights(plain), frozen=True)
-    documents = some_documents(len(tiny.TOKENS))
-    queries = looked_up(tiny.tokenizer(), binary_weights(plain), ["oak river", "fern", "7"])
-    with running() as server:
-        made = asked(server.url)
-        index = build_index(made, documents, tmp_path / "index", text_queries(ours, ["oak"], made.query_length))
-        assert isinstance(index, EngineIndex)
-        scores, exact = index.search(queries, 10)[1], index.postings.search(queries, 10)[1]
-        assert np.allclose(scores, exact, rtol=2**-8)
-        assert not scores[2].any()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -24,24 +22,19 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.idf import IDF
 from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.own_tokens import FILE, QUANTILE, rises, with_own_tokens
-from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
-from vtkit.inspect.words import words
 from vtkit.pipeline.run import run
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.source import Scratch
-from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.trained import train
 
 CASED = (*tiny.shuffled(1), "Raven", "RAVEN", "Maple")
 TEXTS = [*tiny.texts(30, seed=4), "Raven RAVEN stone", "maple " * 60 + "zephyr", ""]
@@ -199,38 +192,3 @@ def test_an_export_encodes_further_documents_as_the_index_holds_them(made: Path,
     for line, row in zip(said.stdout.splitlines(), indexed(place / "postings"), strict=True):
         found = {int(number): weight for number, weight in json.loads(line).items()}
         assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
-
-
-def test_words_of_thai_sentences_find_their_sentences_through_the_commands(shared: Path, tmp_path: Path) -> None:
-    """With an encoder that has learned nothing, so that only the tokens themselves can find them."""
-    with gzip.open(shared / "data" / "parallel" / "en-th.pud.tsv.gz", "rt", encoding="utf-8") as file:
-        texts = [line.rstrip("\n").split("\t")[1] for line in file][:300]
-    (tmp_path / "th.txt").write_text("\n".join(texts), encoding="utf-8")
-    section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), "size": 4000})
-    thai, _ = train(texts, section)
-    untrained = scratch_model(Scratch(layers=1, hidden=16, heads=2, feed_forward=16, max_length=64), thai)
-    save_encoder(as_sparse_encoder(untrained, thai, tmp_path / "work"), tmp_path / "model")
-    asked = sorted({(word, number) for number, text in enumerate(texts) for word in words(text, "cut")})
-    asked = random.Random(0).sample(asked, 100)
-    (tmp_path / "words.tsv").write_text("\n".join(f"{n}\t{word}" for n, (word, _) in enumerate(asked)), "utf-8")
-
-    def said(*arguments: str) -> str:
-        done = invoke(*arguments)
-        assert done.exit_code == 0, done.output
-        return done.stdout
-
-    tables = ["--target", "0.01", "--definition", "pooled", "--query-encoder", "idf", "--out", str(tmp_path / "ready")]
-    said("calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "th.txt"), *tables)
-    said("encode", str(tmp_path / "ready"), str(tmp_path / "th.txt"), "--out", str(tmp_path / "vectors"))
-    shares = []
-    for own in ("false", "true"):
-        out = str(tmp_path / own)
-        said("index", str(tmp_path / "vectors"), "--out", out, "--set", f"own_tokens={own}")
-        found: dict[int, set[int]] = {}
-        for line in said("search", out, "--batch", str(tmp_path / "words.tsv"), "--top", "10").splitlines():
-            query, _, document, *_ = line.split()
-            found.setdefault(int(query), set()).add(int(document) - 1)
-        hits = [any(word in words(texts[n], "cut") for n in found.get(q, ())) for q, (word, _) in enumerate(asked)]
-        shares.append(np.mean(hits))
-    assert shares[0] < 0.5
-    assert shares[1] >= 0.95

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from tiny import (
 )
 from tokenizers import Tokenizer, models
 
-from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import read_trec
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.casing import change_encoder
@@ -59,7 +57,6 @@ from vtkit.system.errors import DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder
-from vtkit.training.teachers import Asked
 from vtkit.vocabulary.existing import wrap
 
 DATA = collection(48, seed=4)
@@ -395,48 +392,6 @@ def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensi
     assert float(weight.min()) == 0.0
     assert not weight[[*range(5), river]].any()
     assert curves["query_dimensions"][-1] < curves["query_dimensions"][0]  # weights at 0 leave queries sparser
-
-
-class WordsShared:
-    """A teacher: the number of different words that query and document share, and a little for long documents."""
-
-    scale = 1.0
-
-    @staticmethod
-    def score(query: str, document: str) -> float:
-        return len({*query.split()} & {*document.split()}) + 0.05 * len(document)
-
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        return [
-            np.array([[self.score(q, d) for d in step.documents] for q in step.queries], dtype=np.float32)
-            for step in steps
-        ]
-
-
-def test_splade_doc_learns_the_distribution_of_a_teacher_over_a_querys_own_documents(tmp_path: Path) -> None:
-    """SPLADE-doc of the corpus-specific vocabularies paper: binary queries, and KL to a teacher.
-
-    mean_i KL(softmax(t_i) ‖ softmax(s_i)), s_i the sums of a document's weights at the tokens of the query.
-    """
-    queries = ["river stone", "oak", "fern reef heron", "marsh otter"]
-    documents = texts(8, seed=9, words=(4, 9))  # of each query the relevant one, and one judged as not relevant
-    grades = {f"q{n}": {f"d{2 * n}": 1, f"d{2 * n + 1}": 0} for n in range(4)}
-    data = RetrievalSet("x", [Document(f"d{n}", "", text) for n, text in enumerate(documents)],
-                        [Query(f"q{n}", text) for n, text in enumerate(queries)], grades)  # fmt: skip
-    wanted = section(query_encoder="binary", loss="kl", hard_negatives=1, steps=1,
-                     batch_size=4, teachers=["theirs"], document_penalty=[])  # fmt: skip
-    ours = with_query_encoder(encoder(tmp_path, dropout=0.0), wanted, DOCUMENTS)
-    weights_of = encode(ours, documents, 48).toarray()
-    total = 0.0
-    for n, query in enumerate(queries):
-        columns = [TOKENS.index(word) for word in query.split()]
-        student = torch.tensor([weights_of[row, columns].sum() for row in (2 * n, 2 * n + 1)])
-        teacher = torch.tensor([WordsShared.score(query, documents[row]) for row in (2 * n, 2 * n + 1)])
-        total += float((teacher.softmax(0) * (teacher.log_softmax(0) - student.log_softmax(0))).sum())
-    found = finetune(ours, data, wanted, "en", 5, tmp_path / "checkpoints", teachers=[WordsShared()])
-    assert found["kl"][0] == pytest.approx(total / 4, rel=1e-2)  # of 4 queries; bf16, where it is fast
-    assert found["query_dimensions"][0] == np.mean([len(query.split()) for query in queries])
-    assert set(found) == {"steps", "loss", "kl", "query_dimensions", "document_dimensions"}
 
 
 def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:

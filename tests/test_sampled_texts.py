@@ -1,18 +1,14 @@
 """Which texts a stage reads, and drawing some of them."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.sampling import draw
 from vtkit.pipeline.stage import Corpus
-from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus, read_texts
+from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus
 from vtkit.settings.recipe import Recipe
-from vtkit.system.errors import DataError
 
 
 @given(st.lists(st.text()), st.integers(1, 40), st.integers(0, 2**32 - 1))
@@ -62,13 +58,3 @@ def test_texts_come_from_the_first_section_that_names_some() -> None:
     assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == plain("/finetune")
     assert bias_corpus(recipe(evaluate=evaluate)) == plain("/evaluate")
     assert bias_corpus(recipe(transfer={"method": "mean", "bias": {"method": "mixture"}})) == ()
-
-
-def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("first\n\nsecond\n", "utf-8")
-    lines = [{"_id": "1", "title": "Title", "text": "text"}, {"_id": "2", "text": "zweiter ß"}]
-    (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
-    names = [str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl")]
-    assert list(read_texts(plain(*names))) == ["first", "second", "Title text", "zweiter ß"]
-    with pytest.raises(DataError, match=r"missing\.txt"):
-        list(read_texts(plain(str(tmp_path / "missing.txt"))))

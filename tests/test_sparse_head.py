@@ -17,7 +17,7 @@ from vtkit.encoder import encoding
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels import sparse_head
 from vtkit.encoder.kernels.screen import Screen
-from vtkit.encoder.kernels.sparse_head import streaming, term_weights, without_decoder
+from vtkit.encoder.kernels.sparse_head import streaming, term_weights
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
@@ -70,20 +70,6 @@ def test_values_and_gradients_are_those_of_the_definition(
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
-def test_padding_never_wins(pooling: str, activation: str) -> None:
-    hidden, _, weight, bias = problem((2, 6, 4, 30), seed=1)
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
-    loud = torch.where(mask.bool().unsqueeze(-1), hidden, 1000.0)
-    quiet = torch.where(mask.bool().unsqueeze(-1), hidden, 0.0)
-    assert torch.equal(
-        term_weights(loud, mask, weight, bias, pooling, activation),
-        term_weights(quiet, mask, weight, bias, pooling, activation),
-    )
-    hidden_gradient = with_gradients(term_weights, (loud, mask, weight, bias), pooling, activation)[1]
-    assert not hidden_gradient[~mask.bool()].any()
-
-
 def test_where_nothing_is_positive_or_all_is_padding_weights_and_gradients_are_zero() -> None:
     hidden, _, weight, bias = problem((1, 3, 4, 70), seed=3, offset=5.0)
     padding = hidden, torch.zeros(1, 3, dtype=torch.long), weight, bias
@@ -100,18 +86,6 @@ def test_a_frozen_transformer_gets_no_gradient_and_costs_the_decoder_none() -> N
     factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     (found * factors).sum().backward()
     torch.testing.assert_close(weight.grad, wanted[2])
-
-
-def test_two_positions_and_three_terms_by_hand() -> None:
-    hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], requires_grad=True)
-    weight = torch.tensor([[3.0, 1.0], [-1.0, -1.0], [0.0, 2.0]])  # logits 3 2 | -1 -2 | 0 4
-    bias = torch.tensor([0.0, 0.5, -1.0], requires_grad=True)  #        3 2 | -.5 -1.5 | -1 3
-    found = term_weights(hidden, torch.ones(1, 2), weight, bias)
-    assert found.tolist() == [pytest.approx([np.log(4), 0.0, np.log(4)])]
-    found.sum().backward()
-    # each winning position gets its decoder row over (1 + logit)
-    assert hidden.grad.flatten().tolist() == pytest.approx([3 / 4, 1 / 4, 0.0, 2 / 4])
-    assert bias.grad.tolist() == pytest.approx([1 / 4, 0.0, 1 / 4])
 
 
 def test_where_hidden_states_are_no_numbers_the_screen_hides_nothing() -> None:
@@ -231,17 +205,6 @@ def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:
     assert weights(model).keys() == before.keys()
     hidden = torch.randn(2, 32)
     assert torch.equal(decoder(hidden), torch.nn.functional.linear(hidden, decoder.weight, decoder.bias))
-
-
-def test_without_its_decoder_a_model_gives_what_the_decoder_would_project(tmp_path: Path) -> None:
-    model = encoder(tmp_path)[0].auto_model
-    decoder, ids = model.get_output_embeddings(), torch.tensor([[2, 60, 61, 3]])
-    with torch.no_grad():
-        logits = model(input_ids=ids).logits
-        with without_decoder(decoder):
-            hidden = model(input_ids=ids).logits
-    assert hidden.shape == (1, 4, 32)
-    torch.testing.assert_close(decoder(hidden), logits)
 
 
 TEXTS = [*texts(9, seed=5), "", "  spaced \t out ", "Ünknown 字", " ".join(["river stone"] * 60), "river"]

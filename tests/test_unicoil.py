@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 from command_line import invoke
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from tiny import (
@@ -119,23 +117,6 @@ def test_before_it_is_trained_a_score_is_the_number_of_shared_terms(tmp_path: Pa
     queries = encode_side(ours, ["river stone oak river", "heron"], "query", 48)
     documents = encode_side(ours, ["stone river [CLS] river", "oak", "fjord"], "document", 48)
     np.testing.assert_array_equal((queries @ documents.T).toarray(), [[2, 1, 0], [0, 0, 0]])
-
-
-@pytest.fixture(scope="module")
-def shared_model(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
-    return unicoil(tmp_path_factory.mktemp("unicoil"))
-
-
-@settings(max_examples=20)
-@given(found=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=6))
-def test_only_what_stands_in_a_text_weighs_and_others_beside_it_change_nothing(
-    shared_model: SparseEncoder, found: list[str]
-) -> None:
-    vectors = encode(shared_model, found, 48)
-    for row, text in enumerate(found):
-        assert entries(vectors, row).keys() <= set(text.split())
-        np.testing.assert_allclose(vectors[row].toarray(), encode(shared_model, [text], 48).toarray(), atol=1e-5)
-    assert (vectors.data > 0).all()
 
 
 def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole fine-tuning step: vtkit now, vtkit as it was, and sentence-transformers' own path.
+"""A whole fine-tuning step: vtkit's, and sentence-transformers' own path.
 
 A step is what the trainer makes of one batch: queries and documents through the encoder, InfoNCE with FLOPS penalties
 on both sides, the backward pass, clipping, and AdamW. Each path is a process of its own, and the processes take turns,
@@ -8,8 +8,6 @@ differs is how they are computed:
 
     vtkit       as vtkit trains
     cached      the same with gradient caching, 8 texts at once (``finetune.texts_at_once``)
-    before      the same of an older commit, from a temporary worktree (``--before``): groups of 8 texts, head in
-                float32 with positions over all terms, dense gradients, torch's dropout, memory given back to the system
     library     SparseEncoder.forward (MLM transformer, SPLADE pooling) and SpladeLoss of sentence-transformers, bf16
     library32   the same in float32, the library's default
     library_cached   CachedSpladeLoss of sentence-transformers, 8 texts at once, bf16
@@ -30,25 +28,22 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-PATHS = ("vtkit", "cached", "before", "library", "library32", "library_cached", "transformer")
-DEFAULT = ("vtkit", "before", "library", "library32", "transformer")
+PATHS = ("vtkit", "cached", "library", "library32", "library_cached", "transformer")
+DEFAULT = ("vtkit", "library", "library32", "transformer")
 
 AT_ONCE = 8
 """Texts whose activations the cached paths hold."""
-LAST_BEFORE = "1b886ce"
-"""The last commit before the head was screened in bf16."""
 
 RAMP = 100
 """Steps until the penalties are at full strength; measured at that step."""
 
-TARGETS = {"before": 2.5, "library32": 5.0}
+TARGETS = {"library32": 5.0}
 
 
 def build(arguments: argparse.Namespace) -> Any:
@@ -145,13 +140,6 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
             return CachedSpladeLoss(encoder, mini_batch_size=AT_ONCE, **settings)  # type: ignore[no-any-return]
         return SpladeLoss(encoder, **settings)  # type: ignore[no-any-return]
     gate = CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
-    if path == "before":  # as fine-tuning had it then
-        from vtkit.training.losses import ContrastiveWithFlops  # type: ignore[attr-defined]
-
-        return ContrastiveWithFlops(  # type: ignore[no-any-return]
-            encoder, step=lambda: RAMP, ramp_steps=RAMP, query_flops=section.query_flops,
-            document_flops=section.document_flops, scale=section.scale, gate=gate,
-        )  # fmt: skip
     from vtkit.training.finetune import objective_terms
     from vtkit.training.gates import LossGate
     from vtkit.training.objective import Objective
@@ -169,15 +157,14 @@ def follow(arguments: argparse.Namespace) -> None:
     import torch
 
     path = arguments.path
-    if path in ("vtkit", "cached", "transformer"):
-        from vtkit.system.runtime import reuse_memory
-
-        reuse_memory()
     from memory import forget_peak, peak_mebibytes
     from sentence_transformers import SparseEncoder  # noqa: F401 (loaded before memory is measured)
 
     from vtkit.encoder.kernels.sparse_head import streaming
+    from vtkit.system.runtime import bf16_is_fast, reuse_memory
 
+    if not path.startswith("library"):
+        reuse_memory()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     encoder = build(arguments)
@@ -195,7 +182,9 @@ def follow(arguments: argparse.Namespace) -> None:
         before = forget_peak()
         for _ in sys.stdin:
             cpu, wall = time.process_time(), time.perf_counter()
-            with nullcontext() if path == "library32" else torch.autocast("cpu", torch.bfloat16, enabled=bf16()):
+            with (
+                nullcontext() if path == "library32" else torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_fast())
+            ):
                 value = torch.stack(list(loss([dict(column) for column in batch], None).values())).sum()
             forward = time.process_time()
             value.backward()
@@ -216,24 +205,18 @@ def follow(arguments: argparse.Namespace) -> None:
             print(json.dumps(figures), flush=True)
 
 
-def bf16() -> bool:
-    """Whether vtkit would train in bf16 here."""
-    try:
-        from vtkit.system.runtime import bf16_is_fast
-    except ImportError:  # where it was in older commits
-        from vtkit.training.resuming import bf16_is_fast  # type: ignore[attr-defined, no-redef]
-    return bool(bf16_is_fast())
-
-
-def started(path: str, arguments: argparse.Namespace, older: Path) -> subprocess.Popen[str]:
+def started(path: str, arguments: argparse.Namespace) -> subprocess.Popen[str]:
     """The process of a path, with its encoder loaded."""
     here = Path(__file__).resolve()
-    root = older if path == "before" else here.parents[2]
     command = [sys.executable, str(here), "--path", path]
     for name in ("vocabulary", "pairs", "length", "model", "data"):
         if (value := getattr(arguments, name)) is not None:
             command += [f"--{name}", str(value)]
-    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{here.parent}", "PYTHONWARNINGS": "ignore"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{here.parents[2]}{os.pathsep}{here.parent}",
+        "PYTHONWARNINGS": "ignore",
+    }
     environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, env=environment
@@ -260,28 +243,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--model", help="Folder of a SparseEncoder instead of random weights.")
     parser.add_argument("--data", help="BEIR folder whose judged pairs are the texts, instead of random tokens.")
-    parser.add_argument("--before", default=LAST_BEFORE, help="Commit that is called before.")
     parser.add_argument("--paths", nargs="+", default=list(DEFAULT), choices=PATHS)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.path:
         follow(arguments)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        older, git = Path(folder) / "before", ["git", "-C", str(Path(__file__).parent)]
-        if "before" in arguments.paths:
-            subprocess.run([*git, "worktree", "add", "-q", "--detach", older, arguments.before], check=True)
-        try:
-            steps = run(arguments, older)
-        finally:
-            if older.is_dir():
-                subprocess.run([*git, "worktree", "remove", "--force", older], check=True)
-    report(arguments, steps)
+    report(arguments, run(arguments))
 
 
-def run(arguments: argparse.Namespace, older: Path) -> dict[str, list[dict[str, float]]]:
+def run(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
     """Figures of every step, by path; the first two steps of each warm up and are left out."""
-    processes = {path: started(path, arguments, older) for path in arguments.paths}
+    processes = {path: started(path, arguments) for path in arguments.paths}
     steps: dict[str, list[dict[str, float]]] = {path: [] for path in processes}
     try:
         print(f"{next(iter(processes.values())).tokens} tokens", flush=True)  # type: ignore[attr-defined]
