@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
 from test_validation import HELD_OUT, TRAINED_ON
-from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
+from tiny import collection, encoder, interrupted_at, same, scratch_recipe, tokenizer, weights, write_collection
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.sides import encode_side
@@ -23,12 +23,8 @@ from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.validation import Validation, validation_set
 
-SHORT: dict[str, Any] = {
-    "steps": 7,
-    "checkpoint_every": 3,
-    "hard_negatives": 1,
-    "mining": {"rankings": ["bm25", "encoder"]},
-}
+MINED: dict[str, Any] = {"rankings": ["bm25", "encoder"]}
+SHORT: dict[str, Any] = {"steps": 7, "checkpoint_every": 3, "hard_negatives": 1, "mining": MINED}
 
 
 def tuned(
@@ -133,32 +129,15 @@ def test_a_recipe_says_what_the_mean_has(tmp_path: Path) -> None:
         (qrels / f"{split}.tsv").write_text((qrels / "test.tsv").read_text("utf-8"), "utf-8")
     recipe = tmp_path / "averaged.toml"
     recipe.write_text(
-        f"""
-[report]
-training = ["tensorboard"]
-[recipe]
-name = "averaged"
-language = "en"
-seed = 3
-{SCRATCH}
-[vocabulary]
-kind = "existing"
-tokenizer = "./target"
-[finetune]
-data = "./collection"
-steps = 4
-batch_size = 6
-ramp = 0.5
-trainings = 2
-validation = {{queries = "dev", every = 2}}
-[evaluate]
-sets = ["./collection"]
-models = ["finetune"]
-bm25 = false
-""",
+        scratch_recipe(
+            "averaged",
+            '[report]\ntraining = ["tensorboard"]\n[finetune]\ndata = "./collection"\nsteps = 4\nbatch_size = 6\n'
+            'ramp = 0.5\ntrainings = 2\nvalidation = {queries = "dev", every = 2}\n'
+            '[evaluate]\nsets = ["./collection"]\nmodels = ["finetune"]\nbm25 = false\n',
+        ),
         "utf-8",
     )
-    folder = run(recipe, runs=tmp_path / "runs", threads=1)
+    folder = run(recipe, ("recipe.seed=3",), runs=tmp_path / "runs", threads=1)
     (made,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
     found = result_of(made, FinetuneResult)
     assert found.trainings == len(found.validated) == 2

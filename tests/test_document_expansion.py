@@ -23,8 +23,8 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 from vtkit.training.document_expansion import expansions, tilde
 from vtkit.training.document_expansion.expansions import (
-    AddableTokens,
     Expansions,
+    addable_words,
     expansion_words,
     listed_stop_words,
     with_words,
@@ -179,8 +179,7 @@ def addable(made: Any, stops: str = "") -> set[str]:
     unwanted = np.zeros(len(made), dtype=bool)
     for word in stops.split():
         unwanted[made.convert_tokens_to_ids(word)] = True
-    found = AddableTokens.of(made, np.zeros(len(made), dtype=bool), unwanted)
-    return {found.words[number] for number in np.flatnonzero(found.allowed)}
+    return set(addable_words(made, np.zeros(len(made), dtype=bool), unwanted).values())
 
 
 def test_pieces_marks_special_tokens_and_stop_words_are_not_added() -> None:
@@ -206,20 +205,16 @@ def unigram() -> Any:
 
 @pytest.mark.parametrize("made", [BPE, unigram()], ids=["bpe", "unigram"])
 def test_in_every_family_a_word_is_read_back_as_its_token(made: Any) -> None:
-    found = AddableTokens.of(made, np.zeros(len(made), dtype=bool), np.zeros(len(made), dtype=bool))
-    assert {"river", "ri"} <= {found.words[number] for number in np.flatnonzero(found.allowed)}
-    for number in np.flatnonzero(found.allowed):
-        assert made(f"ver {found.words[number]}", add_special_tokens=False)["input_ids"][-1] == number
-        assert made.convert_ids_to_tokens(int(number))[0] in "Ġ▁"
-    assert not found.allowed[made.convert_tokens_to_ids("ver")]
+    found = addable_words(made, np.zeros(len(made), dtype=bool), np.zeros(len(made), dtype=bool))
+    assert {"river", "ri"} <= set(found.values())
+    for number, word in found.items():
+        assert made(f"ver {word}", add_special_tokens=False)["input_ids"][-1] == number
+        assert made.convert_ids_to_tokens(number)[0] in "Ġ▁"
+    assert made.convert_tokens_to_ids("ver") not in found
 
 
 def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansions, "COMMON", 0.5)
-    made = AddableTokens.of(tokenizer(), np.zeros(len(TOKENS), dtype=bool), np.zeros(len(TOKENS), dtype=bool))
-    likeliest = ids_of("[CLS]", "river", "##a", "oak", "fern", "reef")
-    assert made.added(likeliest, ids_of("oak"), None) == ["river", "fern", "reef"]
-    assert made.added(likeliest, ids_of("oak"), 2) == ["river", "fern"]
     ours = encoder(tmp_path)
     documents = ["river oak", "river fern", "river reef", "marsh"]
     words = expansion_words(ours, documents, section(), "en", tmp_path / "tokens")
@@ -229,7 +224,10 @@ def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path, monk
     np.save(kept, np.load(kept)[:, ::-1])  # what an interrupted run left is used
     assert expansion_words(ours, documents, section(), "en", tmp_path / "tokens") == [each[::-1] for each in words]
     first = likeliest_tokens(ours, documents, len(TOKENS), 128)
-    assert words[3] == [TOKENS[n] for n in first[3] if made.allowed[n] and TOKENS[n] not in ("river", "marsh", "a")]
+    allowed = addable(tokenizer()) - {"river", "marsh", "a"}
+    assert words[3] == [TOKENS[n] for n in first[3] if TOKENS[n] in allowed]
+    few = expansion_words(ours, documents, section(keep=2), "en", tmp_path / "few")
+    assert few[3] == words[3][:2]
 
 
 # how they are read

@@ -44,7 +44,6 @@ from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, write_
 from vtkit.export.portable import Portable, Source
 from vtkit.export.postgres import sparsevec
 from vtkit.export.result import Target
-from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
@@ -77,20 +76,11 @@ def replayed(folder: Path, **environment: str) -> float:
 @pytest.fixture(scope="module")
 def transferred(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose queries have a table, calibrated, in one index with BM25's terms."""
-    folder = tmp_path_factory.mktemp("transferred")
-    save_encoder(tiny.encoder(folder / "work"), folder / "encoder")
-    tiny.tokenizer(tiny.shuffled(1)).save_pretrained(str(folder / "target"))
-    collection = tiny.collection(60)
-    tiny.write_collection(folder / "collection", collection)
-    tiny.add_training_queries(folder / "collection", collection)
-    (folder / "tiny.toml").write_text(
-        '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
-        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+    more = (
         '[calibrate]\ntarget_activation = 0.2\ndefinition = "pooled"\ncorpus = ["collection"]\nquery_encoder = "idf"\n'
-        '[index]\nlexical = "bm25"\n[evaluate]\nsets = ["collection"]\n',
-        "utf-8",
+        '[index]\nlexical = "bm25"\n'
     )
-    return run(folder / "tiny.toml", runs=folder / "runs", threads=1)
+    return tiny.finished_run(tmp_path_factory.mktemp("transferred"), tiny.collection(60), more=more)
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -30,7 +30,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import TrainingBatches, judged_pairs
-from vtkit.training.teachers import Asked, Taught
+from vtkit.training.teachers import Asked
 
 DATA = collection(48, seed=4)
 
@@ -194,11 +194,6 @@ def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFix
     assert "2 pairs with an empty query or document" in capsys.readouterr().err
 
 
-def test_one_batch_by_eye() -> None:
-    (batch,) = batches_of(judged([{0}, {1}], 2), section(batch_size=2, steps=1), 1)
-    assert sorted(batch, key=lambda row: row.query) == [Example(0, 0), Example(1, 1)]
-
-
 # training
 
 
@@ -232,12 +227,13 @@ def test_a_second_training_of_an_encoder_is_as_the_first(tmp_path: Path) -> None
     ours = encoder(tmp_path)
     start = weights(ours)
     found = []
-    for number in range(2):
+    for number, seed in enumerate((5, 5, 6)):
         ours[0].auto_model.load_state_dict(start)
-        curves = finetune(ours, DATA, section(steps=3), "en", 5, tmp_path / f"checkpoints-{number}")
+        curves = finetune(ours, DATA, section(steps=3), "en", seed, tmp_path / f"checkpoints-{number}")
         found.append((curves, weights(ours)))
     assert found[0][0] == found[1][0]
     assert same(found[0][1], found[1][1])
+    assert not same(found[0][1], found[2][1])  # of another seed
 
 
 def test_after_training_the_encoder_is_the_librarys_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,15 +244,6 @@ def test_after_training_the_encoder_is_the_librarys_own(tmp_path: Path, capsys: 
     save_encoder(ours, tmp_path / "model")
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(texts(5), convert_to_sparse_tensor=False)
     np.testing.assert_allclose(plain.numpy(), encode(ours, texts(5), 48).toarray(), atol=1e-5)
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
-    first, first_curve = trained(tmp_path / "a", steps=6)
-    second, second_curve = trained(tmp_path / "b", steps=6)
-    other, _ = trained(tmp_path / "c", steps=6, seed=6)
-    assert same(weights(first), weights(second))
-    assert first_curve == second_curve
-    assert not same(weights(first), weights(other))
 
 
 EVERYTHING: dict[str, Any] = {
@@ -382,7 +369,7 @@ def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(lo
 
 def test_each_loss_has_its_weight(tmp_path: Path) -> None:
     wanted = section(loss=["infonce", "listwise"], loss_weights=[0.5, 3.0])
-    terms = objective_terms(wanted, 10, encoder(tmp_path), Taught(torch.zeros(1, 2, 2)))[:2]
+    terms = objective_terms(wanted, 10, encoder(tmp_path), SimpleNamespace(scale=1.0))[:2]
     assert {term.name: term.weight(7) for term in terms} == {"contrastive": 0.5, "listwise": 3.0}
 
 

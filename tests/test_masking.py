@@ -49,12 +49,6 @@ def test_probabilities_by_hand(
     torch.testing.assert_close(found, torch.tensor(expected))
 
 
-def test_the_rate_is_kept_however_many_weights_are_clipped_one_after_the_other() -> None:
-    weights = 2.0 ** torch.arange(40, dtype=torch.float64)[None]
-    found = masking_probabilities(weights, torch.ones(1, 40, dtype=torch.bool), 0.9)
-    assert found.sum().item() == pytest.approx(36.0)
-
-
 SPECIAL = torch.tensor([0, 1, 2, 3, 4])
 VOCABULARY, MASK = 50, 4
 
@@ -127,10 +121,3 @@ def test_tokens_of_weight_0_are_read_as_they_are_and_do_not_count_for_the_rate()
     assert torch.equal(inputs[hidden], ids[hidden])
     assert (labels[hidden] == IGNORED).all()
     assert (labels[real & ~hidden] != IGNORED).float().mean().item() == pytest.approx(0.3, abs=0.01)
-
-
-def test_the_same_generator_state_gives_the_same_masks() -> None:
-    first, second, other = masked(7), masked(7), masked(8)
-    assert torch.equal(first[2], second[2])
-    assert torch.equal(first[3], second[3])
-    assert not torch.equal(first[2], other[2])

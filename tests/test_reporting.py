@@ -6,7 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_finetuning import DATA, section
 from test_validation import validated
-from tiny import SCRATCH, encoder, tokenizer, write_collection
+from tiny import encoder, scratch_recipe, tokenizer, write_collection
 
 from vtkit.pipeline.run import run
 from vtkit.system import console
@@ -52,29 +52,15 @@ def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
     assert [value for _, value in written] == pytest.approx(curves["contrastive"], rel=1e-5)
 
 
-RECIPE = (
-    """
-[recipe]
-name = "shown"
-"""
-    + SCRATCH
-    + """
-[vocabulary]
-kind = "existing"
-tokenizer = "./tokens"
-[finetune]
-data = "./collection"
-split = "test"
-batch_size = 6
-steps = 3
-[report]
-training = ["tensorboard"]
-"""
+RECIPE = scratch_recipe(
+    "shown",
+    '[finetune]\ndata = "./collection"\nsplit = "test"\nbatch_size = 6\nsteps = 3\n'
+    '[report]\ntraining = ["tensorboard"]\n',
 )
 
 
 def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer().save_pretrained(str(tmp_path / "tokens"))
+    tokenizer().save_pretrained(str(tmp_path / "target"))
     write_collection(tmp_path / "collection", DATA)
     recipe = tmp_path / "shown.toml"
     recipe.write_text(RECIPE, "utf-8")

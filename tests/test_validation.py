@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
-from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
+from tiny import collection, encoder, interrupted_at, same, scratch_recipe, texts, tokenizer, weights, write_collection
 
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.encoder.encoding import encode
@@ -200,17 +200,7 @@ def test_the_settings_exclude_each_other() -> None:
     assert "finetune.validation.queries" in section(validation={}).settings_read
 
 
-RECIPE = (
-    """
-[recipe]
-name = "validated"
-language = "en"
-"""
-    + SCRATCH
-    + """
-[vocabulary]
-kind = "existing"
-tokenizer = "./target"
+RECIPE = scratch_recipe("validated", """
 [adapt]
 objective = "crop"
 corpus = ["./long.txt"]
@@ -228,8 +218,7 @@ every = 2
 sets = ["./collection"]
 models = ["finetune"]
 bm25 = false
-"""
-)
+""")  # fmt: skip
 
 
 def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path) -> None:

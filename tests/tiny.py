@@ -11,9 +11,16 @@ from typing import Any
 import numba
 import pytest
 import torch
-from sentence_transformers import SparseEncoder
+from sentence_transformers import SentenceTransformer, SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
@@ -93,6 +100,12 @@ feed_forward = 48
 """The source of recipes that begin with a model of this size, of random weights."""
 
 
+def scratch_recipe(name: str, *sections: str) -> str:
+    """A recipe that begins with a model of random weights over the tokenizer ``./target``."""
+    head = f'[recipe]\nname = "{name}"\nlanguage = "en"\n'
+    return "".join([head, SCRATCH, '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n', *sections])
+
+
 def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
     """A sparse encoder over :func:`model`, computing on one thread; ``folder`` is where it is written on the way."""
     torch.set_num_threads(1)
@@ -109,6 +122,28 @@ def embedder(folder: Path, architecture: str = "bert") -> Path:
     whole = encoder(folder.with_name(f"{folder.name}-work"), architecture)
     whole[0].auto_model.base_model.save_pretrained(folder)
     whole.tokenizer.save_pretrained(str(folder))
+    return folder
+
+
+def body(folder: Path) -> Path:
+    """The transformer of :func:`model` alone, with its tokenizer, in ``folder``."""
+    model().base_model.save_pretrained(folder)
+    tokenizer().save_pretrained(str(folder))
+    return folder
+
+
+def dense(folder: Path, pooling: str = "mean", **settings: Any) -> Path:
+    """A dense embedder of unit vectors in ``folder``."""
+    modules = [Transformer(str(body(folder.with_name(f"{folder.name}-body")))), Pooling(32, pooling), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu", **settings).save(str(folder))
+    return folder
+
+
+def cross_encoder(folder: Path, labels: int = 1) -> Path:
+    """A cross-encoder, or a classifier of several labels, in ``folder``."""
+    settings = BertConfig.from_pretrained(body(folder), num_labels=labels)
+    torch.manual_seed(0)
+    BertForSequenceClassification(settings).save_pretrained(folder)
     return folder
 
 
@@ -158,17 +193,21 @@ def add_training_queries(folder: Path, found: RetrievalSet) -> None:
     (folder / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
 
 
-def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny", collection: str = "collection") -> Path:
+def finished_run(
+    folder: Path, found: RetrievalSet, name: str = "tiny", collection: str = "collection", more: str = ""
+) -> Path:
     """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to its own tokens in another order, and its
-    index of ``found`` (``folder/COLLECTION``)."""
+    index of ``found`` (``folder/COLLECTION``), which has training queries too; ``more`` sections as they are."""
     save_encoder(encoder(folder / "work"), folder / "encoder")
     tokenizer(shuffled(1)).save_pretrained(str(folder / "target"))
     write_collection(folder / collection, found)
+    if more:
+        add_training_queries(folder / collection, found)
     recipe = folder / f"{name}.toml"
     recipe.write_text(
         f'[recipe]\nname = "{name}"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
-        f'[evaluate]\nsets = ["{collection}"]\n',
+        f'{more}[evaluate]\nsets = ["{collection}"]\n',
         "utf-8",
     )
     return run(recipe, runs=folder / "runs", threads=1)

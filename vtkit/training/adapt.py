@@ -60,8 +60,7 @@ SQUARED = 0.01
 """Weight of the mean squared difference of sentences' scores beside the divergence of their distributions."""
 
 CONTRASTIVE = 0.5  # weight of InfoNCE with the query's own document beside the divergence from a teacher's distribution
-DEPTH = 50  # candidates are sampled from so many of each ranking
-CANDIDATES = 2  # of each query: its own document and one sampled
+DEPTH = 50  # the candidate beside a query's own document is sampled from so many of each ranking
 
 
 @dataclass(frozen=True)
@@ -217,23 +216,16 @@ def _distill(
     def bm25() -> Bm25:
         return Bm25.build(documents, language)
 
-    def candidates_of_queries() -> np.ndarray:
+    def sampled() -> np.ndarray:
         rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
-        return _candidates(rankings, rows, CANDIDATES, len(texts), len(asked), seed)
+        return _sampled(rankings, rows, len(texts), seed)
 
-    candidates = distributed.by_main(candidates_of_queries)
-    columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
-    for extra in range(1, CANDIDATES):
-        columns[f"negative_{extra}"] = [documents[number] for number in candidates[:, extra]]
-    steps = [
-        Asked(
-            asked[start : start + size],
-            [columns[column][row] for column in columns if column != "query" for row in range(start, start + size)],
-            candidates[start : start + size].T.reshape(-1).tolist(),
-            CANDIDATES,
-        )
-        for start in range(0, len(asked), size)
-    ]
+    candidates = np.stack([rows, distributed.by_main(sampled)], axis=1)
+    own, others = ([documents[number] for number in column] for column in candidates.T.tolist())
+    steps = []
+    for start in range(0, len(asked), size):
+        batch = slice(start, start + size)
+        steps.append(Asked(asked[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
     teacher = only([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
     scores = KeptScores(teacher, steps, folder)
     if loss == "margin_mse":
@@ -253,7 +245,7 @@ def _distill(
     terms = [Term("distillation", distillation)]
     if loss == "listwise":
         terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
-    return columns, terms
+    return {"query": asked, "document": own, "negative_1": others}, terms
 
 
 def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
@@ -263,7 +255,7 @@ def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
     what = "The mean of several teachers" if several else '{distill.loss} = "listwise"'
     remedy = "Name one teacher" if several else 'Set {distill.loss} to "margin_mse"'
     raise DataError(
-        f"{what} compares scores in standard deviations, and a cross-encoder scores only the {CANDIDATES} candidates "
+        f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
         f"of each query: of two scores, only their order is left. {remedy}.",
         "distill.loss",
     )
@@ -304,20 +296,14 @@ def _repeated(step: Asked) -> Tensor:
     return repeated.fill_diagonal_(False)
 
 
-def _candidates(
-    rankings: Sequence[np.ndarray], own: Sequence[int], wanted: int, documents: int, queries: int, seed: int
-) -> np.ndarray:
-    """Documents of each query, (queries, wanted): its own first, and others sampled from what the ``rankings``,
-    (queries, depth) each, found; from all where they found too few."""
-    chosen = np.empty((queries, wanted), dtype=np.int64)
-    for row in range(queries):
+def _sampled(rankings: Sequence[np.ndarray], own: Sequence[int], documents: int, seed: int) -> np.ndarray:
+    """For each query another document than its ``own``, (queries,): of what the ``rankings``, (queries, depth) each,
+    found; of all ``documents`` where they found no other."""
+    sampled = np.array(own, dtype=np.int64)
+    for row, number in enumerate(own):
         draw = np.random.default_rng([seed, 5, row])
         ranked = merged([[int(i) for i in ranking[row] if i >= 0] for ranking in rankings])
-        near = [number for number in ranked if number != own[row]]
-        others = draw.permutation(near)[: wanted - 1].tolist()
-        while len(others) < wanted - 1:
-            number = int(draw.integers(documents))
-            if number not in (own[row], *others) or documents < wanted:
-                others.append(number)
-        chosen[row] = [own[row], *others]
-    return chosen
+        near = draw.permutation([other for other in ranked if other != number])
+        while sampled[row] == number:
+            sampled[row] = near[0] if len(near) else draw.integers(documents)
+    return sampled

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.system import console
+from vtkit.system.results import Result
 from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
@@ -29,7 +30,7 @@ Curves = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
-class _Done:
+class _Done(Result):
     """What a training left beside its weights."""
 
     curves: Curves
@@ -69,7 +70,7 @@ def averaged(
             curves = train(seed, place)
             done = _Done(curves, None if validation is None else validation.validated[-1])
             if distributed.is_main():
-                _keep(done, parameters, file)
+                keep_weights(parameters, file, {"done": json.dumps(done.to_json())})
         else:
             console.say(f"  training {number} of {len(seeds)} is done")
             if validation is not None and done.validated is not None:
@@ -100,19 +101,11 @@ def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
         parameter.copy_(total / len(ends))
 
 
-def _keep(done: _Done, parameters: dict[str, Tensor], file: Path) -> None:
-    """Write the weights and what was found, both at once."""
-    content = {"curves": done.curves, "validated": None if done.validated is None else done.validated.to_json()}
-    keep_weights(parameters, file, {"done": json.dumps(content)})
-
-
 def _kept(file: Path) -> _Done | None:
     if not file.is_file():
         return None
     with safe_open(file, framework="pt") as end:
-        content = json.loads(end.metadata()["done"])
-    validated = content["validated"]
-    return _Done(content["curves"], None if validated is None else Validated.from_json(validated))
+        return _Done.from_json(json.loads(end.metadata()["done"]))
 
 
 def _one_behind_the_other(parts: Sequence[Curves]) -> Curves:

@@ -37,7 +37,7 @@ from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.resuming import set_weights
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Taught, Teacher, check_targets, only
+from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, check_targets, only
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
@@ -134,7 +134,7 @@ def finetune(
 def _trained(
     encoder: SparseEncoder,
     batches: TrainingBatches,
-    taught: Taught | None,
+    taught: KeptScores | None,
     data: RetrievalSet,
     section: FinetuneSection,
     texts: Sequence[str],
@@ -189,7 +189,7 @@ def _trained(
 
 
 def objective_terms(
-    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: Taught | None = None
+    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | None = None
 ) -> list[Term]:
     """The losses and the penalties that the settings name.
 
@@ -211,7 +211,7 @@ def objective_terms(
     return terms
 
 
-def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: Taught | None) -> Term:
+def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: KeptScores | None) -> Term:
     def weighted(curve: str, value: Callable[[Batch], Tensor]) -> Term:
         return Term(curve, value, lambda step: weight)
 
@@ -221,7 +221,7 @@ def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: 
     scale = section.teacher_scale or taught.scale
 
     def teacher(batch: Batch) -> Tensor:
-        return taught.scores[batch.step].to(batch.queries.device)
+        return taught[batch.step].to(batch.queries.device)
 
     def own(batch: Batch) -> tuple[Tensor, Tensor]:
         return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
@@ -244,7 +244,7 @@ def _taught(
     data: RetrievalSet,
     contents: Sequence[str],
     folder: Path,
-) -> Taught:
+) -> KeptScores:
     """The scores of each step's queries and documents."""
 
     def asked(step: int) -> Asked:
@@ -253,28 +253,22 @@ def _taught(
         queries = [data.queries[query].text for query in rows[:, 0].tolist()]
         return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
 
-    teacher = only(teachers)
     own = "listwise" not in section.loss
-    scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
+    scores = KeptScores(only(teachers), Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
         raise DataError(
             "The teachers score only one document of each query, which teaches nothing: cross-encoders and score files "
             "score only a query's own documents. Set {hard_negatives} to 1 or more.",
             "hard_negatives",
         )
-    _check_targets(scores.first, section, teacher.scale)
-    return Taught(scores, teacher.scale)
-
-
-def _check_targets(scores: Tensor, section: FinetuneSection, scale: float) -> None:
-    """Refuse ``scores``, (steps, queries, documents), of which one of the losses can learn nothing."""
-    own = torch.cat([own_candidates(step) for step in scores])
-    factor = section.teacher_scale or scale
+    first, factor = scores.first, section.teacher_scale or scores.scale
     for name in section.loss:
         if name in COMPARING:
-            check_targets(factor * own, "teacher_scale", factor, ordered=name == "kl")
+            own_scores = torch.cat([own_candidates(step) for step in first])
+            check_targets(factor * own_scores, "teacher_scale", factor, ordered=name == "kl")
         elif name == "listwise":
-            check_targets(standardized(scores.flatten(0, 1)) / LISTWISE_TEMPERATURE)
+            check_targets(standardized(first.flatten(0, 1)) / LISTWISE_TEMPERATURE)
+    return scores
 
 
 def _ramp_steps(section: FinetuneSection, steps: int) -> int:

@@ -231,28 +231,25 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
         return len(self.batches)
 
     def __getitem__(self, number: int) -> dict[str, Tensor]:
-        input_ids, attention_mask = self.padded(number, self.token_ids, self.padding_id)
+        rows = self.batches[number]
+        input_ids, attention_mask = padded([self.token_ids[row] for row in rows], self.padding_id)
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.teacher_ids is not None:
-            teacher_ids, teacher_mask = self.padded(number, self.teacher_ids, self.teacher_padding_id)
-            return {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "teacher_ids": teacher_ids,
-                "teacher_mask": teacher_mask,
-            }
-        wanted = None if self.wanted is None else self.padded(number, self.wanted, IGNORED)[0]
+            ids, mask = padded([self.teacher_ids[row] for row in rows], self.teacher_padding_id)
+            return batch | {"teacher_ids": ids, "teacher_mask": mask}
+        wanted = None if self.wanted is None else padded([self.wanted[row] for row in rows], IGNORED)[0]
         generator = torch.Generator().manual_seed((self.seed << 32) + number)
         masked, labels = mask_tokens(
             input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
         )
-        return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
+        return batch | {"input_ids": masked, "labels": labels}
 
-    def padded(self, number: int, values: Ragged, padding: int) -> tuple[Tensor, Tensor]:
-        """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
-        rows = [torch.from_numpy(values[i].astype(np.int64)) for i in self.batches[number]]
-        lengths = torch.tensor([len(row) for row in rows])
-        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
-        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+
+def padded(rows: Iterable[Sequence[int] | NDArray[np.int32]], padding: int) -> tuple[Tensor, Tensor]:
+    """``rows`` filled up on the right, and a mask of what is not padding; (rows, length) both."""
+    filled = [torch.tensor(row, dtype=torch.long) for row in rows]
+    whole = nn.utils.rnn.pad_sequence(filled, batch_first=True, padding_value=padding)
+    return whole, (torch.arange(whole.shape[1]) < torch.tensor([len(row) for row in filled])[:, None]).long()
 
 
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:

@@ -40,7 +40,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
-from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, parts, similar_lengths_together, tokenized
+from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
@@ -135,7 +135,10 @@ def adapt(
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )
-    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, never_labels, frequencies)
+    vocabulary, prior, unseen_prior = model.config.vocab_size, None, None
+    if frequencies:
+        prior, unseen_prior = (unigram_prior(batches.labels, vocabulary, never_labels, unseen) for unseen in (0, 1))
+    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, unseen_prior)
     before = distributed.by_main(measured)
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
@@ -148,8 +151,7 @@ def adapt(
         trainer.gate = LossGate(
             "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None
         )
-        if frequencies:
-            trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels)
+        trainer.prior = prior
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
@@ -181,12 +183,10 @@ def _measured(
     length: int,
     new_tokens: np.ndarray,
     batches: MaskedBatches,
-    section: AdaptSection,
-    never_labels: Tensor,
-    frequencies: bool,
+    prior: Tensor | None,
 ) -> Callable[[], GroupedPredictions | None]:
     """Measures the encoder as it is on ``texts``, always on the same masked tokens; every token as often as any."""
-    if section.objective == "sap" or not texts:
+    if batches.teacher_ids is not None or not texts:
         return lambda: None
     model = encoder[0].auto_model
     read = tokenized(encoder.tokenizer, output, texts, length, sizes=True)
@@ -201,9 +201,6 @@ def _measured(
     )
     new = np.zeros(model.config.vocab_size, dtype=bool)
     new[new_tokens] = True
-    prior = None
-    if frequencies:
-        prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels, unseen=1)
     return partial(held_out_predictions, model, masked, read.sizes, new, prior)
 
 
@@ -307,8 +304,7 @@ def _refuse_masked_texts(labels: Ragged, weights: Tensor, special: Tensor) -> No
     if seen and not any(float(weights[number]) for number in seen):
         raise DataError(
             "Every token of the texts in {corpus} is a masked dimension, so there is nothing to predict. Set "
-            "casing.output "
-            'to "all" or "fold", or casing.input to "lowercase".',
+            'casing.output to "all" or "fold", or casing.input to "lowercase".',
             "corpus",
         )
 
@@ -391,7 +387,7 @@ def held_out_predictions(
                 input_ids=batch["input_ids"].to(device), attention_mask=batch["attention_mask"].to(device)
             ).logits[predicted.to(device)]
         labels = batch["labels"][predicted]
-        bytes_of.append(batches.padded(number, sizes, 0)[0][predicted])
+        bytes_of.append(padded([sizes[row] for row in batches.batches[number]], 0)[0][predicted])
         labels_of.append(labels)
         for start in range(0, len(labels), POSITIONS_AT_ONCE):
             asked = slice(start, start + POSITIONS_AT_ONCE)

@@ -38,8 +38,7 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             if isinstance(encoder, WholeEncoder) and encoder.query_side is not None and table is None:
                 raise DataError(
                     "Fine-tuning trains one encoder, and this model encodes queries with a separate one, which would "
-                    "not "
-                    'be trained. Set {query_encoder} to "shared" or to a table, or start from another encoder.',
+                    'not be trained. Set {query_encoder} to "shared" or to a table, or start from another encoder.',
                     "query_encoder",
                 )
             if table is not None and section.target("query") is not None:

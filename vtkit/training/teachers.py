@@ -7,7 +7,6 @@ was not asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -208,14 +207,6 @@ class Ensemble:
         return matrices
 
 
-@dataclass(frozen=True)
-class Taught:
-    """What a teacher says of a whole run."""
-
-    scores: KeptScores | Tensor  # (steps, queries, documents)
-    scale: float = 1.0  # of the teacher
-
-
 def only(teachers: Sequence[Teacher]) -> Teacher:
     """The one teacher, or the :class:`Ensemble` of several."""
     return teachers[0] if len(teachers) == 1 else Ensemble(teachers)
@@ -297,6 +288,7 @@ class KeptScores:
 
     def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
         self._teacher, self._steps, self._own = teacher, steps, own
+        self.scale = teacher.scale
         self._folder = folder / SCORES_FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
         self._start, self._part = -1, np.empty(0, np.float32)
@@ -329,7 +321,8 @@ class KeptScores:
 
         def asked() -> np.ndarray:
             # in the middle of a training step: nothing of it may change what the teacher says, nor the reverse
-            with torch.random.fork_rng(), torch.no_grad(), torch.autocast("cpu", enabled=False), _full_precision():
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            with torch.random.fork_rng(), torch.no_grad(), torch.autocast(device, enabled=False):
                 given = np.stack(self._teacher.scores(part))
             _refuse_useless(given, part, start)
             return np.take_along_axis(given, _own(part[0])[None], axis=2) if self._own else given
@@ -339,10 +332,6 @@ class KeptScores:
         return kept_array(
             self._folder / f"{start:08d}.npy", asked, lambda found: found.shape == wanted and found.dtype == np.float32
         )
-
-
-def _full_precision() -> AbstractContextManager[Any]:
-    return torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext()
 
 
 def _own(step: Asked) -> np.ndarray:

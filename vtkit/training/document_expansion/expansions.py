@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def expansion_words(
     """The words that each of ``texts`` is expanded by, the likeliest first.
 
     Of the :data:`LIKELIEST` likeliest tokens those are left out that the text has, that are no whole words
-    (:class:`AddableTokens`), that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
+    (:func:`addable_words`), that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
 
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
@@ -56,7 +56,7 @@ def expansion_words(
     frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
     unwanted = listed_stop_words(tokenizer, language) | (frequencies > COMMON * count)
     masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
-    addable = AddableTokens.of(tokenizer, masked, unwanted)
+    addable = addable_words(tokenizer, masked, unwanted)
     folder.mkdir(parents=True, exist_ok=True)
     words: list[list[str]] = []
     for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
@@ -66,9 +66,9 @@ def expansion_words(
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
         held = whole_encodings(tokenizer, batch)
-        words += [
-            addable.added(row.tolist(), encoding.ids, section.keep) for row, encoding in zip(tokens, held, strict=True)
-        ]
+        for row, encoding in zip(tokens.tolist(), held, strict=True):
+            new = [addable[number] for number in row if number in addable and number not in set(encoding.ids)]
+            words.append(new[: section.keep])
     return words
 
 
@@ -78,49 +78,33 @@ def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDAr
     return np.array([starts and text.strip().lower() in words for text, starts in surfaces], dtype=np.bool_)
 
 
-@dataclass(frozen=True, eq=False)
-class AddableTokens:
-    """The tokens that may be added to a text, and how they are written."""
+def addable_words(
+    tokenizer: PreTrainedTokenizerFast, masked: NDArray[np.bool_], unwanted: NDArray[np.bool_]
+) -> dict[int, str]:
+    """The tokens that may be added to a text -> how each is written: whole words, which start a word, hold a letter or
+    digit, and are the one token that their text becomes when it is written behind another word.
 
-    allowed: NDArray[np.bool_]  # (vocabulary,)
-    words: Sequence[str]  # what each token is written as, (vocabulary,)
-
-    @classmethod
-    def of(
-        cls, tokenizer: PreTrainedTokenizerFast, masked: NDArray[np.bool_], unwanted: NDArray[np.bool_]
-    ) -> AddableTokens:
-        """Those that are whole words: they start a word, hold a letter or digit, and are the one token that their text
-        becomes when it is written behind another word.
-
-        Args:
-            tokenizer: of the encoder that reads the expanded texts.
-            masked: dimensions that are never active, (rows of the encoder,).
-            unwanted: stop words and the like, (vocabulary,).
-        """
-        vocabulary = Vocabulary(tokenizer)
-        words = vocabulary.texts
-        candidates = [
-            number
-            for number, (_, starts_word) in enumerate(vocabulary.surfaces)
-            if (starts_word or begins_unspaced(words[number])) and number not in vocabulary.special
-            and any(map(str.isalnum, words[number])) and not masked[number] and not unwanted[number]
-        ]  # fmt: skip
-        allowed = np.zeros(len(words), dtype=np.bool_)
-        twice = [f"{words[number]} {words[number]}" for number in candidates]
-        for number, encoding in zip(candidates, whole_encodings(tokenizer, twice, offsets=True), strict=True):
-            behind = [
-                token
-                for token, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
-                if start >= len(words[number]) and stop > start
-            ]
-            allowed[number] = behind == [number]
-        return cls(allowed, words)
-
-    def added(self, likeliest: Sequence[int], held: Iterable[int], keep: int | None) -> list[str]:
-        """The words of up to ``keep`` of the tokens ``likeliest`` that are allowed and not ``held``, in their order."""
-        there = set(held)
-        words = [self.words[number] for number in likeliest if self.allowed[number] and number not in there]
-        return words[:keep]
+    Args:
+        tokenizer: of the encoder that reads the expanded texts.
+        masked: dimensions that are never active, (rows of the encoder,).
+        unwanted: stop words and the like, (vocabulary,).
+    """
+    vocabulary = Vocabulary(tokenizer)
+    words = vocabulary.texts
+    candidates = [
+        number
+        for number, (_, starts_word) in enumerate(vocabulary.surfaces)
+        if (starts_word or begins_unspaced(words[number])) and number not in vocabulary.special
+        and any(map(str.isalnum, words[number])) and not masked[number] and not unwanted[number]
+    ]  # fmt: skip
+    twice = [f"{words[number]} {words[number]}" for number in candidates]
+    addable = {}
+    for number, encoding in zip(candidates, whole_encodings(tokenizer, twice, offsets=True), strict=True):
+        spans = zip(encoding.ids, encoding.offsets, strict=True)
+        behind = [token for token, (start, stop) in spans if start >= len(words[number]) and stop > start]
+        if behind == [number]:
+            addable[number] = words[number]
+    return addable
 
 
 @dataclass(frozen=True, eq=False)

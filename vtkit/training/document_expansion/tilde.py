@@ -34,6 +34,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.gates import LossGate
+from vtkit.training.masking import padded
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import Vocabulary
 
@@ -174,7 +175,7 @@ def likeliest_tokens(
 ) -> NDArray[np.int32]:
     """The ``tokens`` likeliest tokens of each text by the logits at its first token, the likeliest first,
     (texts, tokens)."""
-    model, tokenizer = encoder[0].auto_model.eval(), encoder.tokenizer
+    model = encoder[0].auto_model.eval()
     read = _tokenized(encoder, texts, max_length)
     order = sorted(range(len(texts)), key=lambda row: (-len(read[row]), row))
     likeliest = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
@@ -183,8 +184,8 @@ def likeliest_tokens(
         while start < len(order):
             rows = order[start : start + max(1, TOKENS_A_BATCH // len(read[order[start]]))]
             start += len(rows)
-            padded = _padded([read[row] for row in rows], tokenizer)
-            logits = first_logits(model, *(tensor.to(model.device) for tensor in padded))
+            batch = padded([read[row] for row in rows], encoder.tokenizer.pad_token_id)
+            logits = first_logits(model, *(tensor.to(model.device) for tensor in batch))
             likeliest[rows] = logits.topk(likeliest.shape[1], dim=1).indices.cpu().numpy()
             bar.advance(len(rows))
     return likeliest
@@ -217,17 +218,6 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     return token_ids
 
 
-def _padded(token_ids: Sequence[Sequence[int]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
-    """Ids and mask, (texts, length) each, filled up on the right."""
-    longest = max(map(len, token_ids))
-    ids = torch.full((len(token_ids), longest), tokenizer.pad_token_id)
-    mask = torch.zeros_like(ids)
-    for row, own in enumerate(token_ids):
-        ids[row, : len(own)] = torch.tensor(own)
-        mask[row, : len(own)] = 1
-    return ids, mask
-
-
 @dataclass(frozen=True)
 class _Batches(Dataset[dict[str, Tensor]]):
     """The batches of a run, in order."""
@@ -243,7 +233,7 @@ class _Batches(Dataset[dict[str, Tensor]]):
     def __getitem__(self, step: int) -> dict[str, Tensor]:
         batch: dict[str, Tensor] = {}
         for side, texts in (("query", self.queries), ("document", self.documents)):
-            ids, mask = _padded([texts[pair] for pair in self.order[step]], self.tokenizer)
+            ids, mask = padded([texts[pair] for pair in self.order[step]], self.tokenizer.pad_token_id)
             batch |= {f"{side}_ids": ids, f"{side}_mask": mask}
         return batch
 
