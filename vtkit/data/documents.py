@@ -1,8 +1,5 @@
-"""The documents of a collection: a list, or files that are mapped and read by position if there are many.
-
-A large collection is read once and written into a folder named after the content of its files: the documents as Arrow,
-and hashes that find ids and equal texts. Later stages and runs open that folder.
-"""
+"""The documents of a collection: a list or, if there are many, files that are mapped and read by position, in a folder
+named after the content of their sources that later stages and runs open again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The Hugging Face hub: its cache, and downloads into it if the user allows them.
-
-The network is not used otherwise. Interrupted downloads are resumed: the hub's client would restart a file in every
-process, so the bytes are fetched here, with the client's functions, and the client only registers them in its cache.
-"""
+"""The Hugging Face hub: its cache, and downloads into it if the user allows them, which are resumed after an
+interruption: the hub's client would start a file anew, so the bytes are fetched here."""
 
 import hashlib
 import os

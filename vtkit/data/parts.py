@@ -1,10 +1,5 @@
-"""The files of a collection's parts (corpus, queries, qrels) in a folder, by configuration and split.
-
-They are named in the head of a README, as in data sets of the hub (``configs``: ``corpus``, ``queries`` and
-``default``, or ``kor-corpus``, ``kor-queries`` and ``kor-qrels``, each with its files by split). Without such a head,
-the names of files and folders show them: BEIR's, MIRACL's, mMARCO's, C-MTEB's, and ``corpus/``, ``queries/`` and
-``qrels/``.
-"""
+"""The files of a collection's parts (corpus, queries, qrels) in a folder, by configuration and split: as the head of a
+README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,9 +1,5 @@
 """Public collections: a record each, with the repositories of the Hugging Face hub that hold its files, and their
-revisions.
-
-The heads of the repositories' READMEs, or the names of their files, show which files to download and which part is in
-which file (:mod:`vtkit.data.parts`). A repository without a revision is read at its newest.
-"""
+revisions. A repository without a revision is read at its newest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

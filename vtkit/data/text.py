@@ -1,9 +1,5 @@
-"""A user's text files: opened plain or compressed, read strictly as UTF-8, digested by content.
-
-A byte that is not UTF-8 is an error with its position. It becomes a replacement character only on request, with a
-warning: otherwise damaged text could get into a vocabulary or an index unnoticed. Lines are bounded, so that a file
-without line ends cannot fill the memory.
-"""
+"""A user's text files: opened plain or compressed, read strictly as UTF-8 in lines of bounded length, digested by
+content."""
 
 import gzip
 import hashlib

@@ -1,13 +1,5 @@
-"""Training data in one file: queries with relevant and other documents, and a teacher's scores of them.
-
-``.tsv`` (plain, ``.gz`` or ``.zst``): query, relevant document and any number of other documents, separated by tabs;
-or, as published by MarginMSE's authors, score of the relevant document, score of the other, query, relevant document,
-other. ``.jsonl`` and ``.parquet``: rows with a query, one or more relevant documents, and perhaps others and scores,
-under the names of sentence-transformers or FlagEmbedding (:data:`FIELDS`); a single score of one relevant document and
-one other is their margin. ``.tar.gz``: WebFAQ for ir_datasets, with BGE-M3's scores.
-
-:mod:`vtkit.data.rankings` reads data that refers to texts by ids.
-"""
+"""Training data in one file: queries with relevant and other documents, and a teacher's scores of them, in the layouts
+of :data:`FORMS` and :data:`FIELDS`. :mod:`vtkit.data.rankings` reads data that refers to texts by ids."""
 
 import json
 import os

@@ -1,8 +1,5 @@
-"""Scripts without spaces between words: their characters, and the words in a run of them.
-
-The words come from ICU's dictionaries (Thai, Lao, Khmer, Burmese; Chinese and Japanese share one). They depend on the
-run alone, not on its context.
-"""
+"""Scripts without spaces between words: their characters, and the words in a run of them, which come from ICU's
+dictionaries and depend on the run alone."""
 
 import re
 

@@ -1,8 +1,5 @@
 """Files of static word vectors, read as a stream: text formats of word2vec, GloVe and fastText (``.vec``), and the
-binary format of word2vec.
-
-Such files hold millions of words, far more than a vocabulary needs, so they are never held as a whole.
-"""
+binary format of word2vec."""
 
 import codecs
 import zlib

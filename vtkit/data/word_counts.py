@@ -1,9 +1,5 @@
-"""Exact counts of the words of a corpus, with the white space before them, in bounded memory.
-
-Tokenizers work word by word, so a corpus of a billion words can be tokenized by its *distinct* words. Texts are read
-once. Counts that do not fit into memory are written to sorted runs in a temporary folder and merged, so only the disk
-limits the size of a corpus.
-"""
+"""Exact counts of the words of a corpus, with the white space before them, in bounded memory: what does not fit is
+written to sorted runs in a temporary folder and merged."""
 
 import heapq
 import json

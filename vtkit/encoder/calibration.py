@@ -1,11 +1,5 @@
-"""Calibration: what can be done to a sparse head's logits without training, and what it does to the vectors.
-
-Activation Potential Calibration is the one that asks for a result. The vocabulary-transfer paper subtracts a constant
-c from the bias after masked-language-model training (b' <- b' - c) so that the ReLU of the sparse head meets a
-moderate share of positive logits. What share a given c brings differs widely between set-ups, so here the *share is
-asked for and c is found*: the quantile of the logits on probe texts, checked on probe texts that took no part in
-finding it. Beside it: a fixed c, a division of all logits by a constant, and folding, each alone or together.
-"""
+"""Calibration: what can be done to a sparse head's logits without training. The vocabulary-transfer paper subtracts a
+constant from the bias; here the share of positive logits is asked for, and the constant found on probe texts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""Where an architecture keeps its embeddings, its masked-language-model head, and the head's bias.
-
-BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA, DeBERTa and MPNet differ in names only: transformers finds the
-input embeddings and the decoder for each, so that what is needed here is to check that they are what vtkit can work
-with, to bring the two layouts that are not into one that is, and to know what else depends on the vocabulary
-(position ids that count from the padding id).
-"""
+"""Where an architecture keeps its embeddings, its masked-language-model head and the head's bias, and what else depends
+on the vocabulary."""
 
 from __future__ import annotations
 

@@ -1,16 +1,12 @@
-"""A sparse head for a dense embedder, fitted to read each token's own name back from its state.
+"""A sparse head for a dense embedder, fitted to read each token's own name back from its state; similar tokens have
+similar embeddings, so it finds tokens like it too (cf. arXiv:2212.10380). The transformer stays as it is.
 
-The states of contrastive encoders still hold their tokens, and similar tokens have similar embeddings; so a head that
-finds the token itself finds, with smaller weights, tokens like it: an expansion that nobody trained (cf. "What are you
-token about?", arXiv:2212.10380, which reads dense vectors through a language model's head). The transformer stays as it
-is. With h the state of a token x and e_x its input embedding, which the decoder is tied to:
+With h the state of a token x and e_x its input embedding, which the decoder is tied to:
 
-1. *Ridge regression* from h - mean(h) to e_x - mean(e) gives the head's linear map W in closed form,
-   W = Y'X (X'X + λI)⁻¹. Its output is scaled down and moved to where the head's activation is nearly linear; the layer
-   norm behind it takes both away again.
+1. *Ridge regression* from h - mean(h) to e_x - mean(e): W = Y'X (X'X + λI)⁻¹, scaled down and moved to where the head's
+   activation is nearly linear; the layer norm behind it takes both away again.
 2. *Softmax.* W, the layer norm and the decoder's bias b minimise -log softmax(z + log p)_x over tokens drawn from all
-   states, z = E LN(act(W h)) + b and p the tokens' frequencies (logit adjustment, arXiv:2007.07314). With the prior
-   beside them the logits z say what a state tells of a token, whatever its frequency.
+   states, z = E LN(act(W h)) + b and p the tokens' frequencies (logit adjustment, arXiv:2007.07314).
 3. *Threshold and scale.* b is shifted until a given share of the logits is positive, and all logits are scaled until a
    token's own is :data:`OWN_LOGIT` in the mean.
 """

@@ -1,9 +1,6 @@
-"""What becomes of cased vocabulary dimensions: they are masked (:mod:`vtkit.encoder.masked`) or folded into one.
-
-Folding takes the maximum of dimensions, after pooling. No module of sentence-transformers does that, and no
-bias or tokenizer can: the saved folder only *says* that its vectors are to be folded (``vtkit_fold`` in config.json,
-which other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
-"""
+"""What becomes of cased vocabulary dimensions: they are masked (:mod:`vtkit.encoder.masked`) or folded into one by
+their maximum, after pooling. The saved folder only *says* that vectors are to be folded (``vtkit_fold`` in
+config.json)."""
 
 from typing import Literal, assert_never
 

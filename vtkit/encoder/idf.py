@@ -1,9 +1,5 @@
-"""Weighting documents by inverse document frequency: ŝ_d = w ⊙ s_d, documents only.
-
-Continued adaptation (CAI, arXiv:2211.03988) leaves an encoder whose new tokens were never trained for retrieval; the
-rarity of a token in the collection says what it is worth there. Scores are dot products, so weighting the documents
-is weighting the queries, as long as nothing is pruned or quantised.
-"""
+"""Weighting documents by inverse document frequency: ŝ_d = w ⊙ s_d, documents only (CAI, arXiv:2211.03988). Scores are
+dot products, so weighting documents is weighting queries, as long as nothing is pruned or quantised."""
 
 from __future__ import annotations
 

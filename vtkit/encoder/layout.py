@@ -1,10 +1,6 @@
-"""The files of a saved encoder, as the hub has them and as every sentence-transformers since 5.1 reads them.
-
-Since 5.4 the library writes class names and settings that earlier versions do not know, while it goes on reading
-theirs. And it puts both sides of a router into folders of their own, so that whatever reads a plain Hugging Face folder
-finds nothing. So its files are rearranged: names and settings of the older form, and the document transformer at the
-folder's root, as in the folders of OpenSearch's inference-free encoders.
-"""
+"""The files of a saved encoder as every sentence-transformers since 5.1 reads them, by the names and settings that it
+had before 5.4, and with the document transformer at the folder's root, where whatever reads a Hugging Face folder
+looks."""
 
 import json
 from collections.abc import Callable

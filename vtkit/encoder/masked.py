@@ -1,11 +1,5 @@
-"""Masked vocabulary dimensions: the one way in which a dimension is inactive for good, and how that is seen.
-
-A dimension is masked by its decoder bias, b_j = -10⁴: log(1 + ReLU(w_j·h + b_j)) is then 0 whatever is read, wherever
-the saved model is loaded. That is all there is to it, so a model needs no list beside its weights, and the rule to find
-masked dimensions is one comparison: b_j < -5,000. Transfer masks target tokens that stand for no text, casing masks
-cased tokens, grafting masks the rows that fill a matrix up. Calibration shifts biases by a few units and adaptation
-gives masked dimensions no gradient, so that what is masked stays so.
-"""
+"""Masked vocabulary dimensions, inactive for good by their decoder bias, b_j = -10⁴: log(1 + ReLU(w_j·h + b_j)) is then
+0 whatever is read, wherever the saved model is loaded. Masked is what has b_j < -5,000."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""A model's folder, looked through before any library opens it.
-
-A folder must not run code or ask a question. A configuration can name classes of its own (``auto_map``,
-``modules.json``), which is refused here, by the name of the file, and so is a pickle that holds anything but weights
-(:mod:`vtkit.encoder.weight_files`). Damage is refused here too, as far as names, JSON and the headers of
-the weight files show it, since the libraries' own messages name neither the file nor the fault.
-"""
+"""A model's folder, looked through before any library opens it: it must not run code or ask a question, and damage is
+named by file and fault, which the libraries' own messages do not tell."""
 
 import json
 from collections.abc import Iterator

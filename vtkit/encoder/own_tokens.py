@@ -1,13 +1,6 @@
-"""A document's own tokens, raised in its vector when it is indexed (``index.own_tokens``).
+"""A document's own tokens, raised in its vector when it is indexed, so that a query for a word of it finds it.
 
-After a transfer an encoder gives weight to a part of the tokens that a document holds only, and a query for a word of
-it does not find it. With c the :data:`QUANTILE` of the weights of the collection:
-
-    w_j(d) <- w_j(d) + c · [d holds token j]
-
-so that a query's score rises by c times its own weights of the tokens that it shares with the document; where a table
-gives these their IDF, that is an exact match weighted by rarity. A document gains at most as many dimensions as it
-holds tokens. As for document frequencies, whole texts count.
+    w_j(d) <- w_j(d) + c · [d holds token j],   c the :data:`QUANTILE` of the weights of the collection
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""Static query tables: a weight for each token, so that a query is encoded without a model (inference-free retrieval).
-
-A query's vector has the table's weight for each of its distinct tokens. The table is the library's own
-``SparseStaticEmbedding`` behind its router, so that the saved encoder needs nothing of vtkit. Special tokens, fillers
-and masked dimensions weigh nothing, and no prompt stands before a query.
-"""
+"""Static query tables: a weight for each token, so that a query is encoded without a model (inference-free retrieval),
+as the library's own ``SparseStaticEmbedding`` behind its router."""
 
 import copy
 from collections.abc import Iterable

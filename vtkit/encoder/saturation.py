@@ -1,12 +1,6 @@
-"""BM25's saturation of documents whose dimensions are summed over tokens.
+"""BM25's saturation (Robertson and Zaragoza 2009) of documents whose dimensions are summed over tokens.
 
-The weight of a latent unit in a document, summed over the tokens that it fires for, grows with each of them as a term
-frequency does, and is saturated like one (BM25, Robertson and Zaragoza 2009), with L the sum of the document's weights
-and L̄ its mean over the collection:
-
-    s_j = x_j / (x_j + k₁ (1 − b + b L / L̄))
-
-Queries keep their sums, as BM25 counts a term as often as it occurs in the query.
+    s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)),   L the sum of a document's weights, L̄ its mean over the collection
 """
 
 from __future__ import annotations

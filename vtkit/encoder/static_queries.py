@@ -1,8 +1,5 @@
-"""The queries of an inference-free encoder, encoded without loading what encodes its documents.
-
-A static table needs a tokenizer and one number for each token. Loading a whole encoder for it takes several times as
-long as all the rest of a search, most of it importing torch and sentence-transformers, which this module does not.
-"""
+"""The queries of an inference-free encoder, encoded without torch and sentence-transformers, whose import takes several
+times as long as all the rest of a search."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The queries of a plain SPLADE encoder, encoded with transformers alone.
-
-Importing sentence-transformers takes longer than the rest of a search together; a query needs a tokenizer, the masked
-language model and ``max_i log(1 + ReLU(.))`` over its logits.
-"""
+"""The queries of a plain SPLADE encoder, encoded with transformers alone: importing sentence-transformers takes longer
+than the rest of a search together."""
 
 from __future__ import annotations
 

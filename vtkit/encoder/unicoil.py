@@ -1,9 +1,5 @@
-"""uniCOIL: one weight for each token of a text, in the token's own dimension, so that nothing is expanded.
-
-An encoder is two modules of sentence-transformers, as SPLADE's are, but of vtkit's own classes, so that a saved folder
-needs vtkit to be loaded. The first keeps its masked language model: head and decoder bias have no part in the weights,
-but without them it could be neither moved to another vocabulary nor trained on its texts.
-"""
+"""uniCOIL: one weight for each token of a text, in the token's own dimension, so that nothing is expanded. The modules
+are of vtkit's own classes, so that a saved folder needs vtkit to be loaded."""
 
 import inspect
 from typing import Any, Self

@@ -1,9 +1,5 @@
-"""The analysers that cut text into BM25's terms: the best known for each script without a dictionary, the same with
-morphemes of Korean and Japanese, Lucene's own, and plain words.
-
-The script of a run of characters decides how it is cut, not the language of the recipe, so a Korean text with English
-names is searchable by both. The language adds the stemmer and a few conventions of spelling.
-"""
+"""The analysers that cut text into BM25's terms. The script of a run of characters decides how it is cut, so a Korean
+text with English names is searchable by both; the language adds the stemmer and a few conventions of spelling."""
 
 import re
 import unicodedata

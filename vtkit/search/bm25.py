@@ -1,8 +1,5 @@
-"""BM25 in the form of Lucene.
-
-For a fixed collection BM25 is a dot product, impacts of the document with counts of the query's terms, so the
-search itself is that of :mod:`vtkit.search.exact`. What a term is, :mod:`vtkit.search.analysers` says.
-"""
+"""BM25 in the form of Lucene, as a dot product of a document's impacts with the counts of a query's terms, so that the
+search is that of :mod:`vtkit.search.exact`."""
 
 from __future__ import annotations
 

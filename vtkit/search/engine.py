@@ -1,9 +1,5 @@
-"""Search engines: the interface of an index over sparse vectors, and the engine that a recipe names.
-
-Outside of this folder an index is an :class:`Index`. Its folder always holds the exact postings, which explain, count
-and compare results. Engines other than ``exact`` only search; their files, or the name of their index on a server, lie
-in a subfolder with the engine's name.
-"""
+"""Search engines: the interface of an index over sparse vectors, and the engine that a recipe names. Every index holds
+the exact postings, which explain, count and compare results."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Exact search over sparse vectors, in process: every document that shares a term with the query is scored.
-
-Term-at-a-time over posting lists with one accumulator a document, queries in parallel, the best picked out by
-partial sorting. For a few results of a large collection most postings are left unread (:mod:`vtkit.search.pruning`).
-Nothing is approximated: the scores are the float32 dot products, and both ways give the same.
-"""
+"""Exact search over sparse vectors, in process, term at a time with one accumulator a document. For a few results of a
+large collection most postings are left unread (:mod:`vtkit.search.pruning`), with the same scores."""
 
 from __future__ import annotations
 

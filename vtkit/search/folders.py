@@ -1,9 +1,4 @@
-"""Vectors and indexes in folders of their own, outside of any run: encode once, index with any engine, search.
-
-A folder of vectors has ``vectors/``, ``documents.jsonl`` and ``encoding.json`` (how they were made). A folder of an
-index has the files of a run's index (``postings/``, ``documents.jsonl``, ``index.json``) and ``search.json`` (the model
-and the settings to search it with).
-"""
+"""Vectors and indexes in folders of their own, outside of any run: encode once, index with any engine, search."""
 
 from __future__ import annotations
 

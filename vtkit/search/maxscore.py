@@ -1,8 +1,5 @@
-"""The cost of queries in the lists of an index: postings, the operations of MaxScore, and time.
-
-vtkit's own search does not use MaxScore (:mod:`vtkit.search.pruning` says why). Its operations are counted because
-other engines use it, and because the papers' tables report them.
-"""
+"""The cost of queries in the lists of an index: postings, time, and the operations of MaxScore, which other engines use
+and the papers' tables report."""
 
 import time
 from collections.abc import Sequence

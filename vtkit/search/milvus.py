@@ -1,9 +1,5 @@
 """Engine ``milvus``: the vector database Milvus, embedded (Milvus Lite, files of the index) or a cluster at an address.
-
-Both use the same client code. The collection is named after a digest of the vectors, so equal vectors are sent once and
-indexes never mix. Scores are exact float32 inner products; a cluster serves many clients and holds more than one
-machine does.
-"""
+The collection is named after a digest of the vectors, so equal vectors are sent once and indexes never mix."""
 
 from __future__ import annotations
 

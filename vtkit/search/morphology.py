@@ -1,8 +1,4 @@
-"""Morphemes of Korean and Japanese, by analysers that are packages with their models (the extra ``morphology``).
-
-A Korean word, or a run of Japanese between spaces and punctuation, is analysed on its own: a run has the same morphemes
-in every query and document, and is analysed once per collection.
-"""
+"""Morphemes of Korean and Japanese, by analysers that are packages with their models (the extra ``morphology``)."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,11 +1,5 @@
-"""Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``.
-
-The index's folder keeps the files that were sent: ``mapping.json`` and ``bulk-00000.ndjson`` and so on, which any
-client can send (docs/engines.md). A dimension is the feature ``t`` and its number or, if the cluster encodes queries,
-its token (:mod:`vtkit.search.opensearch_text`); a document's id is its number. OpenSearch keeps 9 significant bits of a
-weight, which changes scores by up to 0.4 %. The index on the server is named after a digest of the vectors, so equal
-vectors are sent once and indexes never mix.
-"""
+"""Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``, which keeps 9 significant
+bits of a weight. The index on the server is named after a digest of the vectors; its folder keeps the files sent."""
 
 from __future__ import annotations
 

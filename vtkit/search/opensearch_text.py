@@ -1,13 +1,8 @@
-"""Queries as plain text for engine ``opensearch``: the cluster looks up their weights in an inference-free encoder's
-table.
+"""Queries as plain text for engine ``opensearch``: a tokenizer model of ML Commons looks up their weights in the table
+of an inference-free encoder.
 
-ML Commons, a plugin of OpenSearch, has models of the kind SPARSE_TOKENIZE: a zip of ``tokenizer.json`` and
-``idf.json``. It decodes the tokens of a query one by one; the decoded token is the name of the feature and the key of
-its weight. The tokenizer written here has no decoder, so a token decodes to itself: names are as distinct as the
-tokens, and keep their ``##``, ``Ġ`` and ``▁``. The documents' features have the same names.
-
-A search pipeline names the model, so an application sends text only. Before an index is used, its results for text are
-compared with those for vtkit's own query vectors.
+ML Commons decodes the tokens of a query one by one; the decoded token is the name of the feature and the key of its
+weight. The tokenizer written here has no decoder, so that names are as distinct as the tokens.
 """
 
 from __future__ import annotations

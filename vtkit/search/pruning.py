@@ -1,21 +1,11 @@
 """Exact top-k that leaves most postings of a large collection unread.
 
-In learned sparse vectors, some lists hold a large part of the collection, and a query has several such lists. Their
-weights are also kept as a row of bytes, one per document, in 255 steps, rounded up. A query is answered in windows of
-documents, so that its sums stay in the cache:
-
-1. an upper bound of each document's score: rows of bytes are added, many documents per instruction, and lists of rarer
-   terms are read as they are (term at a time);
-2. documents whose bound reaches the k-th best, less the possible rounding error, become candidates;
-3. the candidates left at the end, little more than k, are scored from the postings.
-
-Steps 1 and 2 only decide which documents are scored, with a margin above every rounding error, so the results are bit
-for bit those of scoring everything.
-
-The maxima of lists (MaxScore: Turtle and Flood, 1995) and of blocks of documents (Mallia et al., 2024,
-arXiv:2405.01117) are not used: they are too far above the scores. Three of four blocks of 32 documents could hold one
-of the ten best, in real passages and random vectors alike, and looking up the rows that MaxScore would skip costs more
-than adding them.
+The weights of frequent terms are also kept as rows of bytes, one per document, in 255 steps, rounded up. A query is
+answered in windows of documents, so that its sums stay in the cache: rows are added and lists of rarer terms read as
+they are, which bounds each document's score; documents whose bound reaches the k-th best, less the possible rounding
+error, are candidates; those left at the end are scored from the postings. The results are those of scoring everything,
+bit for bit. The maxima of lists and of blocks (MaxScore; Mallia et al., 2024, arXiv:2405.01117) are too far above the
+scores to be of use.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Searching the index of an encoder: results, and the tokens that made each score.
-
-A :class:`Searcher` holds everything that is slow to load (the encoder, the postings, the positions of the documents),
-so that one process can answer many queries.
-"""
+"""Searching the index of an encoder: results, and the tokens that made each score."""
 
 from __future__ import annotations
 

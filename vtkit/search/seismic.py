@@ -1,10 +1,5 @@
-"""Engine ``seismic``: an approximate index in process. Posting lists are cut into blocks, which a search skips by their
-summaries (Bruch et al. 2024, arXiv:2404.18812); the library is pyseismic-lsr.
-
-Weights are kept in half precision, so scores agree with the exact ones to about three digits. The results that it
-misses are counted when it is built, with queries made of documents (:func:`_probe`), and again with the queries of an
-evaluation.
-"""
+"""Engine ``seismic``: an approximate index in process (Bruch et al. 2024, arXiv:2404.18812; the library pyseismic-lsr),
+with weights in half precision. What it misses is measured when it is built (:func:`_probe`)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,5 @@
-"""Encoding to disk, one shard of texts after the other: memory does not grow with the collection, and a killed run
-continues with the shard that it was at.
-
-A shard is a folder of vectors with a record: a digest of what they were made from, and a checksum of each file. Shards
-that are damaged or were made from something else are encoded again. At the end the shards are joined.
-
-Shards do not depend on each other, so several processes or machines can each encode a part: part 3 of 16 has the shards
-2, 18, 34 and so on, counted from 0. The vectors are the same as from one process.
-"""
+"""Encoding to disk, one shard of texts after the other: memory does not grow with the collection, a killed run
+continues with the shard that it was at, and several processes can each encode a part of the shards."""
 
 import hashlib
 import json

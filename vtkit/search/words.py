@@ -1,8 +1,5 @@
-"""The words of a query, and what each adds to a score.
-
-A dimension of the encoder belongs to the word whose token gives it the largest weight: with max pooling, the only one
-that counts. The words that contain a term of BM25 share it by their counts.
-"""
+"""The words of a query, and what each adds to a score: a dimension of the encoder belongs to the word whose token gives
+it the largest weight, and the words that contain a term of BM25 share it by their counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which terms can be positive in a text, found by a product in bf16 before they are computed exactly.
-
-:class:`Screen` misses none. :class:`LowRankScreen` multiplies a third of the columns and hardly misses any, which is
-what encoding in bf16 uses (:class:`CalibratedScreen`).
-"""
+"""Which terms can be positive in a text, found by a product in bf16 before they are computed exactly."""
 
 from __future__ import annotations
 

@@ -1,16 +1,9 @@
 """The sparse head: term weights of a text, without ever building (batch x length x vocabulary).
 
-The decoder projection is computed block by block over the vocabulary; of each block only the maximum over
-the positions and where it was reached are kept. The gradient then runs through those (text, term) entries
-that are positive, and through no others: the max and the ReLU make every other entry's gradient exactly zero.
-Of thousands of terms a text has a few hundred that are positive. Where the processor multiplies bf16 matrices in
-hardware, a product in bf16 finds those that can be, and only they are computed in float32
-(:mod:`vtkit.encoder.kernels.screen`).
-
-sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
-``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
-encoding), with a faster dropout (:mod:`vtkit.encoder.kernels.dropout`), and leaves the encoder as it found it, so that
-what is saved is always the library's own modules.
+The decoder projection is computed block by block over the vocabulary, and only the maxima over the positions are kept.
+The gradient runs through the (text, term) entries that are positive: every other entry's is exactly zero. Where the
+processor multiplies bf16 matrices in hardware, such a product finds those that can be positive, and only they are
+computed in float32 (:mod:`vtkit.encoder.kernels.screen`).
 """
 
 from __future__ import annotations
