@@ -45,11 +45,8 @@ def pairs_problems(path: str) -> Iterator[str]:
 
 
 def pairs_doubts(path: str, language: str | None) -> Iterator[str]:
-    """Likely problems of a readable file of parallel text: its languages, or many pairs.
-
-    Args:
-        language: the target language, if known.
-    """
+    """Likely problems of a readable file of parallel text, if the target ``language`` is known: its languages, or many
+    pairs."""
     pairs = spread_over(read_pairs(path))
     first, second = languages_of(pairs)
     if first is not None and first == second:

@@ -62,9 +62,8 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     """The collection called ``name`` under the judgements ``split``.
 
     Args:
-        name: a folder (:data:`LAYOUT`), followed by ``:CONFIGURATION`` if it holds several collections; or one of
-            :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, if downloads are allowed, from the
-            hub; or training data without splits (:mod:`vtkit.data.training_files`).
+        name: a folder (:data:`LAYOUT`), followed by ``:CONFIGURATION`` if it holds several collections; a public
+            collection (:data:`vtkit.data.public.PUBLIC`); or training data (:mod:`vtkit.data.training_files`).
     """
     if is_training_data(name):
         return load_training_data(name)

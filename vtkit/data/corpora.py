@@ -20,13 +20,10 @@ CORPUS_FORMS = (
 
 
 def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    """The texts of one corpus, in the order of the file.
+    """The texts of one corpus (:data:`CORPUS_FORMS`), in the order of the file; of rows, title and text joined.
 
-    ``.txt``: one document per line (blank lines are skipped; a line of more than
-    :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut into several texts, at white space). ``.jsonl`` and ``.parquet``:
-    title and text of each row, joined. Each may also end in ``.gz`` or ``.zst``.
-    A collection (:mod:`vtkit.data.collections`): its documents.
-    ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
+    Blank lines of ``.txt`` are skipped, and lines of more than :data:`vtkit.data.text.LONGEST_TEXT` bytes are cut into
+    several texts, at white space.
 
     Raises:
         DataError: it does not exist, has an unknown format, damaged or binary lines (the first few are named), or no

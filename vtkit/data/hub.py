@@ -76,9 +76,8 @@ def fetch(
 ) -> Path:
     """Folder with the files of a repository that match ``patterns``, from the cache or, if allowed, the hub.
 
-    Files arrive whole or not at all: the received part of a file is kept beside the cache's files, its download is
-    resumed, and it counts once its checksum equals the hub's. If the cache has all files of a commit, the hub is not
-    asked.
+    Files arrive whole or not at all: a download is resumed, and counts once its checksum equals the hub's. If the cache
+    has all files of a commit, the hub is not asked.
 
     Args:
         patterns: of the needed files; ``*`` also matches slashes.
@@ -86,9 +85,9 @@ def fetch(
 
     Raises:
         GatedRepository: its terms have not been accepted.
-        DataError: downloads are not allowed and the cache does not have the revision, or lacks files of a data set
-            (missing files of a model are reported by its reader); the repository or revision does not exist; the hub
-            does not answer; a file in the cache is damaged.
+        DataError: downloads are not allowed and the cache lacks the revision, or files of a data set (those of a model
+            are missed by its reader); there is no such repository or revision; the hub does not answer; a file in the
+            cache is damaged.
         MachineError: the disk has too little space.
     """
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
@@ -234,11 +233,8 @@ def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: R
 
 
 def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> None:
-    """Check that the files in the cache have the sizes listed by the hub.
-
-    If the cache does not have the list (older clients did not keep it), files of data sets are compared with the
-    checksum in their names, since a reader may not notice that a text was cut short.
-    """
+    """Check that the files in the cache have the sizes listed by the hub; without a list (of older clients), files of
+    data sets are compared with the checksum in their names."""
     from huggingface_hub.utils import filter_repo_objects
 
     sizes = _listed_sizes(folder, repo_id, repo_type)

@@ -121,8 +121,7 @@ def alignment_of(pairs: Sequence[tuple[str, str]], seed: int = 0) -> Alignment |
 
     For units s of a source and t of a target, ``p(t | S) = Σ_s p(t|s) / (|S| + 1)`` with the empty word in S, smoothed
     by a tenth of the share of t. A pair is won if the mean of log p over its target is greater with its own source than
-    with the next longer source. Both halves are learned from and tested in turn. Entries of one or two words do not
-    count, because they rarely share words.
+    with the next longer source. Both halves are learned from and tested in turn.
     """
     sources, targets = (_as_ids([pair[side] for pair in pairs]) for side in (0, 1))
     usable = [i for i in range(len(pairs)) if min(len(sources[i]), len(targets[i])) >= SHORTEST]

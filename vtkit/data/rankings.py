@@ -88,9 +88,8 @@ def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
 def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet:
     """``data`` with a teacher's scores of its documents, by ids, from files.
 
-    Scored documents without a judgement count as not relevant; hard negatives are drawn from them. Relevant documents
-    without a score are left out, and so are queries without a scored relevant document. Both are counted, and so are
-    the ids that ``data`` does not have.
+    Scored documents without a judgement count as not relevant. Relevant documents without a score are left out and
+    counted, and so are queries without a scored relevant document, and ids that ``data`` does not have.
 
     Raises:
         DataError: damaged lines, all at once; a file has no scores, or none for queries that ``data`` judges; no

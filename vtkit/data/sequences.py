@@ -89,11 +89,7 @@ class Ragged(ByNumber[npt.NDArray[Any]]):
 
 
 class RaggedRows:
-    """Collects rows for a :class:`Ragged`.
-
-    Args:
-        file: to which they are written and from which they are mapped; None: they are held in memory.
-    """
+    """Collects rows for a :class:`Ragged`, in memory or in ``file``, from which they are mapped."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._starts = file, array("q", [0])
@@ -138,11 +134,8 @@ class Lazy(ByNumber[T]):
 
 
 class SpooledTexts:
-    """Texts that are appended and read by number: in memory, beyond :data:`IN_MEMORY` bytes in a temporary file.
-
-    Args:
-        folder: of the file; None for the system's folder of temporary files.
-    """
+    """Texts that are appended and read by number: in memory, beyond :data:`IN_MEMORY` bytes in a temporary file in
+    ``folder`` (None: the system's)."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = SpooledTemporaryFile(IN_MEMORY, dir=None if folder is None else str(folder))  # noqa: SIM115 (open as long as the texts are read)

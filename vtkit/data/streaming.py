@@ -39,12 +39,8 @@ def read_column(spec: str) -> Iterator[str]:
 
 
 def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Queries and their documents, two columns of a dataset; "" for missing texts.
-
-    Args:
-        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, ending with the names of two columns; see
-            :func:`read_column`.
-    """
+    """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, as in
+    :func:`read_column`); "" for missing texts."""
     parts = spec.removeprefix(PREFIX).split(":")
     if not spec.startswith(PREFIX) or len(parts) != 5 or not (parts[0] and parts[3] and parts[4]):
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")

@@ -186,11 +186,8 @@ def _border(raw: bytes) -> int:
 
 
 def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only: bool = False) -> Iterator[str]:
-    """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others.
-
-    Args:
-        text_only: whether NUL bytes are refused, which text does not have.
-    """
+    """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others. With
+    ``text_only``, NUL bytes are refused too."""
     bad, first = 0, ""
     binary: list[int] = []
     problems = Problems()

@@ -133,12 +133,8 @@ class ChunkCounts:
 
 
 def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> ChunkCounts:
-    """The chunks of ``texts`` (see :class:`ChunkCounts`), counted in one pass.
-
-    Args:
-        memory: approximate bytes for the counters; beyond it, they are sorted and written to a temporary folder, which
-            is removed with the result. Reading the counts back needs almost no memory.
-    """
+    """The chunks of ``texts`` (see :class:`ChunkCounts`), counted in one pass, with about ``memory`` bytes for the
+    counters; beyond it, they are sorted and written to a temporary folder, which is removed with the result."""
     return ChunkCounts(texts, memory)
 
 

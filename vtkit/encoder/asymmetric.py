@@ -16,11 +16,8 @@ from vtkit.system.errors import DataError
 
 
 class WholeEncoder(SparseEncoder):  # type: ignore[misc]
-    """An encoder with a query side or an output vocabulary of its own; as a sequence it is its document side.
-
-    What vtkit trains, calibrates and indexes is a Transformer and a pooling. An asymmetric encoder keeps its
-    other half here while that is done, and :func:`save_encoder` writes both as the library's router.
-    """
+    """An encoder with a query side or an output vocabulary of its own; as a sequence it is its document side, which is
+    what vtkit trains, calibrates and indexes. :func:`save_encoder` writes both as the library's router."""
 
     output_tokenizer: PreTrainedTokenizerBase | None = None
     """Names of the output dimensions, where they are not those of the input tokens (head-only transfer)."""
@@ -78,11 +75,8 @@ def dimension_names(encoder: SparseEncoder) -> list[str]:
 
 
 def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
-    """Stages that change both sides by changing one cannot take an asymmetric encoder.
-
-    Args:
-        static_too: whether a static query table is in the way too.
-    """
+    """Stages that change both sides by changing one cannot take an asymmetric encoder; ``static_too``: nor a static
+    table."""
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     if side is not None and (static_too or isinstance(side[0], Transformer)):
         raise DataError(

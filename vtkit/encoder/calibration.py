@@ -87,18 +87,14 @@ def calibrate(
     1. ``head_scale`` k: x <- x / k (:func:`rescale_head`).
     2. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
     3. ``tokens``: a shift of each token's own, by its document frequency (:class:`TokenTargets`).
-    4. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
-       amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
+    4. ``target``: a further shift after which that share of the activations is positive: the (1 - target) quantile of
        the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
 
     Args:
-        encoder: changed in place; only the decoder bias, for a rescaling the last normalisation before the decoder,
-            and for folding the configuration.
         texts: probe texts; the even ones solve for the shift, the odd ones check it and fill the table.
         target: wanted share, between 0 and 1.
-        definition: "token" or "pooled".
         max_length: tokens a text is cut at.
 
     Raises:
@@ -135,10 +131,9 @@ def calibrate(
 def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
     """Divide all logits of ``encoder`` by ``divisor``, in place: W <- W / k, b <- b / k.
 
-    A decoder that is tied to the input embeddings cannot be divided without them. What it projects is divided
-    instead, by the weight and bias of the normalisation that stands directly before it: W (h / k) = (W / k) h. No
-    sign changes, so the activation rates stay and the weights shrink: log(1 + x / k). Masked dimensions stay as they
-    are. The division is exact where ``divisor`` is a power of two.
+    A tied decoder cannot be divided without the input embeddings. What it projects is divided instead, by the weight
+    and bias of the normalisation directly before it: W (h / k) = (W / k) h. The activation rates stay, and masked
+    dimensions too. The division is exact where ``divisor`` is a power of two.
 
     Raises:
         DataError: the decoder is tied and no LayerNorm stands directly before it.
@@ -161,14 +156,11 @@ def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
 def probe_figures(
     encoder: SparseEncoder, texts: Sequence[str], max_length: int, token_rate: float | None = None
 ) -> ProbeMetrics:
-    """What ``encoder`` makes of ``texts``, without any queries or judgements.
+    """What ``encoder`` makes of ``texts``, without any queries or judgements; ``token_rate`` is the share of logits
+    above zero, where it is known already.
 
-    The first :data:`QUERY_TOKENS` tokens of each text stand in for a query, and every *other* text is a document for
-    it. Its own text is left out because it would win always; texts that occur twice count once, because they would
-    tie. A query that no text answers has a spread of zero, and all its scores are tied.
-
-    Args:
-        token_rate: share of logits above zero, where it is known already.
+    The first :data:`QUERY_TOKENS` tokens of each text stand in for a query, and every *other* distinct text is a
+    document for it. A query that no text answers has a spread of zero, and all its scores are tied.
     """
     distinct = list(dict.fromkeys(texts))
     if token_rate is None:
@@ -187,15 +179,8 @@ def probe_figures(
 
 
 def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tuple[float, float]:
-    """Spread and share of tied scores (:class:`ProbeMetrics`) of the i-th query over all documents but the i-th.
-
-    Args:
-        queries: (n, vocabulary).
-        documents: (n, vocabulary).
-
-    Returns:
-        Both 0 for fewer than three texts, where there is nothing to compare.
-    """
+    """Spread and share of tied scores (:class:`ProbeMetrics`) of the i-th query over all documents but the i-th, both
+    of (n, vocabulary); 0 for fewer than three texts, where there is nothing to compare."""
     count = queries.shape[0]
     if count < 3:
         return 0.0, 0.0
@@ -212,12 +197,9 @@ def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tu
 
 
 def token_rates(targets: TokenTargets, wanted: float) -> NDArray[np.float64]:
-    """The activation rate r_j wanted of each token (:class:`TokenTargets`), 0 where the corpus does not hold it.
-
-    Args:
-        wanted: active dimensions of a text, the sum of all rates; where it is more than the tokens that occur can
-            have, all of them get :data:`HIGHEST_RATE`.
-    """
+    """The activation rate r_j wanted of each token (:class:`TokenTargets`), 0 where the corpus does not hold it; they
+    sum to ``wanted``, active dimensions of a text, or are all :data:`HIGHEST_RATE` where that is more than they can
+    have."""
     held = targets.frequencies > 0
     shares = np.where(held, ((targets.frequencies + 0.5) / (targets.documents + 1)) ** FREQUENCY_POWER, 0.0)
     low, high = 0.0, wanted / max(shares[held].min(initial=1.0), 1e-12)

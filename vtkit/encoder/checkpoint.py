@@ -88,10 +88,8 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
 
 
 def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
-    """A dense embedder, or any plain encoder, as a sparse encoder whose head is still to be fitted
-    (:mod:`vtkit.encoder.fitted_head`): its transformer, and a masked-language-model head of its family with random
-    weights, the decoder tied to the input embeddings. Pooling, prompts and what comes after the transformer are left
-    out: the head reads the states of a text as it stands.
+    """The transformer of a dense embedder, or any plain encoder, with a masked-language-model head of its family that
+    is still to be fitted (:mod:`vtkit.encoder.fitted_head`), the decoder tied to the input embeddings.
 
     Args:
         layers: read the states of this layer, 1 for the first; those above it are left out. The last by default.
@@ -151,9 +149,8 @@ def as_sparse_encoder(
     device: str = "cpu",
     like: SparseEncoder | None = None,
 ) -> SparseEncoder:
-    """Write ``model`` and ``tokenizer`` as a SparseEncoder folder and load it back.
-
-    Going through the folder is the point: what is used afterwards is what plain sentence-transformers reads.
+    """Write ``model`` and ``tokenizer`` as a SparseEncoder folder and load it back: what is used afterwards is what
+    plain sentence-transformers reads.
 
     Args:
         like: an encoder whose pooling, activation, prompts, similarity and limits the new one takes over; of a uniCOIL
@@ -178,14 +175,12 @@ def as_sparse_encoder(
 
 
 def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
-    """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it: safetensors only, tied weights once.
+    """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it: safetensors only, tied weights once, the
+    document transformer at the folder's root (:mod:`vtkit.encoder.layout`).
 
-    The document transformer lies at the folder's root (:mod:`vtkit.encoder.layout`). A query side goes into the
-    library's router, and a static table into ``idf.json`` too, which gives the weight of each token; an output
-    vocabulary goes into the folder ``output_tokenizer``.
-
-    A uniCOIL encoder is made of vtkit's classes: it loads only where vtkit is installed, and with
-    ``trust_remote_code=True``, which the library asks for before it imports any classes but its own.
+    A query side goes into the library's router, and a static table into ``idf.json`` too; an output vocabulary goes
+    into the folder ``output_tokenizer``. A uniCOIL encoder loads only where vtkit is installed, with
+    ``trust_remote_code=True``.
     """
     whole = encoder if isinstance(encoder, WholeEncoder) else None
     query_side = whole.query_side if whole is not None else None
@@ -228,11 +223,7 @@ def _has_modules(folder: Path) -> bool:
 
 
 def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
-    """The masked language model in ``folder``.
-
-    Args:
-        settings: for the library's loader.
-    """
+    """The masked language model in ``folder``, loaded with ``settings``."""
     _check_vocabulary_size(name, folder)
     for head in ({}, {"legacy": False}):
         with library_errors(f"{name} cannot be loaded as a masked language model"):

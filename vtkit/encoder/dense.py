@@ -41,13 +41,8 @@ OTHER_KINDS: dict[ModelKind, str] = {
 
 
 def load_dense(name: str, setting: str) -> Any:
-    """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor.
-
-    Code that comes with a model is never run, and nothing is fetched unless downloads are allowed.
-
-    Args:
-        setting: that names it, as messages begin.
-    """
+    """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor, as named by
+    ``setting``. Code that comes with a model is never run, and nothing is fetched unless downloads are allowed."""
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     from vtkit.system.runtime import without_notices
@@ -66,14 +61,8 @@ def load_dense(name: str, setting: str) -> Any:
 def encode_dense(
     embedder: Any, texts: Sequence[str], side: Side, precision: Precision = "float32", description: str = "encoding"
 ) -> NDArray[np.float32]:
-    """Vectors of queries or documents with the embedder's own prompt for that side, (texts, width).
-
-    Texts are cut where the embedder's own limit is.
-
-    Args:
-        embedder: of :func:`load_dense`.
-        precision: of the matrix products.
-    """
+    """Vectors of queries or documents, (texts, width), with the prompt for that side and the length limit of the
+    embedder (:func:`load_dense`); ``precision`` is that of the matrix products."""
     import torch
 
     encoded = embedder.encode_query if side == "query" else embedder.encode_document

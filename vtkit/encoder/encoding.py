@@ -31,13 +31,10 @@ def encode(
 
     Args:
         encoder: a SparseEncoder of a Transformer and a pooling.
-        texts: n texts; the empty text is encoded like any other.
         max_length: tokens a text is cut at, special tokens included.
-        top_dimensions: keep only so many of the largest weights of each text. An encoder that has a limit of its
-            own (``max_active_dims``) keeps to it in any case.
+        top_dimensions: keep only so many of the largest weights of each text, and no more than ``max_active_dims``.
         precision: of the matrix products; bf16 is several times faster where the processor has it, and moves weights
             by about one part in a hundred.
-        description: words for the progress display.
 
     Returns:
         (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.

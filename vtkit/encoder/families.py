@@ -75,12 +75,8 @@ def learns_only(model: PreTrainedModel, part: Literal["embeddings", "head", "all
 
 
 def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
-    """``model`` with a decoder that is one linear map with a bias; the same logits.
-
-    A head whose configuration can say that it has a bias (ModernBERT's ``decoder_bias``) and has none is given one of
-    zeros, in place. DeBERTa's newer head multiplies with the input embeddings themselves; it is rebuilt in the older
-    layout, which names the same weights otherwise.
-    """
+    """``model`` with a decoder that is one linear map with a bias; the same logits. A missing bias (ModernBERT's
+    ``decoder_bias``) becomes one of zeros, in place; DeBERTa's newer head is rebuilt in the older layout."""
     if model.config.model_type in ("deberta", "deberta-v2") and not model.config.legacy:
         model = _with_older_deberta_head(model)
     decoder = mlm_head(model).decoder
@@ -96,11 +92,9 @@ def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def settle_head(model: PreTrainedModel) -> None:
-    """Let nothing but the decoder's own weights say what they are, in place, so that every version computes with them.
-
-    Some heads have a second bias, beside the decoder, with which transformers 4 replaces the decoder's where the
-    weights are untied; and it ties weights whenever the configuration says so.
-    """
+    """Let nothing but the decoder's own weights say what they are, in place, so that every version computes with them:
+    some heads have a second bias, with which transformers 4 replaces the decoder's, and it ties weights by the
+    configuration."""
     head = mlm_head(model)
     model.config.tie_word_embeddings = head.tied
     for module in model.modules():

@@ -63,12 +63,10 @@ class States(NamedTuple):
 def fit_head(
     encoder: SparseEncoder, texts: Sequence[str], activation: float, seed: int, folder: Path, steps: int = HEAD_STEPS
 ) -> HeadFit:
-    """Fit the head of ``encoder`` in place.
-
-    Special tokens are masked: they name nothing.
+    """Fit the head of ``encoder`` (:func:`vtkit.encoder.checkpoint.load_with_new_head`) in place, special tokens
+    masked.
 
     Args:
-        encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole.
         activation: share of a token's weights, over the vocabulary, that are positive in the end.
         folder: where states are kept meanwhile.
         steps: of the optimiser, after the closed form.

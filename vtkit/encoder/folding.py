@@ -50,16 +50,11 @@ def folded_dimensions(encoder: SparseEncoder) -> NDArray[np.int64] | None:
 
 
 def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64]) -> sparse.csr_matrix:
-    """Term weights whose case variants share one dimension: w'_c = max over the tokens j of class c of w_j.
-
-    Fold queries and documents alike. Folding twice is folding once.
+    """Term weights, (texts, vocabulary), not negative, whose case variants share one dimension: w'_c = max over the
+    tokens j of class c of w_j. Indices are sorted, and dimensions that went elsewhere are empty.
 
     Args:
-        vectors: non-negative term weights, (texts, vocabulary).
         folded_to: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
-
-    Returns:
-        (texts, vocabulary), indices sorted; dimensions that went elsewhere are empty.
     """
     if vectors.shape[1] != len(folded_to):
         raise ValueError(f"{vectors.shape[1]} dimensions and a fold map of {len(folded_to)}")
@@ -87,15 +82,12 @@ def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
 
 
 def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:
-    """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place.
+    """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place; how many were masked.
 
     Args:
         encoder: for ``map`` over the tokenizer that :func:`vtkit.vocabulary.casing.map_cased` gave: what is cased in it
             still has a lower-case token beside it, and is masked.
         output: ``all`` masks and folds nothing; ``fold`` folds by the maximum.
-
-    Returns:
-        How many dimensions were masked.
     """
     set_folding(encoder, output == "fold")
     match output:

@@ -67,12 +67,8 @@ def document_frequencies(
 ) -> tuple[NDArray[np.int64], int]:
     """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
 
-    Whole texts count, however long (above :data:`vtkit.data.word_counts.LONGEST_PIECE` characters in pieces cut in
-    front of white space); special tokens do not. Where vectors are folded, a dimension stands for all its
-    case variants, so a text counts for it once if it holds any of them.
-
-    Args:
-        folded_to: where each dimension goes when vectors are folded (``fold_map_of`` of ``folding.py``), (size,).
+    Whole texts count, however long; special tokens do not. Where vectors are folded (``folded_to``, (size,), of
+    ``fold_map_of``), a text counts once for a dimension if it holds any of its case variants.
     """
     counter = DocumentCounter(tokenizer, size, folded_to)
     for _ in counter.counting(texts):

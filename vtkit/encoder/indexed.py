@@ -29,16 +29,12 @@ def as_indexed(
     kept: Path | None = None,
 ) -> sparse.csr_matrix:
     """Documents as ``index`` saturates (:mod:`vtkit.encoder.saturation`), raises where they hold tokens
-    (:mod:`vtkit.encoder.own_tokens`), weights and prunes them.
-
-    The largest *weighted* entries of a document are kept: top(w ⊙ s_d). Chosen before weighting, they would be those of
-    the dimensions that many documents share.
+    (:mod:`vtkit.encoder.own_tokens`), weights and prunes them: the largest *weighted* entries of a document are kept.
 
     Args:
         vectors: with ``index.candidate_dimensions`` entries a document at most.
         texts: of the documents; read where dimensions are tokens.
-        kept: folder for what further documents need: the saturation, what their tokens rise by, and the weights of the
-            dimensions (:data:`IDF`).
+        kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
     """
     if saturates(encoder):
         saturation = Saturation.of(vectors)

@@ -78,15 +78,9 @@ def model_folder(name: str, label: str = "source model") -> Path:
 
 
 def find_model(name: str, label: str = "source model") -> Path:
-    """Where the model called ``name`` lies, an absolute path; nothing in it is checked.
-
-    A folder of that name, relative ones included, is that folder; else it is a hub id, whose files come from the local
-    cache, or from the hub where downloads are allowed.
-
-    Args:
-        name: folder or hub id.
-        label: what the model is for, as messages begin.
-    """
+    """Where the model called ``name`` lies, an absolute path; nothing in it is checked. A folder of that name,
+    relative ones included, is that folder; else it is a hub id, whose files come from the cache or, where allowed,
+    from the hub."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -109,12 +103,8 @@ def find_model(name: str, label: str = "source model") -> Path:
 
 
 def check_model(folder: Path, label: str) -> None:
-    """Refuse a model's folder that would run code, or that is damaged.
-
-    Args:
-        folder: a transformers or sentence-transformers model.
-        label: the model, as messages begin.
-    """
+    """Refuse the folder of a transformers or sentence-transformers model that would run code, or that is damaged;
+    messages begin with ``label``."""
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
     for module, is_transformer in _transformers(folder, label).items():

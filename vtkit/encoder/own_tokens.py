@@ -1,6 +1,6 @@
 """A document's own tokens, raised in its vector when it is indexed, so that a query for a word of it finds it.
 
-    w_j(d) <- w_j(d) + c · [d holds token j],   c the :data:`QUANTILE` of the weights of the collection
+w_j(d) <- w_j(d) + c · [d holds token j],   c the :data:`QUANTILE` of the weights of the collection
 """
 
 from __future__ import annotations

@@ -78,13 +78,8 @@ def with_static_queries(encoder: SparseEncoder, kind: StaticQueryEncoder, docume
 
 
 def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, frozen: bool) -> WholeEncoder:
-    """``encoder`` with its queries encoded by a table; its modules are shared, and its prompt for queries is empty.
-
-    Args:
-        encoder: its documents' side is kept.
-        weights: of each token, (vocabulary,).
-        frozen: whether the library, too, leaves the table as it is when it trains the encoder further.
-    """
+    """``encoder`` with its queries encoded by a table of ``weights``, (vocabulary,); its modules are shared, and its
+    prompt for queries is empty. A ``frozen`` table stays as it is when the library trains the encoder further."""
     settings = settings_of(encoder)
     settings["prompts"] = {**settings["prompts"], "query": ""}
     table = SparseStaticEmbedding(
@@ -121,11 +116,8 @@ def _size(encoder: SparseEncoder) -> int:
 
 
 def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
-    """A copy of ``tokenizer`` with fillers up to ``size`` tokens.
-
-    The library loads a query table of the tokenizer's size only, and the vectors of documents have as many dimensions
-    as the model has rows, which are more where a vocabulary was padded or is only the output's.
-    """
+    """A copy of ``tokenizer`` with fillers up to ``size`` tokens: the library loads a query table of the tokenizer's
+    size only, and a model may have more rows."""
     filled, taken = copy.deepcopy(tokenizer), tokenizer.get_vocab()
     names = [f"[unused{row}]" for row in range(len(taken), size)]
     while not taken.keys().isdisjoint(names):

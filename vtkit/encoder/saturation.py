@@ -1,6 +1,6 @@
 """BM25's saturation (Robertson and Zaragoza 2009) of documents whose dimensions are summed over tokens.
 
-    s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)),   L the sum of a document's weights, L̄ its mean over the collection
+s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)),   L the sum of a document's weights, L̄ its mean over the collection
 """
 
 from __future__ import annotations

@@ -11,12 +11,9 @@ DROPOUT = 0.1  # dropout probability while training, BERT's
 
 
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast, dropout: float = DROPOUT) -> PreTrainedModel:
-    """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
-
-    The linear map inside its head starts as the identity instead of noise: with tied embeddings each token's own
-    logit is then the largest from the first step, so that a new sparse encoder begins as a lexical matcher. The other
-    weights come from torch's global generator: seed it before.
-    """
+    """A masked language model of ``section``'s architecture over ``tokenizer``'s vocabulary, with random weights from
+    torch's global generator. The linear map inside its head starts as the identity: with tied embeddings each token's
+    own logit is then the largest from the first step, so that a new sparse encoder begins as a lexical matcher."""
     roles = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.cls_token_id,

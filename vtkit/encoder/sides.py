@@ -31,20 +31,9 @@ def encode_side(
     precision: Precision = "float32",
     description: str = "encoding",
 ) -> sparse.csr_matrix:
-    """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them.
-
-    The encoder's prompt for that side stands before each text. Where queries have a static table, a query's weights
-    are the table's, one for each distinct token. Both sides are folded where the model says so.
-
-    Args:
-        encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
-        max_length: tokens a text is cut at, special tokens included where there are any.
-        top_dimensions: keep only so many of the largest weights of each text.
-        precision: as in :func:`vtkit.encoder.encoding.encode`.
-
-    Returns:
-        (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
-    """
+    """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them: with the
+    encoder's prompt for that side or, where queries have a static table, the table's weights of each distinct token;
+    folded where the model says so. Arguments and result are those of :func:`vtkit.encoder.encoding.encode`."""
     prompted = [prompt_of(encoder, side) + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     table = query_table(encoder) if side == "query" else None

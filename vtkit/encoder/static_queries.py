@@ -105,15 +105,8 @@ class StaticQueries:
 def looked_up(
     tokenizer: QueryTokenizer, weights: NDArray[np.float32], texts: Sequence[str], max_length: int
 ) -> sparse.csr_matrix:
-    """A table's weight of every distinct token of each text, special tokens left out.
-
-    Args:
-        weights: of each token, (vocabulary,).
-        max_length: tokens a text is cut at.
-
-    Returns:
-        (texts, vocabulary) float32, indices sorted.
-    """
+    """A table's weight of every distinct token of each text, special tokens left out; (texts, vocabulary) float32,
+    indices sorted. ``weights`` are of each token, (vocabulary,); texts are cut at ``max_length`` tokens."""
     rows, columns = [], []
     limit = min(max_length, tokenizer.model_max_length)
     token_ids = first_tokens(tokenizer, texts, limit, add_special_tokens=False)["input_ids"]

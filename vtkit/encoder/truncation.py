@@ -55,14 +55,8 @@ def first_encoding(
 def whole_encodings(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False
 ) -> list[Encoding]:
-    """The tokens of whole ``texts``, without special tokens and padding.
-
-    A tokenizer keeps the length that it was last asked to cut texts at, and files hold it too (the library's saved
-    models cut at 128 tokens): its backend alone would go by that.
-
-    Args:
-        offsets: whether each token is told with where in the text it stands and how it is spelled, which takes longer.
-    """
+    """The tokens of whole ``texts``, without special tokens and padding, whatever length the tokenizer was last asked
+    to cut texts at; with ``offsets`` where in the text each stands and how it is spelled, which takes longer."""
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -80,23 +74,15 @@ def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_leng
 
 
 def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[str]:
-    """``texts``, the long ones cut where that changes none of the first ``max_length`` tokens.
+    """``texts``, the long ones cut where that changes none of the first ``max_length`` tokens, special tokens among
+    them.
 
-    A token depends on what follows it only as far as its pre-token (its word) reaches, and on what a normalizer or
-    pre-tokenizer sees there. So a beginning of a text is taken for the whole where the tokens wanted end
-    :data:`MARGIN` characters and one whole pre-token before its end, and two shorter beginnings give the same tokens.
-
-    Where the pre-token goes on to the end (Chinese in SentencePiece, a text without spaces), the model itself is
-    relied on: WordPiece, BPE and Unigram all segment a beginning that ends on a border of their tokens as they
-    segment it in the whole. In the whole there is such a border among the last L characters of every beginning, L
-    being the length of the longest token. So if all beginnings that end there have the same first tokens, the whole
-    has them too.
-
-    Where neither holds, a longer beginning is tried, in the end the whole text.
-
-    Args:
-        tokenizer: the texts are to be tokenized with it, cut on the right; special tokens count among the tokens.
-        max_length: tokens that are kept of each text.
+    A beginning of a text is taken for the whole where the tokens wanted end :data:`MARGIN` characters and one whole
+    pre-token before its end, and two shorter beginnings give the same tokens. Where the pre-token goes on to the end
+    (Chinese in SentencePiece, a text without spaces), the beginnings that end at each of the last L characters must
+    have the same first tokens, L being the length of the longest token: WordPiece, BPE and Unigram all segment a
+    beginning that ends on a border of their tokens as they segment it in the whole, and one of these does. Where
+    neither holds, a longer beginning is tried, in the end the whole text.
     """
     return _shortened(tokenizer, texts, [max_length * CHARACTERS_A_TOKEN] * len(texts), lambda number, _: max_length)
 

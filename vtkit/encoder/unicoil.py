@@ -24,14 +24,10 @@ class TokenTransformer(Transformer):  # type: ignore[misc]
 class UnicoilPooling(Module):  # type: ignore[misc]
     """The weight of a term is the largest among its occurrences: ``w_j = max_{i: t_i = j} ReLU(v · h_i + c)``.
 
-    uniCOIL (Lin and Ma 2021, arXiv:2106.14807), with h_i the last hidden state of the i-th token t_i; a term that does
-    not occur weighs 0. Special tokens and masked dimensions weigh nothing, as in the authors' indexes. One v and one c
-    for all tokens: no token has a bias of its own. v = 0 and c = 1 to begin with, so that an untrained encoder scores
-    the number of distinct terms that query and document share; the authors start at random.
-
-    Args:
-        width: of the hidden states.
-        embedding_dimension: of the vectors: the vocabulary.
+    uniCOIL (Lin and Ma 2021, arXiv:2106.14807), with h_i the last hidden state of the i-th token t_i, of ``width``
+    dimensions. Special tokens and masked dimensions weigh nothing, as in the authors' indexes. One v and one c for all
+    tokens, v = 0 and c = 1 to begin with, so that an untrained encoder scores the number of distinct terms that query
+    and document share; the authors start at random.
     """
 
     config_keys = ["width", "embedding_dimension"]  # noqa: RUF012 - the library's form

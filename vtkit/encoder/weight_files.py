@@ -66,11 +66,7 @@ def pickled(names: Iterable[str]) -> list[str]:
 
 def check_pickle(file: Path, label: str) -> None:
     """Open a pickle of weights as the libraries do after this, by torch's weights-only loader; nothing of it is kept.
-
-    Args:
-        file: mapped, if it is in torch's format since 1.6; older ones are read whole.
-        label: the model, as messages begin.
-    """
+    It is mapped, if it is in torch's format since 1.6; messages begin with ``label``."""
     import torch
 
     again = "Fetch or copy it again, or name a model with safetensors."

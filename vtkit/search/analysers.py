@@ -101,24 +101,17 @@ class Analyser:
 
 
 def analyser(language: str, analysis: Analysis = "full") -> Analyser:
-    """The analyser of a language (ISO 639).
+    """The analyser of a language (ISO 639). All text is normalised to NFKC and lower case; words are runs of letters,
+    digits and combining marks.
 
-    All text is normalised to NFKC and lower case; words are runs of letters, digits and combining marks.
-
-    ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if the
-    language has an algorithm, and its pieces of four characters; the edges ``<`` and ``>`` count as characters:
-    *Häuser* → ``häuser``, ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Inner pieces are not marked, so
-    that a short word matches the compounds that contain it. Hangul words become pairs of syllables, including the
-    edges; Han and Kana become characters and pairs; Thai, Lao, Khmer and Burmese become threes.
-
-    ``morphemes``: the terms of ``full`` and, for Hangul in Korean and for Han and Kana in Japanese, also the dictionary
-    forms of the content morphemes (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
-    ``수도``. They are not marked, so a morpheme of two syllables counts twice.
-
-    ``lucene``: the terms of Lucene's own analyser of the language, from pyserini's jar.
-
-    ``words``: unchanged words, and pairs of characters in scripts without spaces, like Lucene's standard and CJK
-    analysers.
+    - ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if there
+      is an algorithm, and its pieces of four characters, including the edges ``<`` and ``>``: *Häuser* → ``häuser``,
+      ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Hangul words become pairs of syllables, including the
+      edges; Han and Kana become characters and pairs; Thai, Lao, Khmer and Burmese become threes.
+    - ``morphemes``: also the dictionary forms of content morphemes of Hangul in Korean and of Han and Kana in Japanese
+      (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and ``수도``.
+    - ``lucene``: the terms of Lucene's own analyser of the language, from pyserini's jar.
+    - ``words``: unchanged words, and pairs of characters in scripts without spaces.
 
     Raises:
         RecipeError: the language has no such analyser.
@@ -185,10 +178,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
     """A function that cuts a text as Lucene's analyser of ``language`` does, with its default stop words, and its name.
-
-    Tokens at the same position, such as a compound and its parts, all count in the length of a document; Lucene counts
-    the position once.
-    """
+    All tokens at a position count in the length of a document; Lucene counts the position once."""
     from vtkit.search.java import cast_to, java_class
 
     string = java_class("java.lang.String")

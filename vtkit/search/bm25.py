@@ -46,11 +46,8 @@ class TermDimensions:
 def bm25_impacts(
     texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None
 ) -> tuple[sp.csr_matrix, TermDimensions]:
-    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions.
-
-    Args:
-        k1, b: saturation of term frequency, and length normalisation; ``b`` defaults to the analyser's.
-    """
+    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions; ``k1``
+    and ``b`` (by default the analyser's) are the saturation of term frequency and the length normalisation."""
     terms = TermDimensions(cut, {})
     counts = _term_counts(texts, terms)
     counts.data = Collected.of([counts], len(terms)).impacts(counts, k1, cut.b if b is None else b)

@@ -15,11 +15,8 @@ Similarity = Callable[[Vectors, Vectors], Vectors]
 def nearest_documents(
     queries: Vectors, documents: Vectors, depth: int, similarity: Similarity
 ) -> tuple[npt.NDArray[np.int32], Vectors]:
-    """The nearest ``depth`` documents of each query, best first, and their scores; ties keep the documents' order.
-
-    Args:
-        queries: (queries, width).
-        documents: (documents, width).
+    """The nearest ``depth`` documents, (documents, width), of each query, (queries, width), best first; ties keep the
+    documents' order.
 
     Returns:
         Document numbers and scores, both (queries, depth), or as many columns as there are documents.

@@ -114,9 +114,8 @@ class EngineIndex:
 def build_index(
     index: IndexSection, documents: sp.csr_matrix, folder: Path, queries: TextQueries | None = None
 ) -> Index:
-    """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``.
-
-    It is made beside ``folder`` and moved there when it is whole, in place of an earlier index.
+    """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``, where it
+    takes the place of an earlier index when it is whole.
 
     Args:
         queries: the query table, if the engine is to encode queries itself (``index.takes_text``).
@@ -186,9 +185,8 @@ def query_table_of(index: IndexSection, encoder: SparseEncoder, texts: Sequence[
 
 
 def open_index(index: IndexSection, folder: Path) -> Index:
-    """The index that :func:`build_index` left in ``folder``, searched by the engine of ``index``.
-
-    The engine ``exact`` opens every index.
+    """The index that :func:`build_index` left in ``folder``, searched by the engine of ``index``; ``exact`` opens every
+    one.
 
     Raises:
         DataError: files are missing or damaged, or a server no longer has the index.

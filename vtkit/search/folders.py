@@ -82,12 +82,8 @@ def encode_folder(
     part: Part | None = None,
     join: int | None = None,
 ) -> Encoding:
-    """Fill the folder ``out`` with the vectors of ``documents``; with ``part``, only encode its shards.
-
-    Args:
-        model: its name, which a search needs again.
-        shards: folder of the parts until all are there; parts that an earlier attempt left are used.
-    """
+    """Fill the folder ``out`` with the vectors of ``documents``, encoded by the model called ``model``; with ``part``,
+    only encode its shards, which stay in ``shards`` until all are there."""
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.search.sharded_encoding import encode_to_disk
 
@@ -127,11 +123,8 @@ Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document]], tuple[
 
 
 def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
-    """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``.
-
-    Args:
-        beside: makes the lexical part, if ``index`` has one.
-    """
+    """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``; ``beside`` makes the
+    lexical part, if ``index`` has one."""
     encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")

@@ -42,12 +42,8 @@ class LexicalPart:
     ) -> LexicalPart:
         """The part for documents of ``vectors`` and ``impacts``.
 
-        The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of
-        the two scores times σ_encoder/w, in which the encoder's weights stay as they are; for w = 0, BM25 alone.
-
-        Args:
-            weight: w, of the encoder.
-            deviations: σ of the encoder and of BM25.
+        The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of the two scores
+        times σ_encoder/w; for w = 0, BM25 alone. ``weight`` is w, ``deviations`` are σ of the encoder and of BM25.
         """
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = largest[0] / largest[1]

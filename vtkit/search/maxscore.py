@@ -69,9 +69,9 @@ def list_maxima(index: ExactIndex) -> npt.NDArray[np.float32]:
 def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> npt.NDArray[np.int64]:
     """SCORE, INSERT, NEXT and NEXT-GEQ of MaxScore for each query, (queries, 4).
 
-    MaxScore (Turtle and Flood, 1995) document at a time, as PISA runs it: lists are ordered by their largest
-    contribution. Once the ``depth`` best documents score more than the first lists could sum to, these lists are only
-    looked up for documents of the other lists. Weights below zero are skipped.
+    MaxScore (Turtle and Flood, 1995) document at a time, as PISA runs it: once the ``depth`` best documents score more
+    than the lists with the smallest largest contributions could sum to, these are only looked up for documents of
+    others.
     """
     matrix = queries.tocsr()
     counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)

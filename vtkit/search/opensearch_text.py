@@ -128,11 +128,8 @@ def of_table(
 
 
 def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], length: int) -> dict[str, Any]:
-    """``tokenizer.json`` for ML Commons, which adds special tokens, decodes, and drops special tokens.
-
-    It has no decoder and no post-processor. Added tokens without a weight become special tokens, which does not change
-    how text is cut.
-    """
+    """``tokenizer.json`` for ML Commons, without decoder and post-processor. Added tokens without a weight become
+    special tokens, which ML Commons drops and which does not change how text is cut."""
     parts: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     parts |= {
         "decoder": None,
@@ -283,11 +280,8 @@ def _awaited(state: Callable[[], str], passing: Sequence[str], settings: IndexSe
 
 
 def registration(model: bytes, name: str, function: str, description: str) -> dict[str, Any]:
-    """The request body that registers a model of ML Commons.
-
-    Args:
-        function: its kind: ``SPARSE_TOKENIZE`` or ``SPARSE_ENCODING``.
-    """
+    """The request body that registers a model of ML Commons of the kind ``function`` (``SPARSE_TOKENIZE``,
+    ``SPARSE_ENCODING``)."""
     return {
         "name": name,
         "version": "1",

@@ -93,11 +93,8 @@ class Documents:
 
 @dataclass(frozen=True)
 class Searcher:
-    """A query encoder, the index of its documents, and the names of the dimensions.
-
-    Special tokens (``[CLS]``, padding and the like) stand for no word. If a model gives them weights, these count in
-    every score but do not explain why a document was found, so they are listed separately.
-    """
+    """A query encoder, the index of its documents, and the names of the dimensions, loaded once for many queries.
+    Special tokens stand for no word, so they are listed separately, although their weights count in every score."""
 
     encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
     index: Index

@@ -46,13 +46,11 @@ class _Probed(Result):
 
 
 def build_seismic(documents: sp.csr_matrix, folder: Path) -> None:
-    """Fill ``folder`` with the index of ``documents``; it stays empty if no document has a weight.
+    """Fill ``folder`` with the index of ``documents``, (documents, vocabulary), weights above zero, terms ascending; it
+    stays empty if no document has a weight.
 
-    Its heap factor is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
-    exact top ten of 200 queries made of documents. The share found is shown, as a warning if it is below 98 %.
-
-    Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending.
+    Its heap factor is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the exact top ten of 200 queries
+    made of documents. The share found is shown, as a warning if it is below 98 %.
     """
     if not documents.nnz:
         return
@@ -73,11 +71,8 @@ def build_seismic(documents: sp.csr_matrix, folder: Path) -> None:
 
 
 def _probe(index: Any, documents: sp.csr_matrix) -> tuple[float, float]:
-    """The heap factor to search with, and the share of the exact top ten that it finds.
-
-    A query is a random half of the 32 largest weights of a document: about as many weights as SPLADE's queries have, of
-    terms that occur together.
-    """
+    """The heap factor to search with, and the share of the exact top ten that it finds. A query is a random half of the
+    32 largest weights of a document: about as many weights as SPLADE's queries have, of terms that occur together."""
     generator = np.random.default_rng(0)
     held = np.flatnonzero(np.diff(documents.indptr))
     rows = np.sort(generator.choice(held, min(_PROBES, len(held)), replace=False))

@@ -51,20 +51,15 @@ def encode_to_disk(
     part: Part | None = None,
     join: int | None = None,
 ) -> Encoded:
-    """Write the vectors of ``texts`` into ``folder``, as :func:`~vtkit.search.stored_vectors.write_vectors` does.
-
-    With ``part``, only its shards are encoded, and they stay in ``shards``; with ``join``, nothing is encoded.
+    """Write the vectors of ``texts`` into the new folder ``folder``, as
+    :func:`~vtkit.search.stored_vectors.write_vectors` does; the counts.
 
     Args:
         texts: read once, :data:`TEXTS_A_SHARD` at a time.
-        folder: is created; it must not exist.
         shards: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
-        part: encode its shards only; a later call creates ``folder``.
-        join: number of parts that other calls encoded.
-
-    Returns:
-        The counts; with ``part``, of its own shards.
+        part: encode its shards only, which stay in ``shards``; the counts are of these.
+        join: encode nothing, and join what other calls encoded in so many parts.
     """
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,

@@ -99,12 +99,8 @@ class QueryWords:
         return cls(list(words.values()), shares, width)
 
     def parts(self, shared: Contributions, names: Sequence[str]) -> tuple[WordShare, ...]:
-        """What each word adds to a score, the largest first; words that add nothing are left out.
-
-        Args:
-            shared: the dimensions that the query shares with a document.
-            names: of all dimensions.
-        """
+        """What each word adds to a score, the largest first, without those that add nothing: of the dimensions
+        ``shared`` with a document, called ``names``."""
         own: list[list[tuple[str, float]]] = [[] for _ in self.words]
         terms: list[list[tuple[str, float]]] = [[] for _ in self.words]
         for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):
@@ -120,11 +116,7 @@ class QueryWords:
 
 
 def _largest(alone: sparse.csr_matrix) -> Iterator[tuple[int, int]]:
-    """Each dimension, with the token that gives it the largest weight; the first of several.
-
-    Args:
-        alone: the weights of each token, (tokens, dimensions).
-    """
+    """Each dimension, with the token that gives it the largest weight, (tokens, dimensions); the first of several."""
     entries = alone.tocoo()
     order = np.lexsort((entries.row, -entries.data, entries.col))
     dimensions, first = np.unique(entries.col[order], return_index=True)

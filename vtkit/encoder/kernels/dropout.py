@@ -106,14 +106,9 @@ def attention(
     Falls back to the library's where there is no dropout, and for everything that text encoders have no use for.
 
     Args:
-        module: the attention module.
-        query: (batch, heads, length, width).
-        key: (batch, heads, length, width).
-        value: (batch, heads, length, width).
+        query, key, value: (batch, heads, length, width).
         attention_mask: which keys a query sees, (batch, 1, length, length) bool; None: all.
-        dropout: rate.
         scaling: 1 / √width by default.
-        others: what other encoders hand on.
 
     Returns:
         (batch, length, heads, width), and nothing for the probabilities.

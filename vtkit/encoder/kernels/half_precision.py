@@ -16,11 +16,9 @@ from vtkit.system.runtime import bf16_is_fast
 def half_precision(model: PreTrainedModel) -> Iterator[None]:
     """``model``, a masked language model, under autocast to bf16 while the block runs; for inference only.
 
-    Two things are done otherwise than by autocast alone. The linear maps between the transformer and the decoder stay
-    in single precision: they are a hundredth of a small encoder's products, and two thirds of bf16's squared error in
-    its vectors (docs/log.md). And where the processor multiplies bf16 matrices, the transformer's own maps run on
-    weights that oneDNN has packed once, instead of casting and rearranging them for each batch; the values are those of
-    autocast. Where :func:`~vtkit.encoder.families.takes_autocast` says no, nothing is done.
+    The linear maps between the transformer and the decoder stay in single precision, since they make two thirds of
+    bf16's squared error (docs/log.md). Where the processor multiplies bf16 matrices, the transformer's own maps run on
+    weights that oneDNN has packed once. Where :func:`~vtkit.encoder.families.takes_autocast` says no, nothing is done.
     """
     if not takes_autocast(model):
         yield

@@ -154,27 +154,19 @@ def term_weights(
     screen: Screen | CalibratedScreen | None = None,
     sparse: bool = False,
 ) -> Tensor:
-    """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)).
+    """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)), (batch, vocabulary).
 
-    Formal et al. (2021, arXiv:2109.10086). With ``activation="log1p_relu"`` a second log(1 + .) follows
-    (Shen et al., arXiv:2504.14839); with ``pooling="sum"`` the positions are summed (SPLADE v1) and the
-    blocks are computed again in the backward pass instead of being kept.
+    Formal et al. (2021, arXiv:2109.10086). With ``activation="log1p_relu"`` a second log(1 + .) follows (Shen et al.,
+    arXiv:2504.14839); with ``pooling="sum"`` the positions are summed (SPLADE v1) and the blocks are computed again in
+    the backward pass. Values and gradients equal the dense computation's up to the order of summation.
 
     Args:
         hidden: what the decoder projects, (batch, length, width).
         mask: 1 for tokens and 0 for padding, (batch, length).
-        weight: decoder rows, (vocabulary, width).
-        bias: decoder bias, (vocabulary,).
-        pooling: "max" or "sum".
-        activation: "relu" or "log1p_relu".
-        screen: of ``weight`` and ``bias``; where it is given, only the terms that it finds possible are computed in the
-            weight's own precision ("max" only). The result is the same.
-        sparse: as of :func:`torch.nn.functional.embedding`: the gradient by ``weight`` may be a sparse tensor of the
-            rows that have one ("max" only).
-
-    Returns:
-        Non-negative term weights, (batch, vocabulary); values and gradients equal those of the dense
-        computation up to the order of summation.
+        weight, bias: of the decoder, (vocabulary, width) and (vocabulary,).
+        screen: of ``weight`` and ``bias``; only the terms that it finds possible are computed in the weight's own
+            precision ("max" only).
+        sparse: whether the gradient by ``weight`` may be a sparse tensor of the rows that have one ("max" only).
     """
     if pooling == "max":
         pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen, sparse)  # type: ignore[no-untyped-call]
@@ -299,12 +291,9 @@ def _steps_seen() -> Iterator[None]:
 
 @contextmanager
 def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
-    """While the block runs, gradients of vocabulary-sized matrices are summed as the rows that have one.
-
-    A batch goes through the encoder in groups; each would give its own dense gradient for the embeddings and another
-    for the decoder, nearly all zeros. What is left in ``grad`` after a backward pass is dense, as every optimiser
-    expects it.
-    """
+    """While the block runs, gradients of vocabulary-sized matrices are summed as the rows that have one, since a batch
+    goes through the encoder in groups. What is left in ``grad`` after a backward pass is dense, as every optimiser
+    expects."""
     matrices = {id(weight): weight for weight in (embeddings.get_parameter("weight"), decoder.weight)}
     hooks = [
         weight.register_post_accumulate_grad_hook(_to_dense)  # type: ignore[no-untyped-call]
