@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.calibrate import CalibrateSection
@@ -21,7 +19,7 @@ def calibrate(
         list[Path], option("Probe texts: .txt, .jsonl, BEIR folder. Repeatable.", "FILE", "--corpus", "-c")
     ],
     settings: CalibrateSection,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")] = 42,
+    seed: Annotated[int, option("Seed of the sampling.", min=0)] = 42,
     out: OutOption = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,

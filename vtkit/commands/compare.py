@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vtkit.commands.options import JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
@@ -20,15 +18,11 @@ def compare(
     model: Annotated[
         str | None, option("Compare another stage's model. Default: the deployed index, else the final model.", "STAGE")
     ] = None,
-    queries: Annotated[
-        int, typer.Option("--queries", min=0, help="Queries won and queries lost to show with their tokens.")
-    ] = 5,
-    min_words: Annotated[
-        int, typer.Option("--min-words", min=0, help="Only queries with at least this many words.")
-    ] = 0,
+    queries: Annotated[int, option("Queries won and queries lost to show with their tokens.", min=0)] = 5,
+    min_words: Annotated[int, option("Only queries with at least this many words.", min=0)] = 0,
     max_words: Annotated[int | None, option("Only queries with at most this many words.", min=1)] = None,
     split: Annotated[
-        bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary splits.")
+        bool, option("Only queries with a word that the source's vocabulary splits.", None, "--split")
     ] = False,
     html: Annotated[Path | None, option("Write a page too.", "FILE")] = None,
     as_json: JsonOption = False,

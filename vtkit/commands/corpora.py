@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from vtkit.commands.options import option
 from vtkit.data.corpora import CORPUS_FORMS, read_corpus
 from vtkit.data.text import Invalid
@@ -16,16 +14,14 @@ from vtkit.system.errors import DataError
 
 EncodingErrorsOption = Annotated[
     Invalid,
-    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn."),
+    option("Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn.", None, "--encoding-errors"),
 ]
 LanguageOption = Annotated[
     str | None, option("Language of the texts. Default: decided by their script.", "CODE", "--language")
 ]
 PunctuationOption = Annotated[
     Literal["keep", "cut"],
-    typer.Option(
-        "--punctuation", help="Punctuation inside a white-space word: keep wild-type one word, or cut it in two."
-    ),
+    option("Punctuation inside a white-space word: keep wild-type one word, or cut it in two.", None, "--punctuation"),
 ]
 CORPUS_HELP = f"A corpus: {CORPUS_FORMS}; or - for standard input, a document a line."
 

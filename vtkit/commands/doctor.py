@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption, RunsOption
+from vtkit.commands.options import JsonOption, RunsOption, option
 from vtkit.system import console
 
 
 def doctor(
     runs: RunsOption = Path("runs"),
     download: Annotated[
-        bool, typer.Option("--download", help="Also check whether the Hugging Face hub answers. Nothing is fetched.")
+        bool, option("Also check whether the Hugging Face hub answers. Nothing is fetched.", None, "--download")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -4,8 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vtkit.commands.options import (
     DownloadOption,
     JsonOption,
@@ -31,9 +29,7 @@ def encode(
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
     out: NewFolderOption,
     settings: IndexSection,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="Encode queries; in a BEIR folder, its queries.jsonl.")
-    ] = False,
+    queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
     max_length: Annotated[int | None, option("Cut texts here. Default: 256; for queries, 64.", "TOKENS", min=3)] = None,
     part: Annotated[
         str | None, option("Encode only this part, e.g. 3/16; --join 16 puts the parts together.", "N/OF")
@@ -80,9 +76,7 @@ def encode(
 def index(
     vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
     out: NewFolderOption,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
-    ] = "exact",
+    engine: Annotated[str, option("Search engine: exact, lucene, seismic, milvus or opensearch.")] = "exact",
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
     as_json: JsonOption = False,

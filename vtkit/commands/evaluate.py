@@ -39,11 +39,11 @@ def evaluate(
     on: Annotated[list[str], option("Folder or name. May be repeated.", "COLLECTION")],
     split: Annotated[str | None, option("Judgements to use. Default: test.")] = None,
     measure: Annotated[
-        list[str], typer.Option("--measure", "-m", metavar="NAME", help="Name from ir_measures. May be repeated.")
+        list[str], option("Name from ir_measures. May be repeated.", "NAME", "--measure", "-m")
     ] = MEASURES,
     baseline: Annotated[str | None, option("System to test the others against. Default: the first.", "SYSTEM")] = None,
     correction: Annotated[
-        Literal["holm", "bonferroni"], typer.Option("--correction", help="Correction of p values for several systems.")
+        Literal["holm", "bonferroni"], option("Correction of p values for several systems.")
     ] = "holm",
     balance: Annotated[
         str | None,
@@ -64,11 +64,11 @@ def evaluate(
     rerank: Annotated[
         str | None, option("Cross-encoder that reranks each system; adds a row for each.", "MODEL")
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="Results per query that --rerank scores.")] = 100,
-    results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results per query.")] = 1000,
+    depth: Annotated[int, option("Results per query that --rerank scores.", min=1)] = 100,
+    results: Annotated[int, option("Results per query.", min=1, max=10_000)] = 1000,
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of samples.")] = 42,
+    seed: Annotated[int, option("Seed of samples.", min=0)] = 42,
     settings: Annotated[list[str] | None, set_option("[index]", "document_length=128")] = None,
     out: Annotated[
         Path | None,

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
 from vtkit.data.hub import located
@@ -23,7 +21,7 @@ def expand(
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
     settings: ExpandedVocabulary,
     out: OutOption = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input of BASE first.")] = False,
+    lowercase: Annotated[bool, option("Lower-case the input of BASE first.", None, "--lowercase")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     png: Annotated[Path | None, option("Draw the curve as a PNG image.", "FILE")] = None,

@@ -2,9 +2,15 @@
 
 from typing import Annotated
 
-import typer
-
-from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, section_settings, set_option
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    section_settings,
+    set_option,
+)
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.system import console
@@ -15,10 +21,8 @@ def expand_documents(
     expander: Annotated[str, argument("Folder or hub id of the expansion model: RUN/expander of a run with [expand].")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
     out: NewFolderOption,
-    language: Annotated[str, typer.Option("--language", help="Language of the stop words to leave out.")] = "en",
-    max_length: Annotated[
-        int, typer.Option("--max-length", min=4, help="Tokens the encoder will read, added words included.")
-    ] = 256,
+    language: Annotated[str, option("Language of the stop words to leave out.")] = "en",
+    max_length: Annotated[int, option("Tokens the encoder will read, added words included.", min=4)] = 256,
     settings: Annotated[list[str] | None, set_option("[expand]", "keep=40")] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vtkit.commands.candidates import advise, load, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
@@ -50,10 +48,10 @@ def fragmentation(
     ] = None,
     language: LanguageOption = None,
     by_language: Annotated[
-        bool, typer.Option("--by-language", help="Detect the language of each text (lingua) if its script has several.")
+        bool, option("Detect the language of each text (lingua) if its script has several.", None, "--by-language")
     ] = False,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="Number of words and unknown characters to list.")] = 10,
+    top: Annotated[int, option("Number of words and unknown characters to list.", min=0)] = 10,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,

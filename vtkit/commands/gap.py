@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -15,7 +13,7 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import DownloadOption, JsonOption, argument
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
@@ -28,7 +26,7 @@ def gap(
     second: Annotated[str, argument("The corpus it will search.", "CORPUS_B")],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="Number of typical words to list for each corpus.")] = 20,
+    top: Annotated[int, option("Number of typical words to list for each corpus.", min=0)] = 20,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,

@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, argument, option, option_name
@@ -42,14 +40,14 @@ def inspect_vocab(
     ] = None,
     languages: Annotated[
         str,
-        typer.Option(
-            metavar="CODES",
-            help="Languages to distinguish: all (the 75 that lingua knows), sembridge (en,ar,zh,hi,ko,ru), or ISO "
+        option(
+            "Languages to distinguish: all (the 75 that lingua knows), sembridge (en,ar,zh,hi,ko,ru), or ISO "
             "639-1 codes with commas between.",
+            "CODES",
         ),
     ] = "all",
     han: Annotated[
-        HanCounts, typer.Option(help="Language of Han characters that Chinese, Japanese and Korean share.")
+        HanCounts, option("Language of Han characters that Chinese, Japanese and Korean share.")
     ] = HanCounts.zh,
     corpus: Annotated[
         list[str] | None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def option(help: str, metavar: str | None = None, *names: str, **bounds: Any) -> Any:
     """An option that has no default, or whose help tells it; by default it is called like its parameter."""
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False, **bounds)
+    return typer.Option(*names, help=help, metavar=metavar, **bounds)
 
 
 def set_option(what: str, example: str, metavar: str = "KEY=VALUE") -> Any:
@@ -36,7 +36,7 @@ def set_option(what: str, example: str, metavar: str = "KEY=VALUE") -> Any:
 
 def argument(help: str, metavar: str | None = None) -> Any:
     """An argument that has no default, or whose help tells it."""
-    return typer.Argument(help=help, metavar=metavar, show_default=False)
+    return typer.Argument(help=help, metavar=metavar)
 
 
 def _allow_downloads(allowed: bool) -> bool:

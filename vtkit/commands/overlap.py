@@ -17,10 +17,8 @@ def overlap(
         str, typer.Argument(metavar="SOURCE", help="Model or tokenizer to move from: folder, file or hub id.")
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary to move to.")],
-    mode: Annotated[
-        OverlapMode, typer.Option(help="Which tokens count as known (docs/vocabulary.md).")
-    ] = "exact+symbols",
-    examples: Annotated[int, typer.Option(min=0, help="Number of tokens to show for each class.")] = 8,
+    mode: Annotated[OverlapMode, option("Which tokens count as known (docs/vocabulary.md).")] = "exact+symbols",
+    examples: Annotated[int, option("Number of tokens to show for each class.", min=0)] = 8,
     list_file: Annotated[
         Path | None, option("Write all pairs, tab-separated, with their ids.", "FILE", "--list")
     ] = None,

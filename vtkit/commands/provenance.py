@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from vtkit.commands.options import JsonOption, argument
+from vtkit.commands.options import JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
@@ -30,17 +28,13 @@ def provenance(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(
-            "--source", "-s", metavar="TOKEN", help="Show which tokens this source token or word went into. Repeatable."
-        ),
+        option("Show which tokens this source token or word went into. Repeatable.", "TOKEN", "--source", "-s"),
     ] = None,
     beside: Annotated[
         list[Path] | None,
-        typer.Option("--beside", "-b", metavar="RUN", help="Another run to show beside it. Repeatable."),
+        option("Another run to show beside it. Repeatable.", "RUN", "--beside", "-b"),
     ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=1, help="Number of tokens to list for a source token.")
-    ] = MOST_TAKERS,
+    top: Annotated[int, option("Number of tokens to list for a source token.", min=1)] = MOST_TAKERS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where tokens came from: the source tokens a row was made of, their weights, the method and the bias.

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vtkit.commands.options import DownloadOption, RunArgument, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
@@ -16,11 +14,11 @@ def publish(
     license: Annotated[
         str | None, option("The hub's identifier of a licence. Default: the source model's.", "ID")
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
+    private: Annotated[bool, option("Make a private repository.", None, "--private")] = False,
     out: Annotated[Path | None, option("Write the card to a file.", "FILE", "--card")] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Upload the model; without this option, only show what would be uploaded."),
+        option("Upload the model; without this option, only show what would be uploaded.", None, "--yes", "-y"),
     ] = False,
     download: DownloadOption = False,
 ) -> None:

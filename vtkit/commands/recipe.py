@@ -27,7 +27,7 @@ def check_recipe(
     settings: SetOption = None,
     download: DownloadOption = False,
     data: Annotated[
-        bool, typer.Option("--data", help="Read the collections, corpora, parallel text, word vectors and models too.")
+        bool, option("Read the collections, corpora, parallel text, word vectors and models too.", None, "--data")
     ] = False,
 ) -> None:
     """Find everything that keeps a recipe from running.
@@ -91,9 +91,7 @@ def write_new_recipe(
     source: Annotated[
         str | None, option("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
     ] = None,
-    source_language: Annotated[
-        str, typer.Option(help="ISO 639 code of the encoder's language.", metavar="CODE")
-    ] = "en",
+    source_language: Annotated[str, option("ISO 639 code of the encoder's language.", "CODE")] = "en",
     tokenizer: Annotated[
         str | None,
         option(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption
+from vtkit.commands.options import JsonOption, option
 from vtkit.system import console
 
 RunsArgument = Annotated[
@@ -52,11 +52,11 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
 def clean(
     folder: RunsArgument = Path("runs"),
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Remove the outputs; without this option, only list them.")
+        bool, option("Remove the outputs; without this option, only list them.", None, "--yes", "-y")
     ] = False,
     unfinished: Annotated[
         bool,
-        typer.Option("--unfinished", help="Also interrupted work, whose checkpoints its recipe could continue from."),
+        option("Also interrupted work, whose checkpoints its recipe could continue from.", None, "--unfinished"),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vtkit.commands.options import JsonOption, SearchedArgument, argument, option
 from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.system import console
@@ -39,7 +37,7 @@ HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain R
 def search(
     run: SearchedArgument,
     query: Annotated[str | None, argument("What to search for. Default: prompt for queries.")] = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="How many results.")] = 10,
+    top: Annotated[int, option("How many results.", None, "--top", "-k", min=1)] = 10,
     batch: Annotated[
         str | None,
         option(
@@ -59,7 +57,7 @@ def search(
         ),
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Show what each word of the query adds to each score, and by which tokens.")
+        bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

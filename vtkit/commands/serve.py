@@ -3,8 +3,6 @@
 import sys
 from typing import Annotated, Literal
 
-import typer
-
 from vtkit.commands.options import DownloadOption, argument, option
 from vtkit.serve.limits import Limits
 from vtkit.system import console
@@ -22,10 +20,8 @@ def serve(
             "MODEL_OR_RUN...",
         ),
     ],
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes any free one.")] = 8080,
+    host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, option("Port; 0 takes any free one.", min=0, max=65535)] = 8080,
     model: Annotated[
         list[str] | None,
         option(
@@ -39,26 +35,18 @@ def serve(
         int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
     ] = None,
     truncate: Annotated[
-        bool, typer.Option(help="Cut longer texts, or refuse them, unless a request says otherwise.")
+        bool, option("Cut longer texts, or refuse them, unless a request says otherwise.")
     ] = DEFAULTS.truncate,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Maximum number of texts in a request.")
-    ] = DEFAULTS.texts,
+    batch_size: Annotated[int, option("Maximum number of texts in a request.", "TEXTS", min=1)] = DEFAULTS.texts,
     batch_tokens: Annotated[
-        int, typer.Option("--batch-tokens", min=1, help="Approximate number of waiting tokens to encode together.")
+        int, option("Approximate number of waiting tokens to encode together.", min=1)
     ] = DEFAULTS.batch_tokens,
-    body_size: Annotated[
-        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Maximum size of a request.")
-    ] = DEFAULTS.body_bytes,
+    body_size: Annotated[int, option("Maximum size of a request.", "BYTES", min=1)] = DEFAULTS.body_bytes,
     requests: Annotated[
-        int, typer.Option("--requests", min=1, help="Maximum number of simultaneous requests; more are refused.")
+        int, option("Maximum number of simultaneous requests; more are refused.", min=1)
     ] = DEFAULTS.requests,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Time to receive or answer a request.")
-    ] = DEFAULTS.seconds,
-    precision: Annotated[
-        Literal["float32", "bf16"], typer.Option("--precision", help="Precision of the encoder's matrix products.")
-    ] = "float32",
+    timeout: Annotated[float, option("Time to receive or answer a request.", "SECONDS", min=0.1)] = DEFAULTS.seconds,
+    precision: Annotated[Literal["float32", "bf16"], option("Precision of the encoder's matrix products.")] = "float32",
     download: DownloadOption = False,
 ) -> None:
     """Serve a model, or runs with their models, over HTTP.

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vtkit.commands.options import (
     DownloadOption,
     DryRunOption,
@@ -13,6 +11,7 @@ from vtkit.commands.options import (
     SetOption,
     ThreadsOption,
     VerboseOption,
+    option,
 )
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
@@ -24,9 +23,9 @@ def sweep(
     runs: RunsOption = Path("runs"),
     dry_run: DryRunOption = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Run nothing; write page and tables of the cells that are finished.")
+        bool, option("Run nothing; write page and tables of the cells that are finished.", None, "--tables")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells that run at the same time.")] = 1,
+    jobs: Annotated[int, option("Cells that run at the same time.", min=1)] = 1,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
     download: DownloadOption = False,

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, set_option, settings_of
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    set_option,
+    settings_of,
+)
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
@@ -52,7 +60,7 @@ def train_tokenizer(
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
     out: NewFolderOption,
     settings: TrainedVocabulary,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
+    lowercase: Annotated[bool, option("Lower-case the input.", None, "--lowercase")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     download: DownloadOption = False,

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from vtkit.commands.options import (
     DownloadOption,
     JsonOption,
@@ -36,18 +34,18 @@ def transfer(
     settings: Mapping[str, Any],
     method: Annotated[
         list[str],
-        typer.Option(
+        option(
+            f"{', '.join(METHODS)}. Several: the first that has evidence for a token makes its row.",
+            "METHOD",
             "--method",
             "-m",
-            metavar="METHOD",
-            help=f"{', '.join(METHODS)}. Several: the first that has evidence for a token makes its row.",
         ),
     ] = ["auto"],  # noqa: B006
     corpus: Annotated[
         Files, option("Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE")
     ] = None,
     others: Annotated[Files, set_option("[transfer] or [casing]", "casing.output=mask", "SECTION.KEY=VALUE")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of methods that sample.")] = 42,
+    seed: Annotated[int, option("Seed of methods that sample.", min=0)] = 42,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
