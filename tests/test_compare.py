@@ -27,7 +27,7 @@ SET = "collection"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run, two with fewer dimensions, one with the same recipe under another name, and one on another set."""
+    """A run, two with fewer dimensions, and one on another set."""
     folder = tmp_path_factory.mktemp("compare")
     found = tiny.collection(40)
     recipe = folder / "tiny.toml"
@@ -36,7 +36,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, settings in {
         "queries": ("index.query_top_dimensions=1",),
         "documents": ("index.top_dimensions=2", "recipe.seed=7"),
-        "same": (),
         "elsewhere": ('evaluate.sets=["other-set"]',),
     }.items():
         at = [each.replace('"other-set"', f'"{folder / "other-set"}"') for each in settings]
@@ -101,13 +100,6 @@ def test_only_what_differs_in_the_recipes_is_told(compared: ComparedRuns) -> Non
     figures = {line.name: line.values for line in compared.figures}
     assert len(set(figures["tokens of the vocabulary"])) == 1
     assert figures["seconds of all stages"][0] > 0
-
-
-def test_the_same_recipe_wins_and_loses_nothing(runs: Path) -> None:
-    found = compare_runs([runs / "tiny", runs / "same"])
-    assert not found.settings
-    assert (found.sets[0].beside[0].won, found.sets[0].beside[0].lost) == (0, 0)
-    assert found.sets[0].cells[1].tested["nDCG@10"].randomization == 1
 
 
 def test_queries_are_filtered_by_their_words_and_by_split_ones(runs: Path) -> None:

@@ -11,7 +11,7 @@ from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from test_overlap import ROLES, byte_level, wordpiece
-from tokenizers import Regex, Tokenizer, models, normalizers
+from tokenizers import Regex, normalizers
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.inspect.composition import (
@@ -328,20 +328,7 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_corpus_may_come_from_standard_input_and_have_bytes_that_are_no_text(folders: list[str]) -> None:
-    command = ["inspect-vocab", folders[0], "--languages", "sembridge", "--json", "--corpus", "-"]
-    printed = invoke(*command, "--encoding-errors", "replace", typed=b"the\nschool \xe9\n")
-    assert printed.exit_code == 0, printed.output
-    assert json.loads(printed.stdout)["corpus"][0]["texts"] == 2
-    refused = invoke(*command, typed=b"the\nschool \xe9\n").exception
-    assert isinstance(refused, DataError)
-    assert "standard input: line 2 is not UTF-8" in str(refused)
-
-
-def test_what_cannot_be_done_is_one_message(folders: list[str], tmp_path: Path) -> None:
-    pieces = ["<pad>", "<unk>", *"theyarins", *(f"{letter}</w>" for letter in "theyarins")]
-    backend = Tokenizer(models.BPE({piece: n for n, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>"))
-    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>").save_pretrained(tmp_path / "marks")
+def test_what_cannot_be_done_is_one_message(folders: list[str]) -> None:
     first = folders[0]
     for arguments, error, said in (
         (["nowhere/at/all"], DataError, "neither a folder"),
@@ -349,7 +336,6 @@ def test_what_cannot_be_done_is_one_message(folders: list[str], tmp_path: Path) 
         ([first, "--html", first], RecipeError, "is a folder"),
         ([first, "--png", f"{first}/no/where.png"], RecipeError, "does not exist"),
         ([first, "--languages", "en", "--corpus", f"{first}/none.txt"], DataError, "no such file"),
-        ([str(tmp_path / "marks")], DataError, "does not mark word starts"),
     ):
         result = invoke("inspect-vocab", *arguments)
         assert isinstance(result.exception, error)

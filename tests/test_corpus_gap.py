@@ -45,15 +45,6 @@ def test_the_similarity_is_the_sum_of_the_least_shares_over_that_of_the_largest(
     assert weighted_jaccard(a * 7, b) == pytest.approx(found)
 
 
-@given(COUNTS)
-def test_log_odds_change_their_sign_with_the_sides(pairs: list[tuple[int, int]]) -> None:
-    a, b = (np.array(side) for side in zip(*pairs, strict=True))
-    kept = a + b > 0
-    a, b = a[kept], b[kept]
-    assert log_odds(a, b) == pytest.approx(-log_odds(b, a))
-    assert log_odds(a, a) == pytest.approx(0.0)
-
-
 def test_log_odds_are_those_of_the_equations() -> None:
     a, b = np.array([30, 5, 65]), np.array([10, 5, 185])
     prior = a + b

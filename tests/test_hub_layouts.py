@@ -36,7 +36,7 @@ from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import model_folder
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
-from vtkit.encoder.weight_files import model_files, weight_files
+from vtkit.encoder.weight_files import weight_files
 from vtkit.system.errors import DataError
 from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
 from vtkit.transfer.embedders import load_embedder
@@ -412,28 +412,12 @@ def test_code_of_a_models_own_is_refused_with_the_nearest_model_that_needs_none(
         model_folder(str(folder))
 
 
-BGE_M3 = [
-    ".gitattributes", "1_Pooling/config.json", "README.md", "colbert_linear.pt", "config.json",
-    "config_sentence_transformers.json", "imgs/bm25.jpg", "modules.json", "onnx/config.json", "onnx/model.onnx",
-    "onnx/model.onnx_data", "onnx/tokenizer.json", "pytorch_model.bin", "sentence_bert_config.json",
-    "sentencepiece.bpe.model", "sparse_linear.pt", "special_tokens_map.json", "tokenizer.json",
-    "tokenizer_config.json",
-]  # fmt: skip
-
-
-def test_the_fewest_files_that_load_are_fetched() -> None:
-    assert model_files(BGE_M3, [".", "1_Pooling", "2_Normalize"]) == [
-        "config.json", "config_sentence_transformers.json", "modules.json", "sentence_bert_config.json",
-        "sentencepiece.bpe.model", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json",
-        "pytorch_model.bin", "1_Pooling/config.json",
-    ]  # fmt: skip
+def test_the_fewest_weights_that_load_are_fetched() -> None:
     assert weight_files(["pytorch_model.bin", "model.safetensors", "model.fp16.safetensors"]) == ["model.safetensors"]
     shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     everything = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack", *shards]
     assert weight_files(everything) == ["model.safetensors.index.json", *shards]
     assert weight_files(["embeddings.safetensors", "onnx.bin"]) == ["embeddings.safetensors"]
-    checkpoints = ["config.json", "model.safetensors", "checkpoint-500/model.safetensors", "checkpoint-500/config.json"]
-    assert model_files(checkpoints, ["."]) == ["config.json", "model.safetensors"]
 
 
 SCRIPT = """

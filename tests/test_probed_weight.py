@@ -49,14 +49,6 @@ def test_the_weight_goes_by_how_far_the_encoder_lies_behind_bm25_on_spans() -> N
     assert [each.weight for each in found if each is not None][:: len(found) - 1] == list(RATIO_WEIGHTS)
 
 
-def test_an_encoder_as_good_as_bm25_has_more_than_the_weight_at_which_spans_are_found_best() -> None:
-    """Queries repeat fewer words of their documents than spans do: once such an encoder had 0.2, where 0.4 to 0.6 was
-    best by judgements (docs/log.md)."""
-    found = probed_weight(probe(), found_by(PAIRS, 0.9, 1.0), language="en", analysis="words")
-    assert found.encoder > RATIOS[1] * found.bm25
-    assert found.weight == RATIO_WEIGHTS[1] > 0.2
-
-
 def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_ranking() -> None:
     """BM25 finds every span's document, the encoder most of them: r is .8, and the sum has only something to lose."""
     names = [f"name{number}" for number in range(PAIRS)]

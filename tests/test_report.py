@@ -732,12 +732,6 @@ def test_hostile_text_leaves_its_place_in_neither_page_nor_in_the_card(text: str
     assert_card_holds(text)
 
 
-@settings(max_examples=15)
-@given(any_text)
-def test_no_text_changes_a_tag_of_the_html_page(text: str) -> None:
-    assert_html_holds(text)
-
-
 @settings(max_examples=150)
 @given(any_text)
 @example("|" * 3)

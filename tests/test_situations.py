@@ -11,13 +11,9 @@ from situations import SITUATIONS, part_of, run_situation
 
 ROOT = Path(__file__).resolve().parents[1]
 
-QUICKLY = [
-    *("adapt.steps=2", "adapt.batch_size=4", "adapt.max_length=32"),
-    *("evaluate.max_queries=20", "index.document_length=64"),
-    *("recipe.seed=1",),
-]
-"""So much less than a real run does."""
-
+# So much less than a real run does.
+QUICKLY = ["evaluate.max_queries=20", "index.document_length=64", "recipe.seed=1"]
+ADAPTED = ["adapt.steps=2", "adapt.batch_size=4", "adapt.max_length=32"]
 TRAINED = ["finetune.batch_size=4", "finetune.epochs=0.1", "finetune.document_length=32"]
 
 
@@ -33,14 +29,10 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
         return done.stdout + done.stderr
 
     situation = SITUATIONS[name]
-    own = name == "domain"
-    settings = [one for one in QUICKLY if not (own and one.startswith(("transfer", "calibrate")))]
-    if situation.embedder is not None:
-        settings = [one for one in settings if not one.startswith(("adapt", "transfer", "calibrate"))]
-        settings.append("source.steps=20")
+    settings = [*QUICKLY, *(["source.steps=20"] if situation.embedder else ADAPTED)]
     settings += TRAINED if situation.judged else []
-    last = "transfer" if situation.embedder else "calibrate"
-    settings.append(f"evaluate.models={['adapt' if own else 'finetune' if situation.judged else last]}")
+    last = "adapt" if name == "domain" else "finetune" if situation.judged else "calibrate"
+    settings.append(f"evaluate.models={['transfer' if situation.embedder else last]}")
     found = run_situation(name, 60, tmp_path, settings, shared, vtkit)
     assert found["documents"] == 60
     assert found["index"] >= found["bm25"] or found["p"] >= 0.05

@@ -1,7 +1,5 @@
 """The old and the new vocabulary side by side: checked against tokenizing every text, and by eye."""
 
-import json
-
 import pytest
 from test_composition import byte_level, wordpiece
 
@@ -58,9 +56,3 @@ def test_at_most_two_languages_share_a_script() -> None:
         none = Sample(0, 0, 0)
         analysis = VocabularyAnalysis(languages_told_apart(language), none, none, source=None, target=target)
         assert all(len(codes) <= 2 for codes in analysis.shared_scripts.values())
-
-
-def test_what_is_written_is_read_back() -> None:
-    source, target = analyse_vocabularies(wordpiece("the"), wordpiece("한국", "##어"), DOCUMENTS, QUERIES, "ko")
-    analysis = VocabularyAnalysis(SEMBRIDGE, Sample(3, 3, 0), Sample(2, 2, 0), source, target)
-    assert VocabularyAnalysis.from_json(json.loads(json.dumps(analysis.to_json()))) == analysis
