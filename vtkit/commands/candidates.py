@@ -1,5 +1,4 @@
-"""Tokenizers that a command looks at: what they are called in print and, where none is named, which there are: those of
-a recipe or a run, and what lies in the current folder and in the hub's cache."""
+"""Tokenizers that a command looks at: what they are called in print, and which there are where none is named."""
 
 from __future__ import annotations
 
@@ -139,8 +138,7 @@ def cached() -> list[Candidate]:
 
 
 def to_compare() -> list[Candidate]:
-    """What to compare where nothing is named: the vocabularies of the newest run, or of the one recipe, in the current
-    folder and the tokenizers beside it; else a few of the hub's cache."""
+    """Where nothing is named: those of the newest run or the one recipe here, and those beside it; else cached ones."""
     candidates: list[Candidate] = []
     recipes = recipes_here()
     if runs := runs_here():

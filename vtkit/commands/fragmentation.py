@@ -115,8 +115,7 @@ def fragmentation(
 
 
 def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
-    """The tokenizers to compare: those named, with the ones of a recipe and of a run; else what there is here, perhaps
-    nothing."""
+    """The tokenizers to compare: those named, of a recipe and of a run; else what there is here, perhaps nothing."""
     from vtkit.commands.candidates import of_recipe, of_run, to_compare
 
     candidates = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]

@@ -121,8 +121,7 @@ def _as_json(origin: Origin) -> dict[str, Any]:
 
 
 def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
-    """The tokens that the source token called ``word``, or that word behind a mark of word starts, is part of, with
-    its weight and the method."""
+    """Tokens that ``word`` as a source token, with or without its mark of word starts, is part of, with weights."""
     names = {word, f"Ġ{word}", f"▁{word}"}
     takers = [
         (weight, origin)

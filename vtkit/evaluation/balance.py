@@ -172,10 +172,7 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
 
 
 def raw_sum(encoder: Run, bm25: Run, depth: int) -> Run:
-    """S = S_encoder + S_BM25 over the union of both lists, CAI's Hybrid (arXiv:2211.03988, eq. 8 and 9).
-
-    A document that only one list holds has 0 for the other. Arguments as in :func:`weighted_sum`.
-    """
+    """S = S_encoder + S_BM25 over both lists, 0 where one lacks it: CAI's Hybrid (arXiv:2211.03988, eq. 8 and 9)."""
     return weighted_sum(encoder, bm25, depth, 0.5, (0.5, 0.5))
 
 
@@ -191,11 +188,7 @@ def product(encoder: Run, bm25: Run, depth: int) -> Run:
 
 
 def above_last(run: Run) -> Run:
-    """Each score less the last of its query's list.
-
-    For dense vectors, whose scores lie far from 0: in :func:`weighted_sum` a document that is not in the list then
-    counts as much as the last one that is.
-    """
+    """Each score less the last of its list: a dense document that a list lacks then counts in a sum as its last."""
     return {
         query: [(document, score - results[-1][1]) for document, score in results] for query, results in run.items()
     }

@@ -96,8 +96,7 @@ def in_one_index(
     depth: int,
     measure: str,
 ) -> tuple[sp.csr_matrix, LexicalPart, Balance]:
-    """Documents with BM25's terms behind the encoder's dimensions, the part that queries need, and the balance of both
-    (:func:`balance_of`).
+    """Documents with BM25's terms behind the encoder's dimensions, what queries need, and :func:`balance_of` both.
 
     Args:
         vectors: the encoder's, of ``documents`` as they are indexed.

@@ -68,8 +68,7 @@ def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> Validat
 
 
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:
-    """Of each query's own document among all documents of the probe, (pairs,); documents with the same score stand
-    before it by half."""
+    """Of each query's own document in the probe, (pairs,); documents with the same score stand before it by half."""
     precision = fastest_precision()
     documents = encode_side(
         encoder, probe.documents, "document", max_length, precision=precision, description="encoding probe texts"
@@ -96,27 +95,20 @@ def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
 
 
 def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
-    """Whether the source on its own vocabulary finds more than the encoder that was moved (:func:`reciprocal_ranks`
-    both); never a failure, because training after the transfer can change it."""
-    means, p, seen, figures = _compared(source, moved, "by the source", ("source", "moved"))
-    if means[1] >= means[0] or p >= CHANCE:
-        return "pass", seen, "", figures
+    """Whether the source finds more (:func:`reciprocal_ranks`); never a failure, because training can change it."""
     advice = (
         "Without further training, the source finds more than the moved encoder. Train after the transfer ([adapt], "
         "[finetune]) and compare with the source (evaluate.models), or keep the source's vocabulary "
         "(vocabulary.tokenizer) and train that."
     )
-    return "warn", seen, advice, figures
+    return _warned(source, moved, "by the source", ("source", "moved"), advice)
 
 
 def own_head_gate(own: np.ndarray, fitted: np.ndarray) -> Seen:
-    """Whether the masked-language-model head that a source has finds more than what was fitted to it
-    (:func:`reciprocal_ranks` both)."""
+    """Whether the head that a source has finds more than what was fitted to it (:func:`reciprocal_ranks` both)."""
     by_own = "by the source's own masked-language-model head"
-    means, p, seen, figures = _compared(own, fitted, by_own, ("own", "fitted"))
-    if means[1] >= means[0] or p >= CHANCE:
-        return "pass", seen, "", figures
-    return "warn", seen, "Keep the source's own head: remove [source.head] and [source.units].", figures
+    advice = "Keep the source's own head: remove [source.head] and [source.units]."
+    return _warned(own, fitted, by_own, ("own", "fitted"), advice)
 
 
 KNOWS = 0.5
@@ -127,14 +119,11 @@ language: multilingual embedders have .6 and more, English ones on Arabic or Hin
 def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
     """Whether an encoder made of a dense embedder finds documents in this language at all (:func:`reciprocal_ranks`,
     :func:`bm25_reciprocal_ranks`); never a failure, because training can teach it."""
-    means, p, seen, figures = _compared(bm25, encoder, "by BM25", ("bm25", "encoder"))
-    if means[1] >= KNOWS * means[0] or p >= CHANCE:
-        return "pass", seen, "", figures
     advice = (
         "The embedder may not know the language of these texts. Name one that does as source.model (multilingual-e5, "
         "bge-m3, gte-multilingual); this one is unlikely to improve on BM25."
     )
-    return "warn", seen, advice, figures
+    return _warned(bm25, encoder, "by BM25", ("bm25", "encoder"), advice, KNOWS)
 
 
 def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
@@ -164,6 +153,16 @@ def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
             above, tied = int((values > own).sum()), int((values == own).sum())
             ranks[number] = (1 / np.arange(above + 1, above + tied + 1)).mean()
     return ranks
+
+
+def _warned(
+    first: np.ndarray, second: np.ndarray, when: str, names: tuple[str, str], advice: str, least: float = 1.0
+) -> Seen:
+    """A warning where the second reach less than ``least`` times what the first do, beyond chance."""
+    means, p, seen, figures = _compared(first, second, when, names)
+    if means[1] >= least * means[0] or p >= CHANCE:
+        return "pass", seen, "", figures
+    return "warn", seen, advice, figures
 
 
 def _compared(
@@ -201,11 +200,7 @@ def probed_by_spans(
     language: str,
     analysis: Analysis,
 ) -> ProbedWeight | None:
-    """:func:`probed_weight` of a system, by spans of the documents of ``collection``.
-
-    Args:
-        system_over: the system over the documents of a probe.
-    """
+    """:func:`probed_weight` of ``system_over`` the documents of a probe, by spans of those of ``collection``."""
     contents = (document.contents for document in collection.documents)
     probe = probe_of(draw(contents, PAIRS, seed), PAIRS, seed)
     if not probe.queries:

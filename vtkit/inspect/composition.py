@@ -256,8 +256,7 @@ def settle(evidence: Floats) -> tuple[NDArray[np.int64], Floats]:
 
 
 def token_script(surface: str) -> str:
-    """The script of the letters of a token: one that :func:`vtkit.inspect.words.script_of` knows, ``Japanese``,
-    ``Korean``, or ``mixed``."""
+    """The script of a token's letters: one of ``script_of``, ``Japanese``, ``Korean``, or ``mixed``."""
     scripts = {script for script in map(letter_script, surface) if script}
     if len(scripts) == 1:
         return scripts.pop()
@@ -270,8 +269,7 @@ def token_script(surface: str) -> str:
 
 @cache
 def letter_script(character: str) -> str:
-    """Script of a letter or of a mark that belongs to one; empty for everything else, mathematical letters and µ
-    included, which belong to no script."""
+    """Script of a letter or its mark; empty for all else, as mathematical letters and µ, which belong to no script."""
     if character == "ー":
         return "Katakana"  # Unicode leaves it to both kana
     if unicodedata.category(character)[0] not in "LM":

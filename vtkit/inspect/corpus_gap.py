@@ -140,14 +140,8 @@ def measure_gap(
 
 
 def weighted_jaccard(a: Integers, b: Integers) -> float:
-    """``J(A, B) = sum_t min(A_t, B_t) / sum_t max(A_t, B_t)`` over relative word frequencies.
-
-    As in Thakur et al. (2021, arXiv:2104.08663) and the CAI paper (equation 20).
-
-    Args:
-        a: occurrences of each word in one corpus, (words,).
-        b: the same of the other corpus, (words,).
-    """
+    """``J(A, B) = sum_t min(A_t, B_t) / sum_t max(A_t, B_t)`` over relative word frequencies (Thakur et al., 2021,
+    arXiv:2104.08663; CAI paper, equation 20). ``a`` and ``b`` are occurrences of each word in a corpus, (words,)."""
     shares, others = a / a.sum(), b / b.sum()
     return float(np.minimum(shares, others).sum() / np.maximum(shares, others).sum())
 

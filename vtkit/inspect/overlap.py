@@ -1,7 +1,4 @@
-"""The overlap of two vocabularies in detail: how many tokens of each class, and which.
-
-The rule itself is :func:`vtkit.vocabulary.overlap.find_overlap` (docs/vocabulary.md); here it is counted and shown.
-"""
+"""How many tokens of each class of overlap two vocabularies have, and which, by ``find_overlap``."""
 
 from __future__ import annotations
 
@@ -68,11 +65,8 @@ def overlap_report(
 def pair_rows(
     source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: OverlapMode = "exact+symbols"
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """Each target token that overlaps, with its source token: the columns of :data:`HEADER`, ids ascending.
-
-    Tokens are written as their vocabularies write them; a backslash, a tab, a line end or another control character
-    in one is written as in Python.
-    """
+    """Each target token that overlaps, with its source token: the columns of :data:`HEADER`, ids ascending. Tokens are
+    written as their vocabularies write them, backslashes and control characters as in Python."""
     first, second = Vocabulary(source), Vocabulary(target)
     known, wanted = first.tokens, second.tokens
     found = find_overlap(first, second, mode)

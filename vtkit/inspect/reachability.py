@@ -1,8 +1,4 @@
-"""Tokens that a tokenizer has and never makes, and tokens that differ in nothing its normalizer leaves.
-
-Both take up rows of the embedding matrix for nothing. Whether *some* text leads to a token cannot be proved wrong by
-trying, so a set of texts is defined that leads to a token wherever anything usually does (:func:`unreachable`).
-"""
+"""Tokens that take up rows of the embedding matrix for nothing: never made, or equal once normalised."""
 
 from __future__ import annotations
 
@@ -15,7 +11,8 @@ from vtkit.vocabulary.forms import Canonical
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-HOSTS = 6  # words of each script that a token is tried behind and inside
+ALONE = ("{}", " {}", "a {}", "1{}1", ".{}.")  # texts in which a token is tried first
+HOSTS = 6  # words of each script that it is then tried behind and inside
 
 BATCH = 20_000
 
@@ -32,7 +29,7 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
     wanted = set(texts)
     hosts = _hosts(forms)
     most = max(hosts.values(), key=len, default=[])
-    for probe in range(2 * HOSTS + 5):
+    for probe in range(len(ALONE) + 2 * HOSTS):
         if not wanted:
             break
         tried = sorted(wanted)
@@ -42,10 +39,7 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
 
 def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | None]) -> list[tuple[int, int]]:
     """Tokens whose normalised text and word-start mark are those of an earlier token: id, and id of the earlier one.
-
-    A token that the normalizer leaves nothing of duplicates none. Special tokens, fillers and parts of characters
-    take no part.
-    """
+    Special tokens, fillers, parts of characters, and tokens that the normalizer leaves nothing of take no part."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     first: dict[tuple[str, bool], int] = {}
     found = []
@@ -71,21 +65,12 @@ def _texts(forms: Sequence[Canonical | None]) -> list[tuple[int, Canonical]]:
 
 
 def _probe(text: str, probe: int, hosts: dict[str, list[str]], most: list[str]) -> str:
-    match probe:
-        case 0:
-            return text
-        case 1:
-            return f" {text}"
-        case 2:
-            return f"a {text}"
-        case 3:
-            return f"1{text}1"
-        case 4:
-            return f".{text}."
+    if probe < len(ALONE):
+        return ALONE[probe].replace("{}", text)
     words = hosts.get(token_script(text)) or most or ["a"]
-    place = (probe - 5) % HOSTS
+    inside, place = divmod(probe - len(ALONE), HOSTS)
     host = words[place % len(words)]
-    return host + text if probe < 5 + HOSTS else host + text + host
+    return host + text + host if inside else host + text
 
 
 def _made(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> set[int]:

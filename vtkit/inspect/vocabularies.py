@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.inspect.composition import LANGUAGES, SEMBRIDGE, compose
-from vtkit.inspect.fragmentation import Counts, QueryCounts, measure_fragmentation
+from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, measure_fragmentation
 from vtkit.inspect.profiles import SplitWord, TextMetrics, VocabularyProfile
 
 if TYPE_CHECKING:
@@ -44,42 +44,33 @@ def analyse_vocabularies(
     """
     tokenizers = {"target": target} | ({"source": source} if source is not None else {})
     texts = [text for text in documents if text.strip()]
-    asked = [text for text in queries if text.strip()]
-    # Without documents the queries are read as such, and what they say of documents is not reported.
-    measured = (
-        measure_fragmentation(texts or asked, tokenizers, queries=asked, top=WORST_WORDS) if texts or asked else ()
-    )
-    metrics: dict[str, tuple[TextMetrics | None, TextMetrics | None, tuple[SplitWord, ...]]] = {}
-    for one in measured:
-        metrics[one.name] = (
-            _metrics(one.total) if texts else None,
-            _metrics(one.queries) if one.queries is not None and asked else None,
-            tuple(SplitWord(word.word, word.occurrences, tuple(word.pieces)) for word in one.words) if texts else (),
-        )
+    searched_for = [text for text in queries if text.strip()]
+    measured: dict[str, Fragmentation] = {}
+    if texts or searched_for:
+        # Without documents the queries are read as such, and what they say of documents is not reported.
+        found = measure_fragmentation(texts or searched_for, tokenizers, queries=searched_for, top=WORST_WORDS)
+        measured = {fragmentation.name: fragmentation for fragmentation in found}
     profiles = {
-        name: _profile(tokenizer, language, *metrics.get(name, (None, None, ())))
-        for name, tokenizer in tokenizers.items()
+        name: _profile(tokenizer, language, measured.get(name), bool(texts)) for name, tokenizer in tokenizers.items()
     }
     return profiles.get("source"), profiles["target"]
 
 
 def _profile(
-    tokenizer: PreTrainedTokenizerFast,
-    language: str,
-    documents: TextMetrics | None,
-    queries: TextMetrics | None,
-    worst: tuple[SplitWord, ...],
+    tokenizer: PreTrainedTokenizerFast, language: str, measured: Fragmentation | None, of_documents: bool
 ) -> VocabularyProfile:
+    total, queries = (measured.total, measured.queries) if measured is not None else (None, None)
+    words = measured.words if measured is not None and of_documents else []
     composition = compose(tokenizer, languages_told_apart(language), "ja" if language == "ja" else "zh")
     return VocabularyProfile(
         size=len(composition.labels),
         languages=composition.counts("language"),
-        undecided=_sum(composition.counts("undecided")),
+        undecided=sum(composition.counts("undecided").values()),
         other_scripts=composition.counts("other"),
-        no_letters=_sum(composition.counts("etc")),
-        documents=documents,
-        queries=queries,
-        worst_words=worst,
+        no_letters=sum(composition.counts("etc").values()),
+        documents=_metrics(total) if total is not None and of_documents else None,
+        queries=_metrics(queries) if queries is not None else None,
+        worst_words=tuple(SplitWord(word.word, word.occurrences, tuple(word.pieces)) for word in words),
     )
 
 
@@ -94,7 +85,3 @@ def _metrics(counts: Counts) -> TextMetrics:
         texts_with_split_word=counts.split_text_share if isinstance(counts, QueryCounts) else None,
         texts_with_unknown=counts.unknown_text_share if isinstance(counts, QueryCounts) else None,
     )
-
-
-def _sum(counts: Mapping[str, int]) -> int:
-    return sum(counts.values())

@@ -89,10 +89,7 @@ def script_of(character: str) -> str:
 
 
 def script_of_text(text: str) -> str:
-    """The script that most letters in the opening of ``text`` are written in; ``Japanese`` for Han with kana.
-
-    ``none`` for a text without letters.
-    """
+    """The script of most letters in the opening of a text: ``Japanese`` for Han with kana, ``none`` without letters."""
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text[:OPENING])) else "none"
     codes = np.frombuffer(text[:OPENING].encode("utf-32-le", "surrogatepass"), dtype="<u4")

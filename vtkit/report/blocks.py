@@ -1,8 +1,5 @@
-"""The parts of a page, before it is HTML or Markdown.
-
-Both forms are rendered from the same blocks, so that neither can say what the other does not. Nothing is escaped here:
-the templates escape every string, whichever block it stands in.
-"""
+"""The parts of a page, before it is HTML or Markdown, so that neither can say what the other does not. Nothing is
+escaped here: the templates escape every string, whichever block it stands in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

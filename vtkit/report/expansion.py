@@ -56,8 +56,7 @@ def write_expansion_png(stats: ExpansionStats, path: Path) -> None:
 
 
 def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
-    """A self-contained HTML page about the tokenizer ``name``, expanded by ``corpora``; ``added`` are the new tokens,
-    the most frequent first."""
+    """An HTML page about the tokenizer ``name``, expanded by ``corpora`` with the tokens ``added``."""
     said = (
         f"{whole(stats.added)} tokens were added to the {whole(stats.base_size)} of {visible(name)}; it stopped "
         f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "

@@ -1,8 +1,5 @@
-"""The README.md of a saved model: a header the hub understands, how to use the model, and what it reached.
-
-Unlike the report it leaves out the recipe and the example: a model folder travels to other people, and
-both hold paths and texts of its maker.
-"""
+"""The README.md of a saved model: a header the hub understands, how to use the model, and what it reached. Recipe and
+examples are left out, because they hold paths and texts of its maker."""
 
 import json
 import re

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 def html_page(page: Page, charts: Mapping[str, Sequence[Chart]] | None = None) -> str:
-    """One self-contained page: inline styles and drawings, no JavaScript, no file beside it. ``charts`` go by the key
-    of the section that they close."""
+    """One page without JavaScript or a file beside it; ``charts`` go by the key of the section that they close."""
     return _html().get_template("page.html").render(page=page, charts=charts or {})
 
 
@@ -88,10 +87,8 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~$#"} | {"<": "
 
 
 def markdown_words(text: str) -> str:
-    """``text``, already visible, so that it means nothing to Markdown, to HTML inside it, or to a table.
-
-    Words written from right to left are isolated, or the numbers beside them would change places.
-    """
+    """``text``, already visible, so that it means nothing to Markdown, to HTML inside it, or to a table. Words written
+    from right to left are isolated, or the numbers beside them would change places."""
     # The beginning of an address is written so that it does not become a link on its own.
     escaped = re.sub(r"(:/|www)([/.])", r"\1\\\2", text.translate(_SPECIAL), flags=re.IGNORECASE)
     rightward = any(unicodedata.bidirectional(char) in {"R", "AL", "AN"} for char in text)

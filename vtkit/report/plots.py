@@ -1,9 +1,7 @@
 """The charts of a report as SVG text: effectiveness by stage, training curves, active dimensions.
 
-Unusual: matplotlib's SVG is rewritten before it is handed over. Colours become CSS variables with a
-fallback that reads on white and on black, so one drawing serves light and dark pages; text stays text in
-the reader's own fonts, so no script lacks glyphs; rules for the whole page, metadata and needless ids go,
-so several drawings can stand in one page. The same report gives the same bytes.
+Matplotlib's SVG is rewritten: colours become CSS variables that read on white and on black, text stays text in the
+reader's own fonts, and what several drawings in one page would share goes. The same report gives the same bytes.
 """
 
 import io
@@ -122,8 +120,7 @@ LABEL_WIDTH = 40  # characters a line of the name of a bar; a longer one would l
 
 
 def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]:
-    """For each set, a bar for each stage (what a bar is, ``bars`` says): the first measure, BM25 as the mark to
-    reach."""
+    """For each set, a bar for each stage (or what ``bars`` says): the first measure, BM25 as the mark to reach."""
     drawn = []
     for number, results in enumerate(report.results, start=1):
         measures = results.measures
@@ -356,8 +353,7 @@ def _settings(colours: Mapping[str, str]) -> Iterator[None]:
 
 
 def chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
-    """A figure of the pages' width that ``draw`` fills, as an element of an HTML page; ``words`` are for those who do
-    not see it."""
+    """A figure as an element of an HTML page, filled by ``draw``; ``words`` are for those who do not see it."""
     caption, words = visible(caption), visible(words)
     file = io.BytesIO()
     with _settings({}):

@@ -1,5 +1,4 @@
-"""The results of a run as a page shows them: tables with an explanation behind each column and row, the queries won
-and lost beside BM25, and example searches."""
+"""Results of a run for its page: tables that explain themselves, queries won and lost beside BM25, example searches."""
 
 from collections.abc import Callable, Iterable
 

@@ -117,8 +117,7 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
 
 
 def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | None:
-    """Coverage of the first queries on the encoder's own dimensions; None for latent units, which name no tokens, and
-    for more than :data:`DOCUMENTS_READ` documents."""
+    """Of the first queries; None for latent units, which name no tokens, and for more than DOCUMENTS_READ documents."""
     from scipy.sparse import csc_matrix
 
     from vtkit.evaluation.analyses.coverage import coverage

@@ -201,8 +201,7 @@ def _pareto_chart(name: str, found: Sequence[tuple[float, float, str]], place: P
 
 
 def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> list[Chart]:
-    """The loss of each training stage, all runs over one another, the seeds of a row (run -> its label, or its own
-    name) in one colour."""
+    """The loss of each training stage, all runs over one another, the runs of a label (``rows``) in one colour."""
     drawn = []
     for stage in dict.fromkeys(stage for report in reports.values() for stage in report.curves):
         lines = []

@@ -90,10 +90,8 @@ class Recommendation:
 
 
 def recommendation(report: ReportData) -> Recommendation | None:
-    """By the difference of the index to be used from the better BM25 and its p; None if nothing was evaluated.
-
-    On several sets: below BM25 beyond chance on any is a reason against it.
-    """
+    """By the difference of the index to be used from the better BM25 and its p; None if nothing was evaluated. Of
+    several sets, one that is below BM25 beyond chance is a reason against it."""
     stood = standings(report)
     if not stood:
         return None
@@ -226,8 +224,7 @@ def _all_sets_verdict(stood: Sequence[Standing]) -> str:
 
 
 def key_figures(report: ReportData) -> list[KeyFigure]:
-    """The numbers at the head of the page, all of the first set, that of the system to deploy first; empty if no
-    encoder was evaluated."""
+    """Numbers of the first set for the head of the page, the system to deploy first; empty without any."""
     stood = standings(report)
     if not stood:
         return []

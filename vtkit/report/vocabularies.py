@@ -67,11 +67,8 @@ def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
 
 
 def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
-    """Language, or what else a token is -> how many tokens of each vocabulary (in the order of :func:`profiles`) are.
-
-    Languages by their largest share first; then the scripts of no language asked for, the undecided, and tokens
-    without letters.
-    """
+    """Language, or what else a token is -> how many tokens of each of :func:`profiles` are: languages by their largest
+    share first, then the scripts of no language asked for, the undecided, and tokens without letters."""
     found = list(profiles(analysis).values())
     codes = {code for one in found for code in one.languages}
     largest = {code: max(one.languages.get(code, 0) / max(one.size, 1) for one in found) for code in codes}

@@ -1,8 +1,4 @@
-"""Words and numbers as the report writes them: text made visible, counts, shares, times.
-
-Nothing is escaped here, that is the work of whoever writes HTML or Markdown. :func:`visible` only names
-the characters that would otherwise act on the page unseen.
-"""
+"""Words and numbers as the report writes them: text made visible (not escaped), counts, shares, times."""
 
 import math
 import unicodedata
@@ -12,12 +8,9 @@ TEXT_SHOWN = 280  # characters of a document's text shown in the example search
 
 
 def visible(text: str) -> str:
-    """``text`` without characters that act on the page around it.
-
-    Control, format, surrogate and separator characters and noncharacters become ``⟨U+202E⟩``; runs of
-    white space become one space. The joiners U+200C and U+200D stay inside a word, where several scripts
-    need them to be spelled right.
-    """
+    """``text`` without characters that act on the page around it: control, format, surrogate and separator
+    characters and noncharacters become ``⟨U+202E⟩``, white space one space. U+200C and U+200D stay inside words,
+    which need them."""
     return _name_hidden(" ".join(text.split()))
 
 

@@ -1,8 +1,5 @@
-"""What the theory of the vocabulary transfer paper (section 3) says of merging the dimensions of a run's vectors.
-
-Merging surface forms (``Token`` and ``token``) makes the hypothesis class smaller, at the price of what the merged
-dimensions told apart. Both are estimated from vectors of queries and documents.
-"""
+"""What merging surface forms (``Token`` and ``token``) gains and loses by the theory of the vocabulary transfer paper
+(section 3): a smaller hypothesis class, at the price of what the merged dimensions told apart."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,4 @@
-"""Whether a system gives query terms the weight that the relevance judgements say they deserve (Robertson Spärck Jones
-weights, as CAI's figure 2 uses them)."""
+"""Whether a system weighs query terms as the judgements say (Robertson Spärck Jones weights, CAI figure 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -29,10 +29,7 @@ TIED = (0.5, 0.999)
 def vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
 ) -> list[tuple[Gate, Seen]]:
-    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries.
-
-    The activation rate is that of logits, which uniCOIL encoders do not use.
-    """
+    """Activation rate (not of uniCOIL), active dimensions and ties on ``texts``, whose openings stand for queries."""
     wanted: list[Gate] = [gate for gate in _OF_VECTORS if gate not in section.off]
     if is_unicoil(encoder) and "activation" in wanted:
         wanted.remove("activation")
@@ -76,11 +73,9 @@ def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vo
     """Whether vectors have dimensions at all, and not nearly all of them.
 
     Args:
-        queries: (n, dimensions).
-        documents: (n, dimensions).
+        queries, documents: (n, dimensions).
         vocabulary: dimensions that are not masked.
-        broken: what dead vectors are called. Dense ones are slow but not wrong: a warning where ``broken`` is
-            ``fail``, and else a pass.
+        broken: what dead vectors are called; dense ones are a warning where this is ``fail``, and else a pass.
     """
     counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
     means = {side: float(active.mean()) for side, active in counts.items()}
@@ -106,8 +101,7 @@ def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vo
 
 
 def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: Finding) -> Seen:
-    """Whether scores tell texts apart: :func:`vtkit.encoder.calibration.score_spread` of the i-th query over all
-    documents but the i-th."""
+    """Whether scores tell texts apart: ``score_spread`` of the i-th query over all documents but the i-th."""
     spread, tied = score_spread(queries, documents)
     seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
     figures = {"tied": tied, "spread": spread}
@@ -161,8 +155,7 @@ def encoder_gates(
 
 
 def read_back_gate(fitted: HeadFit) -> Seen:
-    """How many tokens of held-out texts the fitted head finds at their own states: without them, no weight of a vector
-    stands for what its dimension is called."""
+    """How many tokens of held-out texts the head finds at their states: else no dimension means what it is called."""
     figures = {"read_back": fitted.read_back, "by_ridge": fitted.by_ridge, "tokens": fitted.tokens}
     seen = f"the head reads back {fitted.read_back:.1%} of the tokens of held-out texts"
     fails, warns = READ_BACK

@@ -78,8 +78,7 @@ def vocabulary_gates(
 
 
 def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
-    """The overlap share against what pairs of vocabularies with the same scripts have, the special roles, and whether
-    the transfer has a bridge where the vocabularies look like those of two languages."""
+    """The overlap share against that of vocabularies of such scripts, the special roles, and whether a bridge lacks."""
     overlap = aligned.overlap
     shared = shared_scripts(aligned.source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
@@ -146,10 +145,8 @@ def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerF
 
 
 def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_length: int) -> Seen:
-    """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses.
-
-    Looks at the first ``max_length`` tokens of each text, as the gates of the vectors do.
-    """
+    """[UNK] share of the first ``max_length`` tokens of each of ``texts``, the scripts behind it, pieces of bytes, and
+    what the normalizer loses."""
     beginnings = shortened(tokenizer, texts, max_length)
     encodings = whole_encodings(tokenizer, beginnings, offsets=True)
     texts = [

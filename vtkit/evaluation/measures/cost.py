@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def active_dimensions(vectors: sp.csr_matrix) -> float:
-    """Mean number of non-zero weights a vector has; 0 for no vectors.
-
-    Args:
-        vectors: (texts, vocabulary).
-    """
+    """Mean number of non-zero weights of ``vectors``, (texts, vocabulary); 0 for no vectors."""
     return float(np.count_nonzero(vectors.data)) / vectors.shape[0] if vectors.shape[0] else 0.0
 
 

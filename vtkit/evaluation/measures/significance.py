@@ -44,11 +44,7 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
 
 
 def paired_t(a: Mapping[str, float], b: Mapping[str, float]) -> float:
-    """Two-sided p-value of Student's t-test for paired values; 1 where no query differs.
-
-    Args:
-        a, b: values by query id, of the same queries.
-    """
+    """Two-sided p-value of Student's t-test for paired values by query id; 1 where no query differs."""
     from scipy.stats import ttest_rel
 
     differences = _differences(a, b)
@@ -82,10 +78,8 @@ def bonferroni(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """The p values of several claims, corrected so that the chance of even one false claim is what it says (Holm 1979).
-
-    The i-th smallest of m is multiplied by m − i + 1, and none becomes smaller than one before it, or larger than 1.
-    """
+    """The p values of several claims, corrected for one another (Holm 1979): the i-th smallest of m times m − i + 1,
+    none smaller than one before it, or larger than 1."""
     corrected: dict[str, float] = {}
     largest = 0.0
     for before, (claim, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
