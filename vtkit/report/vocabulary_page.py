@@ -1,6 +1,6 @@
 """What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,6 +19,13 @@ LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
 REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
 """What is in no language asked for, in the words of the table. The other scripts are written in none of them."""
 
+SCRIPTS = {
+    "mixed": "several scripts",
+    "Other": "rarer scripts",
+    "Japanese": "kana with Han",
+    "Korean": "Hangul and Han",
+}
+
 
 class Table(NamedTuple):
     """One table: a column of labels and one for each vocabulary, and sentences to read it by."""
@@ -34,9 +41,10 @@ def tables(report: Inspection) -> list[Table]:
     """The report of ``vtkit inspect-vocab`` as tables."""
     vocabularies = report.vocabularies
     columns = [_plain(one.name) for one in vocabularies]
+    scripts = _rows_of("scripts", vocabularies, "other scripts", SCRIPTS)
     made = [
         Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
-        Table("Scripts", columns, _script_rows(vocabularies), []),
+        Table("Scripts", columns, [*scripts, _row("no letters", vocabularies, _count_of("etc"))], []),
         Table("Characters of a token", columns, _length_rows(vocabularies), []),
         Table("Make-up", columns, _make_up_rows(vocabularies), _waste_notes(vocabularies)),
     ]
@@ -68,11 +76,8 @@ def charts(report: Inspection) -> list[StackedBars]:
     vocabularies = report.vocabularies
     names = {one.name: _plain(one.name) for one in vocabularies}
     drawn = []
-    sorts: tuple[tuple[str, Sort, Callable[[str], str]], ...] = (
-        ("Tokens by language", "language", language_name),
-        ("Tokens by script", "scripts", str),
-    )
-    for title, key, label in sorts:
+    sorts: tuple[tuple[str, Sort], ...] = (("Tokens by language", "language"), ("Tokens by script", "scripts"))
+    for title, key in sorts:
         top = _top(vocabularies, key, DRAWN_LANGUAGES)
         remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
         remainders += ["undecided", "other scripts"] if key == "language" else []
@@ -84,7 +89,7 @@ def charts(report: Inspection) -> list[StackedBars]:
                 values += [sum(one.composition.counts(sort).values()) for sort in ("undecided", "other")]
             values.append(sum(one.composition.etc.values()))
             rows[names[one.name]] = [value / one.size for value in values]
-        drawn.append(_without_empty(title, rows, [*map(label, top)], [*remainders, "ETC"]))
+        drawn.append(_without_empty(title, rows, [LANGUAGES.get(name, name) for name in top], [*remainders, "ETC"]))
     lengths = {}
     for one in vocabularies:
         by_length = [_of_length(one, low, high) for low, high in LENGTHS]
@@ -115,11 +120,6 @@ def html_page(report: Inspection) -> str:
     )
 
 
-def language_name(code: str) -> str:
-    """English name of a language."""
-    return LANGUAGES.get(code, code)
-
-
 def token_shown(token: str) -> str:
     """A token on one line: spaces drawn, characters that act on the line taken out, cut where it is long."""
     return one_line(token.replace(" ", "␣"), TOKEN_WIDTH)
@@ -131,22 +131,25 @@ def count_and_share(count: int, of: int) -> str:
 
 
 def _language_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    top = _top(vocabularies, "language", SHOWN_LANGUAGES)
-    rows = [_row(language_name(code), vocabularies, _count_of("language", code)) for code in top]
-    rest = {code for one in vocabularies for code in one.composition.language} - set(top)
-    if rest:
-        rows.append(_row(f"{len(rest)} other languages", vocabularies, _sum_of("language", rest)))
+    rows = _rows_of("language", vocabularies, "other languages", LANGUAGES)
     for sort, words in REMAINDERS.items():
-        names = {name for one in vocabularies for name in one.composition.counts(sort)}
-        if not names:
-            continue
-        rows.append(_row(words, vocabularies, _sum_of(sort, names)))
-        shown = [*filter(names.__contains__, ETC)] if sort == "etc" else _top(vocabularies, sort, SHOWN_LANGUAGES)
-        rows += [_row(f"  {_script_words(name)}", vocabularies, _count_of(sort, name)) for name in shown]
-        rest = names - set(shown)
-        if rest:
-            rows.append(_row(f"  {len(rest)} more scripts", vocabularies, _sum_of(sort, rest)))
+        parts = _rows_of(sort, vocabularies, "more scripts", SCRIPTS)
+        if parts:
+            rows.append(_row(words, vocabularies, _count_of(sort)))
+            rows += [[f"  {label}", *cells] for label, *cells in parts]
     return rows
+
+
+def _rows_of(
+    key: Sort, vocabularies: Sequence[InspectedVocabulary], others: str, words: Mapping[str, str]
+) -> list[list[str]]:
+    """A row for each of the most frequent names under ``key`` (in ``words``, where they have other ones), and one for
+    all others."""
+    names = {name for vocabulary in vocabularies for name in vocabulary.composition.counts(key)}
+    shown = [*filter(names.__contains__, ETC)] if key == "etc" else _top(vocabularies, key, SHOWN_LANGUAGES)
+    rows = [_row(words.get(name, name), vocabularies, _count_of(key, {name})) for name in shown]
+    rest = names - set(shown)
+    return [*rows, _row(f"{len(rest)} {others}", vocabularies, _count_of(key, rest))] if rest else rows
 
 
 def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
@@ -157,7 +160,9 @@ def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
         if reasons:
             notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
         for script, shares in composition.estimated_shares.items():
-            shown = ", ".join(f"{language_name(code)} {100 * share:.1f} %" for code, share in [*shares.items()][:4])
+            shown = ", ".join(
+                f"{LANGUAGES.get(code, code)} {100 * share:.1f} %" for code, share in [*shares.items()][:4]
+            )
             notes.append(f"{name}, estimated make-up of all whole {script} words, settled or not: {shown}.")
         han = composition.han_characters
         if han:
@@ -166,16 +171,6 @@ def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
                 f"{han['ja']:,}, shared {han['shared']:,} (counted as --han says)."
             )
     return notes
-
-
-def _script_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    top = _top(vocabularies, "scripts", SHOWN_LANGUAGES)
-    rows = [_row(_script_words(script), vocabularies, _count_of("scripts", script)) for script in top]
-    rest = {script for one in vocabularies for script in one.composition.scripts} - set(top)
-    if rest:
-        rows.append(_row(f"{len(rest)} other scripts", vocabularies, _sum_of("scripts", rest)))
-    rows.append(_row("no letters", vocabularies, lambda one: sum(one.composition.etc.values())))
-    return rows
 
 
 def _length_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
@@ -258,13 +253,11 @@ def _row(
     return [label, *(count_and_share(count(one), one.size) for one in vocabularies)]
 
 
-def _count_of(key: Sort, name: str) -> Callable[[InspectedVocabulary], int]:
-    return lambda one: int(one.composition.counts(key).get(name, 0))
-
-
-def _sum_of(key: Sort, names: Iterable[str]) -> Callable[[InspectedVocabulary], int]:
-    wanted = set(names)
-    return lambda one: sum(count for name, count in one.composition.counts(key).items() if name in wanted)
+def _count_of(key: Sort, names: Container[str] | None = None) -> Callable[[InspectedVocabulary], int]:
+    """How many tokens a vocabulary has under ``key``, all or those of ``names``."""
+    return lambda vocabulary: sum(
+        count for name, count in vocabulary.composition.counts(key).items() if names is None or name in names
+    )
 
 
 def _top(vocabularies: Sequence[InspectedVocabulary], key: Sort, most: int) -> list[str]:
@@ -285,16 +278,6 @@ def _without_empty(title: str, rows: dict[str, list[float]], parts: list[str], r
         [names[position] for position in kept],
         sum(position >= len(parts) for position in kept),
     )
-
-
-def _script_words(script: str) -> str:
-    named = {
-        "mixed": "several scripts",
-        "Other": "rarer scripts",
-        "Japanese": "kana with Han",
-        "Korean": "Hangul and Han",
-    }
-    return named.get(script, script)
 
 
 def _plain(text: str) -> str:
