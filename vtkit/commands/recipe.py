@@ -178,11 +178,7 @@ def write_new_recipe(
     load_recipe(out, text=text)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        refuse_existing(out)
-        raise
+        out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")

@@ -33,19 +33,19 @@ COSTS = {  # column of the table of costs -> what it is
 def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
     """The page of a comparison, with the queries won and lost beside the baseline."""
     systems = dict.fromkeys(cell.system for cell in found.cells)
-    collections = dict.fromkeys(cell.collection for cell in found.cells)
+    cells = _by_collection(found)
     compared = tuple(
         block for each in outcomes for block in (Heading(f"{each.system} on {each.set}"), *outcome_blocks(each))
     )
     won_and_lost = Section("queries", "Queries won and lost", compared) if compared else None
-    sections = [_results(found, collections), won_and_lost, _costs(found, collections), _failures(found)]
+    sections = [_results(found, cells), won_and_lost, _costs(cells), _failures(found)]
     return Page(
         title=", ".join(systems) or "nothing evaluated",
         kicker=f"vtkit evaluate · {created}",
         sections=tuple(section for section in sections if section is not None),
         headline="" if not found.failures else "Not everything could be evaluated.",
         harmful=bool(found.failures),
-        figures=tuple(_figures(found, collections)),
+        figures=tuple(_figures(found.measures[0], cells)),
     )
 
 
@@ -54,34 +54,36 @@ def evaluated_charts(found: Comparison) -> Mapping[str, Sequence[Chart]]:
     from vtkit.report.plots import effectiveness_charts
 
     sets = []
-    for collection in dict.fromkeys(cell.collection for cell in found.cells):
+    for collection, cells in _by_collection(found).items():
         rows = [
             Row(**cell.evaluated.facts, model="BM25" if cell.system == "bm25" else cell.system, label=cell.system,
                 measures=cell.evaluated.measures)
-            for cell in found.cells if cell.collection == collection
+            for cell in cells
         ]  # fmt: skip
         sets.append(SetResults(collection, tuple(rows)))
     return {"results": effectiveness_charts(ReportData(results=tuple(sets)), "system")}
 
 
-def _figures(found: Comparison, collections: Sequence[str] | Mapping[str, None]) -> list[KeyFigure]:
+def _by_collection(found: Comparison) -> dict[str, list[Cell]]:
+    cells: dict[str, list[Cell]] = {}
+    for cell in found.cells:
+        cells.setdefault(cell.collection, []).append(cell)
+    return cells
+
+
+def _figures(measure: str, cells: Mapping[str, list[Cell]]) -> list[KeyFigure]:
     """The best system of each collection."""
-    measure, figures = found.measures[0], []
-    for collection in list(collections)[:4]:
-        best = max(_of(found, collection), key=lambda cell: cell.evaluated.measures[measure])
+    figures = []
+    for collection, systems in list(cells.items())[:4]:
+        best = max(systems, key=lambda cell: cell.evaluated.measures[measure])
         value = score(best.evaluated.measures[measure])
         figures.append(KeyFigure(value, f"{measure} of {best.system}, the best on {collection}"))
     return figures
 
 
-def _of(found: Comparison, collection: str) -> list[Cell]:
-    return [cell for cell in found.cells if cell.collection == collection]
-
-
-def _results(found: Comparison, collections: Mapping[str, None]) -> Section | None:
+def _results(found: Comparison, by_collection: Mapping[str, list[Cell]]) -> Section | None:
     blocks: list[Block] = []
-    for collection in collections:
-        cells = _of(found, collection)
+    for collection, cells in by_collection.items():
         tested = any(cell.tested for cell in cells)
         columns = ("system", *found.measures, *(("p (randomisation)", "p (t)") if tested else ()))
         best = {name: max(cell.evaluated.measures[name] for cell in cells) for name in found.measures}
@@ -118,11 +120,10 @@ def _results(found: Comparison, collections: Mapping[str, None]) -> Section | No
     return Section("results", "Results", (*blocks, Paragraph((said,), quiet=True)))
 
 
-def _costs(found: Comparison, collections: Mapping[str, None]) -> Section | None:
+def _costs(by_collection: Mapping[str, list[Cell]]) -> Section | None:
     tables = []
-    for collection in collections:
-        cells = _of(found, collection)
-        kinds = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}
+    kinds = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}
+    for collection, cells in by_collection.items():
         rows = []
         for cell in cells:
             cost = cell.evaluated.cost

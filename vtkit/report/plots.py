@@ -136,13 +136,11 @@ def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]
 def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart:
     labels = [visible(row_label(row)) for row, _ in values]
     wrapped = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
-    models = [row.model for row, _ in values]
     heights = [value for _, value in values]
     encoders = [position for position, (row, _) in enumerate(values) if is_encoder(row)]
-    quiet = [row.peer or row.role == "bm25" for row, _ in values]
     colours = [
-        QUIET if still else SECOND if row.role == "sum" or row.index else SOFT
-        for (row, _), still in zip(values, quiet, strict=True)
+        QUIET if row.peer or row.role == "bm25" else SECOND if row.role == "sum" or row.index else SOFT
+        for row, _ in values
     ]
     if encoders:
         colours[encoders[-1]] = FIRST
@@ -151,11 +149,10 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
         axes = figure.add_subplot()
         positions = range(len(values))
         axes.barh(positions, heights, color=colours, height=0.68)
-        for position, value in zip(positions, heights, strict=True):
+        for position, (row, value) in enumerate(values):
             # In a column at the right, where neither a bar nor BM25's line can cross it.
             axes.annotate(score(value), (1, position), xycoords=("axes fraction", "data"), ha="right", va="center")
-        for position, (model, value) in enumerate(zip(models, heights, strict=True)):
-            if model == "BM25":
+            if row.model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
                 wrapped[position] = "BM25"
         axes.set_yticks(positions, wrapped)

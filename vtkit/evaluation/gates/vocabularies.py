@@ -159,16 +159,14 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         if character.isalnum():
             characters[script_of(character)] += count
     fragments = _byte_fragments(tokenizer)
-    total = unknown = pieces = 0
-    unread: Counter[str] = Counter()
-    for encoding, text in zip(encodings, texts, strict=True):
-        kept = list(zip(encoding.ids, encoding.offsets, strict=True))[:max_length]
-        total += len(kept)
-        for number, (start, stop) in kept:
-            pieces += number in fragments
-            if number == tokenizer.unk_token_id:
-                unknown += 1
-                unread.update(script_of(character) for character in text[start:stop] if character.isalnum())
+    read = [
+        (number, text[start:stop])
+        for encoding, text in zip(encodings, texts, strict=True)
+        for number, (start, stop) in zip(encoding.ids[:max_length], encoding.offsets[:max_length], strict=True)
+    ]
+    total, pieces = len(read), sum(number in fragments for number, _ in read)
+    unknown = [piece for number, piece in read if number == tokenizer.unk_token_id]
+    unread = Counter(script_of(character) for piece in unknown for character in piece if character.isalnum())
     losses = {}
     for loss in normalizer_losses(tokenizer.backend_tokenizer, occurrences):
         losses[loss.script] = {kind: count / loss.characters for kind, count in loss.counts.items()}
@@ -179,7 +177,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         for script, count in characters.most_common()
         if count >= 0.01 * letters and unread[script] > 0.5 * count
     }
-    rate, byte_share = unknown / max(total, 1), pieces / max(total, 1)
+    rate, byte_share = len(unknown) / max(total, 1), pieces / max(total, 1)
     figures = {
         "unknown_rate": rate,
         "byte_piece_rate": byte_share,
