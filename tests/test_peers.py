@@ -169,17 +169,6 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     assert dict(own.balance.curve)[0.0] == pytest.approx(curve[0.0])  # BM25 alone
 
 
-def test_what_a_query_finds_does_not_depend_on_the_other_queries(finished: Path, embedder: Path) -> None:
-    """Sums too: σ was once that of the evaluated run."""
-    home = finished.parents[1]
-    changes = [f"evaluate.peers=['{embedder}']", "evaluate.max_queries=7", "recipe.name='fewer'"]
-    fewer = run(home / "tiny.toml", changes, runs=home / "runs", threads=1)
-    for name in ("hybrid", "hybrid-peer-tiny-e5"):
-        some, whole = (read_trec(folder / "trec" / "collection" / f"{name}.trec") for folder in (fewer, finished))
-        assert len(some) == 7 < len(whole)
-        assert all(whole[query] == results for query, results in some.items())
-
-
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:
     report = report_of(finished)
     (standing,) = standings(report)

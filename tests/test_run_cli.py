@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import command_line
@@ -43,18 +42,6 @@ train = "all"
 {TRAINING}learning_rate = 1e-3
 {CALIBRATE}"""
 
-JUDGED = """batch_size = 8
-hard_negatives = 1
-document_length = 32
-learning_rate = 1e-3
-checkpoint_every = 5
-[index]
-document_length = 32
-[evaluate]
-max_queries = 60
-"""
-"""The rest of [finetune], [index] and [evaluate]."""
-
 KOREAN = f"""
 [recipe]
 name = "korean"
@@ -75,23 +62,16 @@ corpus = ["{DATA}/elements-ko"]
 {CALIBRATE}[finetune]
 data = "{DATA}/elements-ko"
 steps = 20
-{JUDGED}sets = ["{DATA}/elements-ko"]
-"""
-
-EXPANDED = f"""{ENGLISH}
-[expand]
-method = "tilde-aug"
-steps = 12
 batch_size = 8
-keep = 5
-[finetune]
-data = "{DATA}/elements-en"
-query_encoder = "binary"
-loss = ["infonce", "listwise"]
-teachers = ["bm25"]
-steps = 12
-{JUDGED}sets = ["{DATA}/elements-en"]
-models = ["finetune"]
+hard_negatives = 1
+document_length = 32
+learning_rate = 1e-3
+checkpoint_every = 5
+[index]
+document_length = 32
+[evaluate]
+max_queries = 60
+sets = ["{DATA}/elements-ko"]
 """
 
 
@@ -110,9 +90,9 @@ def write_recipes(folder: Path) -> None:
     (folder / "korean.toml").write_text(KOREAN, encoding="utf-8")
 
 
-def numbers(folder: Path, run: str = "korean") -> dict[str, object]:
+def numbers(folder: Path) -> dict[str, object]:
     """What a run found, without times and versions."""
-    report = json.loads((folder / "runs" / run / "report.json").read_text("utf-8"))
+    report = json.loads((folder / "runs" / "korean" / "report.json").read_text("utf-8"))
     return {name: report[name] for name in ("results", "vocabulary", "curves", "calibration", "sparsity", "neighbours")}
 
 
@@ -317,19 +297,13 @@ MOMENTS = (
     "evaluate-finetune-*",
 )
 
-MOMENTS_OF_EXPANSION = (
-    "expand-*/checkpoints",
-    "expand-documents-*",
-    "finetune-*/checkpoints/checkpoint-10/optimizer.pt",
-    "index-finetune-*",
-)
 
-
-def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
-    """The recipe is run and killed as soon as each of these is seen among the outputs that are being made."""
-    partial = folder / "runs" / "artifacts" / ".partial"
-    for moment in moments:
-        run = command_line.start(folder, ["run", recipe], {**os.environ, **SETTINGS}, folder)
+def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
+    write_recipes(tmp_path)
+    vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
+    partial = tmp_path / "runs" / "artifacts" / ".partial"
+    for moment in MOMENTS:  # as soon as it is seen among the outputs that are being made
+        run = command_line.start(tmp_path, ["run", "korean.toml"], {**os.environ, **SETTINGS}, tmp_path)
         deadline = time.monotonic() + 900
         while not list(partial.glob(moment)):
             assert run.is_alive(), f"the run ended before {moment} was seen"
@@ -337,28 +311,10 @@ def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
             time.sleep(0.002)
         run.kill()
         run.join()
-
-
-def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
-    write_recipes(tmp_path)
-    vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
-    killed_at(tmp_path, "korean.toml", MOMENTS)
     plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run", "-v").stderr
     assert "skip: done" in plan
     vtkit(tmp_path, "run", "korean.toml")
     assert numbers(tmp_path) == numbers(finished)
-
-
-def test_a_run_that_expands_documents_killed_four_times_ends_in_the_same_numbers(tmp_path: Path) -> None:
-    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    for folder in (undisturbed, killed):
-        folder.mkdir()
-        (folder / "english.toml").write_text(EXPANDED, encoding="utf-8")
-    vtkit(undisturbed, "run", "english.toml")
-    vtkit(killed, "run", "english.toml", "--until", "vocabulary")
-    killed_at(killed, "english.toml", MOMENTS_OF_EXPANSION)
-    vtkit(killed, "run", "english.toml")
-    assert numbers(killed, "english") == numbers(undisturbed, "english")
 
 
 @pytest.mark.parametrize(
