@@ -160,17 +160,13 @@ def _row(one: Fragmentation) -> list[str]:
     ]
 
 
+_OF_QUERIES = ("with a split word", "with unknown")
+
+
 def _print_queries(found: list[Fragmentation]) -> None:
     asked = [one.queries for one in found if one.queries is not None]
     console.write_table(
-        [
-            f"{asked[0].texts:,} queries",
-            "tokens/word",
-            "words split",
-            "tokens/query",
-            "with a split word",
-            "with unknown",
-        ],
+        [f"{asked[0].texts:,} queries", "tokens/word", "words split", "tokens/query", *_OF_QUERIES],
         [
             [
                 one.name,

@@ -14,6 +14,7 @@ from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Bala
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, System, query_vectors
 from vtkit.settings.analysers import Analysis
+from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from vtkit.search.lexical import LexicalPart
 
 SPANS = 256  # spans of documents that stand for queries where there are no training queries
-DEPTH = 1000  # results of a query on which scores are compared
 SPAN_WORDS = (4, 12)  # fewest and most words of such a span
 
 
@@ -93,7 +93,6 @@ def in_one_index(
     language: str,
     analysis: Analysis,
     probed: ProbedWeight | None,
-    depth: int,
     measure: str,
 ) -> tuple[sp.csr_matrix, LexicalPart, Balance]:
     """Documents with BM25's terms behind the encoder's dimensions, what queries need, and :func:`balance_of` both.
@@ -110,7 +109,7 @@ def in_one_index(
     contents = (document.contents for document in documents)
     impacts, terms = bm25_impacts(contents, analyser(language, analysis))
     system, bm25 = SparseSystem(index_in_memory(vectors), encode), Bm25System(Bm25.of(impacts, terms))
-    found = balance_of(system, bm25, balancing, depth, measure, probed)
+    found = balance_of(system, bm25, balancing, DEPTH, measure, probed)
     part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, found.weight, found.deviations)
     return part.documents(vectors, impacts), part, found
 
@@ -140,7 +139,7 @@ def beside_bm25(
         collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
     )
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
-    indexed, part, found = in_one_index(vectors, documents, encode, spans, language, analysis, probed, DEPTH, "nDCG@10")
+    indexed, part, found = in_one_index(vectors, documents, encode, spans, language, analysis, probed, "nDCG@10")
     console.say(f"BM25 is balanced with the encoder on {found.measured_on}; the encoder weighs {found.weight:g}")
     return indexed, part
 

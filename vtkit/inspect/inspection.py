@@ -248,41 +248,36 @@ def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
 
 def normalizer_steps(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """What the tokenizer does to text before it cuts it, step by step, in words; empty for a tokenizer without one."""
-    layout = json.loads(tokenizer.backend_tokenizer.to_str())
-    return list(_steps(layout.get("normalizer")))
+    normalizer = json.loads(tokenizer.backend_tokenizer.to_str()).get("normalizer")
+    return [] if normalizer is None else list(_steps(normalizer))
 
 
-def _steps(step: Mapping[str, Any] | None) -> Iterator[str]:
-    match step and step["type"]:
-        case None:
-            return
+STEPS = {  # kind of normalizer -> what it does
+    **{form: f"Unicode {form}" for form in ("NFC", "NFD", "NFKC", "NFKD")},
+    "Lowercase": "lower case",
+    "StripAccents": "accents stripped",
+    "Strip": "white space at the ends stripped",
+    "Precompiled": "SentencePiece character map (compatibility forms)",
+    "Nmt": "control characters removed (NMT)",
+    "ByteLevel": "bytes spelled as characters",
+}
+
+
+def _steps(step: Mapping[str, Any]) -> Iterator[str]:
+    match step["type"]:
         case "Sequence":
-            for inner in step["normalizers"]:  # type: ignore[index]
+            for inner in step["normalizers"]:
                 yield from _steps(inner)
         case "BertNormalizer":
-            yield from _bert_steps(step)  # type: ignore[arg-type]
-        case "NFC" | "NFD" | "NFKC" | "NFKD" as form:
-            yield f"Unicode {form}"
-        case "Lowercase":
-            yield "lower case"
-        case "StripAccents":
-            yield "accents stripped"
-        case "Strip":
-            yield "white space at the ends stripped"
+            yield from _bert_steps(step)
         case "Prepend":
-            yield f"{_shown(step['prepend'])} put in front"  # type: ignore[index]
+            yield f"{_shown(step['prepend'])} put in front"
         case "Replace":
-            pattern = step["pattern"].get("Regex") or step["pattern"].get("String")  # type: ignore[index]
-            content = step["content"]  # type: ignore[index]
+            pattern = step["pattern"].get("Regex") or step["pattern"].get("String")
+            content = step["content"]
             yield f"{_shown(pattern)} {f'replaced by {_shown(content)}' if content else 'removed'}"
-        case "Precompiled":
-            yield "SentencePiece character map (compatibility forms)"
-        case "Nmt":
-            yield "control characters removed (NMT)"
-        case "ByteLevel":
-            yield "bytes spelled as characters"
         case other:
-            yield str(other)
+            yield STEPS.get(other, str(other))
 
 
 def _bert_steps(step: Mapping[str, Any]) -> Iterator[str]:
@@ -319,15 +314,10 @@ def _languages(composition: Composition) -> Languages:
 
 
 def _casing(composition: Composition) -> Casing:
-    cased = lower = without = 0
-    for surface, _ in _with_letters(composition):
-        if lowered(surface) != surface:
-            cased += 1
-        elif any(letter.lower() != letter.upper() for letter in surface):
-            lower += 1
-        else:
-            without += 1
-    return Casing(cased, lower, without)
+    surfaces = [surface for surface, _ in _with_letters(composition)]
+    cased = sum(lowered(surface) != surface for surface in surfaces)
+    without = sum(surface.lower() == surface.upper() for surface in surfaces)
+    return Casing(cased, len(surfaces) - cased - without, without)
 
 
 def _with_letters(composition: Composition) -> list[tuple[str, bool]]:

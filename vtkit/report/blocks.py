@@ -17,17 +17,22 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Words:
+    """A piece that is nothing but words."""
+
+    text: str
+
+
+class Foreign(Words):
     """Words of the collection (not of this program): in the report's language, maybe right to left."""
 
-    text: str
 
-
-@dataclass(frozen=True)
-class Strong:
+class Strong(Words):
     """Words that stand out."""
 
-    text: str
+
+class Code(Words):
+    """A setting or a command inside a sentence."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,6 @@ class Bar:
 
     text: str
     share: float
-
-
-@dataclass(frozen=True)
-class Code:
-    """A setting or a command inside a sentence."""
-
-    text: str
 
 
 Inline = str | Token | Foreign | Strong | Bar | Code
@@ -96,18 +94,12 @@ class Folded:
     syntax: str
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Words):
     """A line for a shell."""
 
-    text: str
 
-
-@dataclass(frozen=True)
-class Heading:
+class Heading(Words):
     """A heading inside a section."""
-
-    text: str
 
 
 Block = Paragraph | Table | Hit | Folded | Command | Heading

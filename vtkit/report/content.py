@@ -108,11 +108,10 @@ def _cost(report: ReportData) -> Section | None:
     cost = report.cost
     if cost is None:
         return None
-    peers = [row for row in report.results[0].rows if row.search_cost is not None] if report.results else []
-    names, costs = (
-        ["deployed index", *map(row_label, peers)],
-        [cost, *(row.search_cost for row in peers if row.search_cost)],
-    )
+    costs = {"deployed index": cost}
+    for row in report.results[0].rows if report.results else ():
+        if row.search_cost is not None:
+            costs[row_label(row)] = row.search_cost
     kinds: dict[str, Callable[[SearchCost], str]] = {
         "index": lambda of: size(of.index_bytes),
         "a document": lambda of: size(of.index_bytes / of.documents),
@@ -120,9 +119,9 @@ def _cost(report: ReportData) -> Section | None:
         "a query, 99th percentile": lambda of: f"{of.query_ms_p99:,.1f} ms",
         "parameters that encode queries": lambda of: amount(of.parameters or 0),
     }
-    cells = tuple(((label,), *((shown(each),) for each in costs)) for label, shown in kinds.items())
+    cells = tuple(((label,), *((shown(each),) for each in costs.values())) for label, shown in kinds.items())
     said = f"{cost.set}, {amount(cost.documents)} documents, {amount(cost.queries)} queries one at a time"
-    return Section("cost", "Cost", (Table(said, ("", *names), cells),))
+    return Section("cost", "Cost", (Table(said, ("", *costs), cells),))
 
 
 def _times(report: ReportData) -> Section | None:

@@ -17,7 +17,6 @@ from vtkit.pipeline.steps.index_corpus import WEIGHTING, indexed, keep_documents
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
-from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -118,7 +117,6 @@ def _assembled(
         recipe.recipe.language,
         recipe.index.bm25_analyser,
         result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
-        DEPTH,
         recipe.evaluate.measures[0],
     )
     return _Assembled(documents, vectors.shape[1], part, balance)
