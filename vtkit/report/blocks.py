@@ -1,7 +1,7 @@
 """The parts of a page, before it is HTML or Markdown, so that neither can say what the other does not. Nothing is
 escaped here: the templates escape every string, whichever block it stands in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Inline pieces: a cell or a paragraph is a sequence of them.
@@ -45,6 +45,11 @@ class Bar:
 
 Inline = str | Token | Foreign | Strong | Bar | Code
 Inlines = tuple[Inline, ...]
+Cell = Inline | Inlines
+
+
+def _inlines(cell: Cell) -> Inlines:
+    return cell if isinstance(cell, tuple) else (cell,)
 
 
 # Blocks
@@ -54,9 +59,12 @@ Inlines = tuple[Inline, ...]
 class Paragraph:
     """Running words; ``quiet`` for explanations of what stands above."""
 
-    parts: Inlines
+    parts: Cell  # kept as Inlines
     quiet: bool = False
     own_texts: bool = False  # whether it quotes the user's texts or paths, which do not travel with the model
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _inlines(self.parts))
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,14 @@ class Table:
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Inlines, ...], ...]
+    rows: Sequence[Sequence[Cell]]  # kept as tuples of Inlines
     words: frozenset[int] = frozenset()  # columns beside the first that are words, set left; numbers are set right
     own_texts: bool = False  # as in Paragraph
     notes: Mapping[str, str] = field(default_factory=dict)
     """Column, or name of a row -> its explanation: behind a button on a page, below the table in Markdown."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(tuple(map(_inlines, row)) for row in self.rows))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vtkit.evaluation.comparison import Cell
-from vtkit.report.blocks import Block, Foreign, Inlines, Page, Paragraph, Section, Table, Token
+from vtkit.report.blocks import Block, Foreign, Page, Paragraph, Section, Table, Token
 from vtkit.report.data import ReportData
 from vtkit.report.wording import amount, p_value, score
 from vtkit.system.results import Result
@@ -94,7 +94,7 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
     from vtkit.report.sweep_page import curve_charts, language_of
 
     sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
-    same: Block = Paragraph(("The recipes differ in their names only.",))
+    same: Block = Paragraph("The recipes differ in their names only.")
     settings: Block = _lines("Settings that are not the same in all runs", found, found.settings)
     sections.append(Section("settings", "What differs in the recipes", (settings if found.settings else same,)))
     sections.append(
@@ -119,40 +119,37 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
 
 def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
     if of.not_compared:
-        return [Paragraph((f"Not compared: {of.not_compared}.",))]
+        return [Paragraph(f"Not compared: {of.not_compared}.")]
     rows = []
     for cell, beside in zip(of.cells, (None, *of.beside), strict=True):
-        row: list[Inlines] = [(cell.system,)]
+        row = [cell.system]
         for measure in of.measures:
             low, high = cell.intervals[measure]
             tested = cell.tested.get(measure)
-            row += [(f"{cell.evaluated.measures[measure]:.4f}",), (f"{score(low)} to {score(high)}",)]
-            row += [("" if tested is None else f"{tested.difference:+.4f} (p {p_value(tested.randomization)})",)]
-        rows.append((*row, ("" if beside is None else f"{beside.won} / {beside.lost}",)))
+            row += [f"{cell.evaluated.measures[measure]:.4f}", f"{score(low)} to {score(high)}"]
+            row += ["" if tested is None else f"{tested.difference:+.4f} (p {p_value(tested.randomization)})"]
+        rows.append((*row, "" if beside is None else f"{beside.won} / {beside.lost}"))
     heads = [head for measure in of.measures for head in (measure, "95 %", "difference")]
     blocks: list[Block] = [
-        Table(f"{of.queries} queries", ("run", *heads, "won / lost"), tuple(rows)),
+        Table(f"{of.queries} queries", ("run", *heads, "won / lost"), rows),
         Paragraph(
-            (
-                f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query "
-                f"is won where its {of.measures[0]} is larger.",
-            ),
+            f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query is "
+            f"won where its {of.measures[0]} is larger.",
             quiet=True,
         ),
     ]
     if of.groups:
-        groups = tuple(
-            ((group.name,), (amount(group.queries),), *((f"{value:.4f}",) for value in group.values),
-             *((p_value(p),) for p in group.p))
+        groups = [
+            (group.name, amount(group.queries), *(f"{value:.4f}" for value in group.values), *map(p_value, group.p))
             for group in of.groups
-        )  # fmt: skip
+        ]
         others = [f"p of {run}" for run in found.runs[1:]]
         blocks.append(Table(f"{of.measures[0]} by kind of query", ("queries", "number", *found.runs, *others), groups))
     return blocks
 
 
 def _lines(caption: str, found: ComparedRuns, lines: Sequence[Line]) -> Table:
-    rows = tuple(((line.name,), *(("–" if value is None else str(value),) for value in line.values)) for line in lines)
+    rows = [(line.name, *("–" if value is None else str(value) for value in line.values)) for line in lines]
     return Table(caption, ("", *found.runs), rows, words=frozenset(range(1, len(found.runs) + 1)))
 
 
@@ -165,11 +162,11 @@ def _queries(of: ComparedSet) -> list[Block]:
                 ranks = " → ".join("not found" if rank is None else str(rank) for rank in query.ranks)
                 tokens = tuple(Token(each.token, f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
                 values = f"{score(query.before)} → {score(query.after)}"
-                rows.append(((Foreign(query.text),), (values,), (query.document,), (ranks,), tokens))
+                rows.append((Foreign(query.text), values, query.document, ranks, tokens))
             if rows:
                 heads = ("query", of.measures[0], "relevant document", "rank", "what its tokens add to the score")
                 caption = f"{word.capitalize()} by {beside.run}, the largest changes first"
-                blocks.append(Table(caption, heads, tuple(rows), words=frozenset({2, 4}), own_texts=True))
+                blocks.append(Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True))
     if of.not_explained:
-        blocks.append(Paragraph((f"Queries are not explained: {of.not_explained}",)))
+        blocks.append(Paragraph(f"Queries are not explained: {of.not_explained}"))
     return blocks

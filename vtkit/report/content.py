@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from vtkit.evaluation.measures.cost import SearchCost
-from vtkit.report.blocks import Bar, Block, Command, Folded, Inlines, Page, Paragraph, Section, Strong, Table
+from vtkit.report.blocks import Bar, Block, Command, Folded, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
 from vtkit.report.results import queries_section, results_section
@@ -56,17 +56,10 @@ def sections(report: ReportData) -> list[Section]:
 def _gates(report: ReportData) -> Section | None:
     if not report.gates:
         return None
-    rows = tuple(
-        ((gate.gate,), (gate.stage,), (gate.finding,), (" ".join([gate.seen, gate.advice]).strip(),))
-        for gate in report.gates
-    )
+    rows = [(gate.gate, gate.stage, gate.finding, f"{gate.seen} {gate.advice}".strip()) for gate in report.gates]
     title = "Whether each stage can have worked"
-    return Section(
-        "gates",
-        "Gates",
-        (Table(title, ("gate", "after", "finding", "seen"), rows, frozenset({1, 2, 3})),),
-        folded=all(gate.finding == "pass" for gate in report.gates),
-    )
+    table = Table(title, ("gate", "after", "finding", "seen"), rows, frozenset({1, 2, 3}))
+    return Section("gates", "Gates", (table,), folded=all(gate.finding == "pass" for gate in report.gates))
 
 
 def _sparsity(report: ReportData) -> Section | None:
@@ -90,7 +83,7 @@ def _sparsity(report: ReportData) -> Section | None:
             f"Of {amount(sum(counts))} documents the middle one has {whole(edges[bin])} to {whole(edges[bin + 1])} "
             f"active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
         )
-    return Section("sparsity", "Sparsity", tuple(Paragraph((sentence,)) for sentence in said), folded=True)
+    return Section("sparsity", "Sparsity", tuple(map(Paragraph, said)), folded=True)
 
 
 def histogram(report: ReportData) -> tuple[list[int], list[float]]:
@@ -119,7 +112,7 @@ def _cost(report: ReportData) -> Section | None:
         "a query, 99th percentile": lambda of: f"{of.query_ms_p99:,.1f} ms",
         "parameters that encode queries": lambda of: amount(of.parameters or 0),
     }
-    cells = tuple(((label,), *((shown(each),) for each in costs.values())) for label, shown in kinds.items())
+    cells = [(label, *map(shown, costs.values())) for label, shown in kinds.items()]
     said = f"{cost.set}, {amount(cost.documents)} documents, {amount(cost.queries)} queries one at a time"
     return Section("cost", "Cost", (Table(said, ("", *costs), cells),))
 
@@ -129,11 +122,9 @@ def _times(report: ReportData) -> Section | None:
     total = sum(seconds.values())
     if total <= 0:
         return None
-    rows: list[tuple[Inlines, ...]] = [
-        ((stage,), (duration(spent),), (Bar(share(spent / total), spent / total),)) for stage, spent in seconds.items()
-    ]
-    rows.append(((Strong("total"),), (Strong(duration(total)),), ("",)))
-    table = Table("Time of each stage", ("stage", "time", "share"), tuple(rows))
+    rows = [(stage, duration(spent), Bar(share(spent / total), spent / total)) for stage, spent in seconds.items()]
+    all_stages = (Strong("total"), Strong(duration(total)), "")
+    table = Table("Time of each stage", ("stage", "time", "share"), [*rows, all_stages])
     return Section("times", f"Time: {duration(total)}", (table,), folded=True)
 
 
@@ -149,12 +140,12 @@ def _reproduction(report: ReportData) -> Section | None:
         if hub:
             names = ", ".join(dict.fromkeys(hub))
             said.append(f"From the Hugging Face hub (add --download if its local cache lacks them): {names}.")
-        blocks.append(Paragraph((" ".join(said),), own_texts=True))
+        blocks.append(Paragraph(" ".join(said), own_texts=True))
     sentences = [f"Seed {report.seed}."] if report.seed is not None else []
     if report.versions:
         sentences.append(f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}.")
     if sentences:
-        blocks.append(Paragraph((" ".join(sentences),)))
+        blocks.append(Paragraph(" ".join(sentences)))
     if report.recipe_toml:
         blocks.append(Folded("The resolved recipe", report.recipe_toml, "toml"))
     return Section("reproduction", "To run it again", tuple(blocks)) if blocks else None

@@ -99,7 +99,7 @@ def _results(found: Comparison, by_collection: Mapping[str, list[Cell]]) -> Sect
             if test is not None:
                 shown += [p_value(test.randomization), p_value(test.t)]
             shown += ["–"] * (len(columns) - 1 - len(shown))
-            rows.append(((cell.system,), *((piece,) for piece in shown)))
+            rows.append((cell.system, *shown))
         first = cells[0].evaluated
         caption = f"{collection} ({amount(first.queries)} queries, {amount(first.documents)} documents)"
         notes = {name: note for name in found.measures if (note := measure_note(name))}
@@ -109,15 +109,13 @@ def _results(found: Comparison, by_collection: Mapping[str, list[Cell]]) -> Sect
         )
         notes["p (t)"] = "Student's paired t-test, corrected in the same way."
         notes = {name: note for name, note in notes.items() if name in columns}
-        blocks.append(Table(caption, columns, tuple(rows), notes=notes))
-        blocks += [
-            Paragraph((f"Not comparable with published figures: {reason}.",), quiet=True)
-            for reason in first.not_comparable
-        ]
+        blocks.append(Table(caption, columns, rows, notes=notes))
+        for reason in first.not_comparable:
+            blocks.append(Paragraph(f"Not comparable with published figures: {reason}.", quiet=True))
     if not blocks:
         return None
     said = "± half of the 95 % interval of the mean over the queries."
-    return Section("results", "Results", (*blocks, Paragraph((said,), quiet=True)))
+    return Section("results", "Results", (*blocks, Paragraph(said, quiet=True)))
 
 
 def _costs(by_collection: Mapping[str, list[Cell]]) -> Section | None:
@@ -131,11 +129,11 @@ def _costs(by_collection: Mapping[str, list[Cell]]) -> Section | None:
                 continue
             sizes = [getattr(cell.evaluated, field) for field in kinds.values()]
             shown = ["–" if each is None else amount(each) for each in sizes]
-            rows.append(((cell.system,), *((each,) for each in (*shown, *_cost(cost)))))
+            rows.append((cell.system, *shown, *_cost(cost)))
         if rows:
             columns = ("system", *kinds, *COSTS)
             notes = {name: note for name in columns if (note := COSTS.get(name) or COLUMNS.get(name))}
-            tables.append(Table(f"{collection}, a query", columns, tuple(rows), notes=notes))
+            tables.append(Table(f"{collection}, a query", columns, rows, notes=notes))
     return Section("cost", "Cost", tuple(tables)) if tables else None
 
 
@@ -154,7 +152,7 @@ def _cost(cost: QueryCost) -> tuple[str, ...]:
 
 
 def _failures(found: Comparison) -> Section | None:
-    rows = tuple(((each.system,), (each.collection,), (each.reason,)) for each in found.failures)
+    rows = [(failure.system, failure.collection, failure.reason) for failure in found.failures]
     if not rows:
         return None
     table = Table("What could not be evaluated", ("system", "collection", "reason"), rows, frozenset({1, 2}))

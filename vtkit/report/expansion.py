@@ -62,9 +62,8 @@ def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], add
         f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "
         "the result."
     )
-    rows = tuple(tuple((cell,) for cell in cells(increment)) for increment in stats.curve)
-    table = Table("Each increment", COLUMNS, rows, notes=NOTES)
-    tokens = Paragraph(tuple(Token(token) for token in added[:TOKENS_SHOWN]))
+    table = Table("Each increment", COLUMNS, [cells(increment) for increment in stats.curve], notes=NOTES)
+    tokens = Paragraph(tuple(map(Token, added[:TOKENS_SHOWN])))
     sections = (
         Section("increments", "Increments", (table,)),
         Section("tokens", "New tokens, most frequent first", (tokens,)),

@@ -2,7 +2,20 @@
 
 from collections.abc import Callable, Iterable
 
-from vtkit.report.blocks import Block, Foreign, Heading, Hit, Inline, Inlines, Paragraph, Section, Strong, Table, Token
+from vtkit.report.blocks import (
+    Block,
+    Cell,
+    Foreign,
+    Heading,
+    Hit,
+    Inline,
+    Inlines,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+    Token,
+)
 from vtkit.report.data import Example, Number, Outcomes, ReportData, Row, SetResults, WeightedToken
 from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
@@ -46,7 +59,7 @@ def results_section(report: ReportData) -> Section | None:
         for row in results.rows
         if row.agreement is not None
     ]
-    notes = [Paragraph((sentence,), quiet=True) for sentence in said]
+    notes = [Paragraph(sentence, quiet=True) for sentence in said]
     weights = [table for results in report.results if (table := _weights_table(results)) is not None]
     return Section("results", "Results", (*tables, *notes, *weights))
 
@@ -74,14 +87,14 @@ def _results_table(results: SetResults) -> Table | None:
             value = row.measures.get(name)
             shown.append(Strong(score(value)) if is_number(value) and value == best[name] else score(value))
         shown += [form(numbers[position]) for _, numbers, form in columns]
-        cells.append(((row_label(row),), *((piece,) for piece in shown)))
+        cells.append((row_label(row), *shown))
     counts = {"queries": results.queries, "documents": results.documents}
     said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
     titles = [*measures, *(title for title, _, _ in columns)]
     notes = {title: note for title in titles if (note := COLUMNS.get(title) or measure_note(title))}
     notes |= {row_label(row): note for row in rows if (note := _row_note(row))}
     caption = f"{results.label} ({said})" if said else results.label
-    return Table(caption, ("model", *titles), tuple(cells), notes=notes)
+    return Table(caption, ("model", *titles), cells, notes=notes)
 
 
 def measure_note(name: str) -> str:
@@ -111,15 +124,15 @@ def _weights_table(results: SetResults) -> Table | None:
     for row in results.rows:
         balance = row.balance
         if balance is not None and balance.curve and not row.peer:
-            cells: list[tuple[Inline, ...]] = [
-                (Strong(score(value)) if weight == balance.weight else score(value),) for weight, value in balance.curve
+            cells = [
+                Strong(score(value)) if weight == balance.weight else score(value) for weight, value in balance.curve
             ]
             caption = (
                 f"{results.label}: {results.measures[0]} of the sum with BM25 on {amount(balance.queries)} other "
                 "judged queries, by the weight of the encoder"
             )
             weights = [f"{weight:.1f}" for weight, _ in balance.curve]
-            return Table(caption, ("weight", *weights), (((results.measures[0],), *cells),))
+            return Table(caption, ("weight", *weights), [(results.measures[0], *cells)])
     return None
 
 
@@ -132,13 +145,9 @@ def queries_section(report: ReportData) -> Section | None:
     for example in report.examples:
         blocks += _example(example)
     if any(example.results for example in report.examples):
-        words = "Under each result: what each word of the query added to its score."
-        blocks.append(Paragraph((words,), quiet=True))
-    return (
-        Section("queries", "Queries won and lost" if outcomes else "Example searches", tuple(blocks))
-        if blocks
-        else None
-    )
+        blocks.append(Paragraph("Under each result: what each word of the query added to its score.", quiet=True))
+    title = "Queries won and lost" if outcomes else "Example searches"
+    return Section("queries", title, tuple(blocks)) if blocks else None
 
 
 def outcome_blocks(outcomes: Outcomes) -> list[Block]:
@@ -148,16 +157,16 @@ def outcome_blocks(outcomes: Outcomes) -> list[Block]:
         f"{amount(outcomes.queries)} queries of {outcomes.set}, worse on {amount(outcomes.lost)}, and equal on "
         f"{amount(outcomes.queries - outcomes.won - outcomes.lost)} ({outcomes.measure})."
     )
-    blocks: list[Block] = [Paragraph((said,))]
+    blocks: list[Block] = [Paragraph(said)]
     for title, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
         if entries:
             tokens = any(entry.tokens for entry in entries)
             columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
-            rows: list[tuple[Inlines, ...]] = []
+            rows: list[tuple[Cell, ...]] = []
             for entry in entries:
-                row = (Foreign(shorten(entry.query)),), (score(entry.value),), (score(entry.baseline),)
-                rows.append((*row, _weighted(entry.tokens, None) or ("–",)) if tokens else row)
-            blocks.append(Table(title, columns, tuple(rows), frozenset({3}), own_texts=True))
+                row = Foreign(shorten(entry.query)), score(entry.value), score(entry.baseline)
+                rows.append((*row, _weighted(entry.tokens, None) or "–") if tokens else row)
+            blocks.append(Table(title, columns, rows, frozenset({3}), own_texts=True))
     return blocks
 
 
@@ -178,7 +187,7 @@ def _example(example: Example) -> list[Block]:
             )
         )
     if not example.results:
-        blocks.append(Paragraph(("Nothing was found: no document shares a token with it.",)))
+        blocks.append(Paragraph("Nothing was found: no document shares a token with it."))
     return blocks
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from vtkit.report.blocks import Inlines, Page, Paragraph, Section, Strong, Table
+from vtkit.report.blocks import Cell, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.pages import html_page
 from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
@@ -25,7 +25,7 @@ def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> str:
     sections, charts = [], {}
     for table in results.tables:
         key = f"results-{table.system}"
-        sections.append(Section(key, table.title, (_table(results, table), Paragraph((results.note,), quiet=True))))
+        sections.append(Section(key, table.title, (_table(results, table), Paragraph(results.note, quiet=True))))
         charts[key] = value_charts(results, table)
     if results.tables:
         sections.append(Section("cost", "Cost", (_costs(results),)))
@@ -48,13 +48,13 @@ def _table(results: SweepResults, table: SweepTable) -> Table:
     columns = [*results.heads, *(f"{place.label} {name}" for place in results.places for name in place.measures)]
     rows = []
     for labels, entries in table_rows(results, table):
-        row: list[Inlines] = [(label,) for label in labels]
+        row: list[Cell] = [*labels]
         for entry in entries:
             further = f"{f'± {entry.deviation}' if entry.deviation else ''}{' †' if entry.significant else ''}".strip()
             first = Strong(entry.mean) if entry.best else entry.mean
             row.append((first, further) if further else (first,))
-        rows.append(tuple(row))
-    return Table(table.title, tuple(columns), tuple(rows), words=frozenset(range(1, len(results.heads))))
+        rows.append(row)
+    return Table(table.title, tuple(columns), rows, words=frozenset(range(1, len(results.heads))))
 
 
 def _costs(results: SweepResults) -> Table:
@@ -65,21 +65,21 @@ def _costs(results: SweepResults) -> Table:
             [value for each in found if (value := getattr(each.evaluated, name)) is not None]
             for name in ("flops", "query_dimensions", "document_dimensions")
         ]
-        shown = [(amount(statistics.fmean(values)) if values else "–",) for values in costs]
-        rows.append((*((label,) for label in results.rows[row]), (place.label,), *shown))
+        shown = [amount(statistics.fmean(values)) if values else "–" for values in costs]
+        rows.append((*results.rows[row], place.label, *shown))
     heads = (*results.heads, "set", "FLOPS", "query dimensions", "document dimensions")
     words = frozenset(range(1, len(results.heads) + 1))
-    return Table(f"What searching costs: {table.title.lower()}", heads, tuple(rows), words=words)
+    return Table(f"What searching costs: {table.title.lower()}", heads, rows, words=words)
 
 
 def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
     done = [
-        ((name,), (str(report.seed),), (duration(sum(value or 0 for value in report.seconds.values())),))
+        (name, str(report.seed), duration(sum(value or 0 for value in report.seconds.values())))
         for name, report in reports.items()
     ]
-    waiting = [((name,), ("–",), ("not finished",)) for name in results.unfinished]
+    waiting = [(name, "–", "not finished") for name in results.unfinished]
     heads = ("run", "seed", "time of its stages, shared ones included")
-    return Table("The runs, each in a folder of its name", heads, (*done, *waiting))
+    return Table("The runs, each in a folder of its name", heads, [*done, *waiting])
 
 
 def value_charts(results: SweepResults, table: SweepTable) -> list[Chart]:

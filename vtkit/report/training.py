@@ -72,11 +72,11 @@ def training_section(report: ReportData) -> Section | None:
             steps, values = points(report, stage, curve.name)
             if values:
                 numbers = (whole(steps[-1]), curve.form(values[0]), curve.form(values[-1]))
-                rows.append(((TRAININGS.get(stage, stage),), (curve.label,), *((number,) for number in numbers)))
+                rows.append((TRAININGS.get(stage, stage), curve.label, *numbers))
     blocks: list[Block] = []
     if rows:
         columns = ("stage", "quantity", "steps", "first", "last")
-        blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
+        blocks.append(Table("First and last values logged", columns, rows, frozenset({1})))
     said = [UNICOIL] if report.kind == "unicoil" else []
     if report.words_added is not None:
         said.append(expanded(report.words_added))
@@ -87,18 +87,16 @@ def training_section(report: ReportData) -> Section | None:
     if report.trainings > 1:
         seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.trainings - 1}"
         said.append(f"The weights are the mean of {report.trainings} fine-tunings{seeds}.")
-    blocks += [Paragraph((sentence,)) for sentence in said]
+    blocks += map(Paragraph, said)
     for stage, trainings in report.validated.items():
         for number, validated in enumerate(trainings, 1):
             name = TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")
-            cells = tuple(
-                ((whole(step),), (score(value),)) for step, value in zip(validated.steps, validated.values, strict=True)
-            )
-            blocks.append(Paragraph((f"Validation of {name}: {validated.words()}",)))
+            cells = list(zip(map(whole, validated.steps), map(score, validated.values), strict=True))
+            blocks.append(Paragraph(f"Validation of {name}: {validated.words()}"))
             blocks.append(Table(f"Validations of {name}", ("step", validated.metric), cells))
     if is_number(report.mean_value):
         metric = report.validated["finetune"][0].metric
-        blocks.append(Paragraph((f"The averaged weights reach {metric} {score(report.mean_value)} in validation.",)))
+        blocks.append(Paragraph(f"The averaged weights reach {metric} {score(report.mean_value)} in validation."))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
     return Section("training", "Training", tuple(blocks), folded=True) if blocks else None
@@ -111,14 +109,11 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
         ("shared with the source", held_out.before.overlapping, held_out.after.overlapping),
         ("new", held_out.before.new, held_out.after.new),
     )
-    rows = tuple(
-        (
-            (label,), (whole(before.tokens),), (share(before.accuracy),), (share(after.accuracy),),
-            (f"{before.bits_per_byte:.2f}",), (f"{after.bits_per_byte:.2f}",),
-        )
-        for label, before, after in groups
-        if before is not None and after is not None
-    )  # fmt: skip
+    rows = []
+    for label, before, after in groups:
+        if before is not None and after is not None:
+            bits = [f"{predictions.bits_per_byte:.2f}" for predictions in (before, after)]
+            rows.append((label, whole(before.tokens), share(before.accuracy), share(after.accuracy), *bits))
     columns = ("tokens", "masked", "accuracy before", "after", "bits per byte before", "after")
     return Table(f"Masked tokens of {whole(held_out.texts)} texts held out of adaptation", columns, rows)
 
@@ -144,8 +139,8 @@ def calibration_section(report: ReportData) -> Section | None:
         aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
         said.append(f"The decoder bias of every token was {moved}{aim}.")
     moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
-    rows = tuple(((label,), (share(shares.token),), (share(shares.pooled),)) for label, shares in moments.items())
-    blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []
+    rows = [(label, share(shares.token), share(shares.pooled)) for label, shares in moments.items()]
+    blocks: list[Block] = [Paragraph(" ".join(said))] if said else []
     blocks.append(Table("Share above zero", ("", *(f"of {counted}" for counted in COUNTED.values())), rows))
     before, after = done.probe.get("before"), done.probe.get("after")
     if before is not None and after is not None:
@@ -155,6 +150,6 @@ def calibration_section(report: ReportData) -> Section | None:
             ("score spread, relative to the mean score", score, before.spread, after.spread),
             ("tied among the best ten scores", share, before.tied, after.tied),
         )
-        cells = tuple(((label,), (form(first),), (form(second),)) for label, form, first, second in figures)
+        cells = [(label, form(first), form(second)) for label, form, first, second in figures]
         blocks.append(Table("Probe texts held out", ("", "before", "after"), cells))
     return Section("calibration", "Calibration", tuple(blocks), folded=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from vtkit.inspect.composition import LANGUAGES
 from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
-from vtkit.report.blocks import Bar, Block, Foreign, Inline, Inlines, Paragraph, Section, Strong, Table, Token
+from vtkit.report.blocks import Bar, Block, Foreign, Inline, Paragraph, Section, Strong, Table, Token
 from vtkit.report.data import Number, ReportData
 from vtkit.report.wording import amount, count_and_share, is_number, p_value, score, share
 from vtkit.settings.transfer import ROW_ORIGINS
@@ -27,9 +27,9 @@ def vocabulary_section(report: ReportData) -> Section | None:
             f"The new vocabulary has {amount(overlap.target_size)} tokens, the source model's "
             f"{amount(overlap.source_size)}; {share(overlap.overlap_share)} of the new tokens are in both."
         )
-        blocks.append(Paragraph((sizes,)))
+        blocks.append(Paragraph(sizes))
         if overlap.probed:
-            blocks.append(Paragraph((_probed(overlap.probed),)))
+            blocks.append(Paragraph(_probed(overlap.probed)))
         total = sum(overlap.methods.values())
         rows = []
         for name, count in overlap.methods.items():
@@ -39,11 +39,11 @@ def vocabulary_section(report: ReportData) -> Section | None:
                     f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.overlap.items() if n > 0
                 ]
                 meaning += f" ({', '.join(counts)})" if counts else ""
-            rows.append(((label,), (amount(count),), (Bar(share(count / total), count / total),), (meaning,)))
+            rows.append((label, amount(count), Bar(share(count / total), count / total), meaning))
         if total > 0:
             columns = ("rows from", "tokens", "share", "what they are")
             title = "Where the embeddings of the new vocabulary come from"
-            blocks.append(Table(title, columns, tuple(rows), frozenset({3})))
+            blocks.append(Table(title, columns, rows, frozenset({3})))
     if analysis is not None:
         blocks += _languages(analysis)
     return Section("vocabulary", "Vocabulary", tuple(blocks)) if blocks else None
@@ -82,11 +82,11 @@ def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
 
 def _languages(analysis: VocabularyAnalysis) -> list[Block]:
     found = profiles(analysis)
-    rows: list[tuple[Inlines, ...]] = [
-        ((kind,), *((count_and_share(n, one.size),) for n, one in zip(counts, found.values(), strict=True)))
-        for kind, counts in token_kinds(analysis).items()
+    sizes = [profile.size for profile in found.values()]
+    rows: list[tuple[Inline, ...]] = [
+        (kind, *map(count_and_share, counts, sizes)) for kind, counts in token_kinds(analysis).items()
     ]
-    rows.append(((Strong("all tokens"),), *((Strong(amount(one.size)),) for one in found.values())))
+    rows.append((Strong("all tokens"), *(Strong(amount(size)) for size in sizes)))
     named = [LANGUAGES.get(code, code) for code in analysis.languages]
     note = (
         f"Told apart: {', '.join(named)}. A script that only one of them is written in decides, so every token in "
@@ -106,8 +106,7 @@ def _languages(analysis: VocabularyAnalysis) -> list[Block]:
         most = [f"{script} {amount(n)}" for script, n in one.other_scripts.items()]
         shown = most[:SCRIPTS_SHOWN] + (["…"] if len(most) > SCRIPTS_SHOWN else [])
         note += f" Other scripts of the {name}: {', '.join(shown)}." if most else ""
-    blocks: list[Block] = [Table("Tokens by language", ("language", *found), tuple(rows))]
-    return [*blocks, Paragraph((note,), quiet=True)]
+    return [Table("Tokens by language", ("language", *found), rows), Paragraph(note, quiet=True)]
 
 
 SCRIPTS_SHOWN = 5  # scripts of no language asked for that are named
@@ -138,11 +137,11 @@ def fragmentation_section(report: ReportData) -> Section | None:
         if not known:
             continue
         sample = analysis.documents if side == "document" else analysis.queries
-        rows = tuple(
-            ((label.replace("texts", plural[side]).replace("text", side),), *((form(value(one)),) for one in known))
+        rows = [
+            (label.replace("texts", plural[side]).replace("text", side), *(form(value(of)) for of in known))
             for label, value, form in FRAGMENTATION
-            if any(is_number(value(one)) for one in known)
-        )
+            if any(is_number(value(of)) for of in known)
+        ]
         measured = f"{plural[side]}: {amount(sample.texts)}"
         if sample.texts < sample.of:
             measured += f" of {amount(sample.of)}, sampled"
@@ -152,10 +151,10 @@ def fragmentation_section(report: ReportData) -> Section | None:
         blocks.append(Table(caption, ("", *found), rows))
     for name, one in found.items():
         if one.worst_words:
-            words = tuple(
-                ((Foreign(word.word),), (amount(word.occurrences),), tuple(Token(piece) for piece in word.pieces))
+            words = [
+                (Foreign(word.word), amount(word.occurrences), tuple(map(Token, word.pieces)))
                 for word in one.worst_words
-            )
+            ]
             title = f"Words that cost the {name} most extra tokens"
             blocks.append(Table(title, ("word", "occurrences", "cut into"), words, frozenset({2}), own_texts=True))
     if not blocks:
@@ -164,7 +163,7 @@ def fragmentation_section(report: ReportData) -> Section | None:
         "Special tokens around a text are not counted. A word is what stands between white space without the "
         "punctuation around it; in Chinese, Japanese, Thai, Lao, Khmer and Burmese, a word of ICU's dictionaries."
     )
-    return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)), folded=True)
+    return Section("fragmentation", "Fragmentation", (*blocks, Paragraph(note, quiet=True)), folded=True)
 
 
 COVERAGE = {  # field of Coverage -> its row, and how its numbers are written
@@ -189,8 +188,8 @@ def coverage_section(report: ReportData) -> Section | None:
     rows = []
     for name, (title, form) in COVERAGE.items():
         values = [getattr(found, name) for found in report.coverage.values()]
-        rows.append(((title,), *((("–" if value is None else form(value)),) for value in values)))
-    table = Table("The first queries of the first set", ("", *report.coverage), tuple(rows), notes=COVERAGE_NOTES)
+        rows.append((title, *("–" if value is None else form(value) for value in values)))
+    table = Table("The first queries of the first set", ("", *report.coverage), rows, notes=COVERAGE_NOTES)
     return Section("coverage", "How queries and documents meet", (table,), folded=True)
 
 
@@ -200,15 +199,9 @@ def neighbours_section(report: ReportData) -> Section | None:
         return None
     rows = []
     for entry in report.neighbours:
-        sources: list[Inline] = [
-            Token(token, f"{weight:.2f}", min(1.0, max(0.0, weight))) for token, weight in entry.sources
-        ]
+        sources = (Token(token, f"{weight:.2f}", min(1.0, max(0.0, weight))) for token, weight in entry.sources)
         label = ROW_ORIGINS.get(entry.method, (entry.method, ""))[0]
-        rows.append(((Token(entry.token),), (label,), tuple(sources) or ("–",)))
-    table = Table(
-        "New tokens, and the source tokens their rows were mixed from",
-        ("new token", "by", "source tokens and weights"),
-        tuple(rows),
-        frozenset({1, 2}),
-    )
+        rows.append((Token(entry.token), label, tuple(sources) or "–"))
+    title = "New tokens, and the source tokens their rows were mixed from"
+    table = Table(title, ("new token", "by", "source tokens and weights"), rows, frozenset({1, 2}))
     return Section("neighbours", "What the new tokens were made of", (table,), folded=True)

@@ -101,16 +101,15 @@ def charts(report: Inspection) -> list[StackedBars]:
 def html_page(report: Inspection) -> str:
     """The report as one self-contained HTML page."""
     described = [
-        Section(f"vocabulary-{number}", name, tuple(Paragraph((line,)) for line in lines))
+        Section(f"vocabulary-{number}", name, tuple(map(Paragraph, lines)))
         for number, (name, lines) in enumerate(descriptions(report), start=1)
     ]
     drawn = [stacked_bars(f"chart-{number}", bars) for number, bars in enumerate(charts(report), start=1)]
     listed = []
     for number, table in enumerate(tables(report), start=1):
         # a row that is a part of the one above has a dot before it
-        labels = [("· " if row[0].startswith("  ") else "") + row[0].strip() for row in table.rows]
-        rows = tuple(((label,), *((cell,) for cell in row[1:])) for label, row in zip(labels, table.rows, strict=True))
-        notes = (Paragraph((note,), quiet=True) for note in table.notes)
+        rows = [[row[0].replace("  ", "· ", 1) if row[0].startswith("  ") else row[0], *row[1:]] for row in table.rows]
+        notes = (Paragraph(note, quiet=True) for note in table.notes)
         block = blocks.Table(table.caption, ("", *table.columns), rows)
         listed.append(Section(f"table-{number}", table.title, (block, *notes)))
     side_by_side = Section("charts", "Side by side", ())
