@@ -1,7 +1,5 @@
-"""Gates: each one passes, warns and fails on small encoders, by hand where figures can be counted, and all of
-them on a real encoder moved to Korean."""
+"""Gates: each one passes, warns and fails on small encoders, by hand where figures can be counted."""
 
-import gzip
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +10,11 @@ import pytest
 import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
+from test_overlap import byte_level
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from vtkit.encoder.calibrated import ActivationRates
-from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.evaluation.gates.encoder import activation_gate, dimensions_gate, encoder_gates, ties_gate
@@ -27,12 +25,9 @@ from vtkit.settings.gates import GatesSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.errors import CollapseError
 from vtkit.transfer.methods.baselines import baseline_mixture, subtoken_mixture
-from vtkit.transfer.methods.bitext import read_bitext
-from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
-from vtkit.vocabulary.existing import load_tokenizer, wrap
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.pair import pair_of
 
@@ -257,13 +252,10 @@ def test_new_tokens_that_are_all_one_source_token_fail(source: SparseEncoder, tm
 
 def bytewise(normalizer: Any = None) -> Any:
     """A byte-level tokenizer that knows single bytes only."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = [*ROLES.values(), *alphabet]
-    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(tokens)}, [], unk_token="[UNK]"))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made = byte_level(*sorted(pre_tokenizers.ByteLevel.alphabet()))
     if normalizer is not None:
-        backend.normalizer = normalizer
-    return wrap(backend, ROLES, "of the test")
+        made.backend_tokenizer.normalizer = normalizer
+    return made
 
 
 @pytest.mark.parametrize(
@@ -419,28 +411,3 @@ def test_a_head_only_transfer_is_looked_at_where_it_changed_something(source: Sp
     # what is read is still the source's vocabulary, whatever is written
     unread = encoder_gates(MOST, "transfer", made, ["강 돌", "산 강", "돌 산"], moved)
     assert findings(unread)["unicode"] == "fail"
-
-
-# a real case
-
-
-def test_a_real_encoder_moved_to_korean_gives_sensible_findings(shared: Path, tmp_path: Path) -> None:
-    source = load_encoder(str(shared / "models" / "minilm-splade-en"))
-    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    with gzip.open(shared / "data" / "parallel" / "pud-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
-        pairs = [(english, korean) for english, korean, *_ in (line.rstrip("\n").split("\t") for line in file)]
-    probes = [korean for _, korean in pairs][:16]
-    pair = pair_of(source.tokenizer, target, source_rows=mlm_head(source[0].auto_model).embeddings.num_embeddings)
-    found = {}
-    for name, mixture in (
-        ("parallel", translation_mixture(read_bitext(pair, pairs), pair, 3, 0.0, 0.05)),
-        ("random", baseline_mixture(pair, "random")),
-    ):
-        made = graft_encoder(source, target, mixture, mixture.bias, tmp_path / name)
-        results = vocabulary_gates(MOST, target, probes, Aligned(source.tokenizer, pair.overlap, bridged=True))
-        results += encoder_gates(MOST, "transfer", made, probes, Moved(source, pair.overlap, mixture, "mixture"))
-        found[name] = findings(results)
-        assert {"overlap": "pass", "unicode": "pass", "identity": "pass"}.items() <= found[name].items()
-    # a thousand sentences give evidence for few of the 32,000 tokens
-    assert found["parallel"].pop("neighbours") == found["random"]["neighbours"] == "warn"
-    assert set(found["parallel"].values()) == {"pass"}

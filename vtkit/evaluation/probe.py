@@ -4,7 +4,7 @@ A probe pair is a span of a text and the text without it, so that finding one by
 words. No judgement is needed, and none of a collection's queries is read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,17 +170,12 @@ def _compared(
 ) -> tuple[tuple[float, float], float, str, dict[str, float]]:
     """Both means, p of their difference, and these in words and under ``names``; ``when`` says what the first are."""
     means = float(first.mean()), float(second.mean())
-    p = paired_randomization(by_number(second), by_number(first))
+    p = paired_randomization(dict(enumerate(second)), dict(enumerate(first)))
     seen = (
         f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
         f"{means[0]:.3f} {when} (p = {p:.3f})"
     )
     return means, p, seen, {names[0]: means[0], names[1]: means[1], "p": p, "pairs": len(first)}
-
-
-def by_number(values: np.ndarray) -> Mapping[str, float]:
-    """The values of probe pairs by their numbers, as significance tests take them."""
-    return {str(number): float(value) for number, value in enumerate(values)}
 
 
 PAIRS = 500  # probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)
@@ -238,7 +233,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     curve = []
     for weight in WEIGHTS:
         both = own_reciprocal_ranks(weighted_sum(encoder, bm25, count, weight, deviations), names)
-        curve.append((weight, float(both.mean()), paired_randomization(by_number(both), by_number(alone))))
+        p = paired_randomization(dict(enumerate(both)), dict(enumerate(alone)))
+        curve.append((weight, float(both.mean()), p))
     helps = any(found > curve[0][1] for _, found, _ in curve[1:])
     ratio = curve[-1][1] / max(curve[0][1], 1e-9) if helps else 0.0
     return ProbedWeight(round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2), tuple(curve), count)

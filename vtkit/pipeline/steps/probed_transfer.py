@@ -73,7 +73,7 @@ def probed_transfer(
     randomization).
     """
     from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
-    from vtkit.evaluation.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
+    from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed
 
@@ -93,7 +93,7 @@ def probed_transfer(
     for number, (name, other) in enumerate(others.items(), 1):
         tried = move(other, work / str(number))
         ranks = reciprocal_ranks(tried.encoder, probe, LENGTH)
-        p = paired_randomization(by_number(ranks), by_number(by_rule))
+        p = paired_randomization(dict(enumerate(ranks)), dict(enumerate(by_rule)))
         tried_methods.append(Probed(name, float(ranks.mean()), p, taken=False))
         if p < CHANCE and tried_methods[-1].reciprocal_rank > tried_methods[best].reciprocal_rank:
             moved, best = tried, number
