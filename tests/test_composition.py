@@ -136,27 +136,6 @@ def test_the_tables_of_languages_and_scripts_are_lingua_s() -> None:
         assert set(LANGUAGES_OF_SCRIPT[script]) == codes(getattr(Language, f"all_with_{script.lower()}_script")())
 
 
-def test_the_sembridge_preset_agrees_with_lingua_on_real_tokens(shared: Path) -> None:
-    from lingua import IsoCode639_1, LanguageDetectorBuilder
-
-    tokenizer = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    composition = compose(tokenizer, SEMBRIDGE)
-    pairs = [
-        (form.surface, label)
-        for form, label in zip(composition.forms, composition.labels, strict=True)
-        if form is not None and label.sort == "language"
-    ][::5]
-    detector = LanguageDetectorBuilder.from_iso_codes_639_1(
-        *(IsoCode639_1.from_str(code.upper()) for code in SEMBRIDGE)
-    ).build()
-    said = detector.detect_languages_in_parallel_of([text for text, _ in pairs])
-    agreed = [
-        language is not None and language.iso_code_639_1.name.lower() == label.name
-        for language, (_, label) in zip(said, pairs, strict=True)
-    ]
-    assert np.mean(agreed) > 0.995
-
-
 def test_unknown_languages_are_refused() -> None:
     assert parse_languages("sembridge") == SEMBRIDGE
     assert parse_languages("EN, ko,en") == ("en", "ko")

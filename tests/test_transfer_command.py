@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from command_line import invoke
 from sentence_transformers import SparseEncoder
-from typer.testing import CliRunner
 
-from vtkit.cli import app
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
@@ -33,27 +32,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def called(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+def called(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.exception
     return result.stdout
 
 
-def refused(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
+def transferred(folder: Path, out: str, *options: object, target: str = "target") -> Path:
+    called("transfer", folder / "source", folder / target, *options, "-o", folder / out)
+    return folder / out
+
+
+def refused(*arguments: object) -> str:
+    result = invoke(*arguments)
     assert result.exit_code != 0
-    assert result.exception is None or isinstance(result.exception, SystemExit | Exception)
     return f"{result.output}{result.exception}"
 
 
 @pytest.fixture(scope="module")
 def moved(folder: Path) -> Path:
-    pairs, corpus, out = (str(folder / name) for name in ("pairs.tsv", "corpus.txt", "moved"))
-    given = (str(folder / "source"), str(folder / "target"), "--parallel", pairs, "--corpus", corpus)
-    printed = called("transfer", *given, "-o", out)
+    out = folder / "moved"
+    given = ("--parallel", folder / "pairs.tsv", "--corpus", folder / "corpus.txt")
+    printed = called("transfer", folder / "source", folder / "target", *given, "-o", out)
     assert f"{len(TARGET)} tokens, {len(TARGET) - len(NEW)} of them shared" in printed
     assert "parallel" in printed
-    return folder / "moved"
+    return out
 
 
 def test_the_model_is_the_source_on_the_new_vocabulary_and_loads_without_vtkit(folder: Path, moved: Path) -> None:
@@ -68,8 +71,7 @@ def test_the_model_is_the_source_on_the_new_vocabulary_and_loads_without_vtkit(f
 def test_the_bias_follows_the_corpus_and_without_one_the_mixture(folder: Path, moved: Path) -> None:
     bias = mlm_head(load_encoder(str(moved / "model"))[0].auto_model).decoder.bias
     assert bias[TARGET.index("강")] > bias[TARGET.index("숲")] > bias[TARGET.index("forest")]
-    out = folder / "mixed"
-    called("transfer", str(folder / "source"), str(folder / "target"), "-m", "mean", "-o", str(out))
+    out = transferred(folder, "mixed", "-m", "mean")
     bias = mlm_head(load_encoder(str(out / "model"))[0].auto_model).decoder.bias
     old = mlm_head(load_encoder(str(folder / "source"))[0].auto_model).decoder.bias
     assert bias[TARGET.index("river")] == old[tiny.TOKENS.index("river")]
@@ -93,8 +95,7 @@ def test_where_a_token_comes_from_and_where_one_went(moved: Path) -> None:
 def test_words_of_a_byte_level_vocabulary_are_looked_up_and_shown_as_text(folder: Path) -> None:
     section = TrainedVocabulary(kind="trained", corpus=("x",), algorithm="bpe", size=282)
     train(["강 숲 river forest 한강"] * 20, section)[0].save_pretrained(str(folder / "bytes"))
-    out, pairs = folder / "moved bytes", str(folder / "pairs.tsv")
-    called("transfer", str(folder / "source"), str(folder / "bytes"), "--parallel", pairs, "-o", str(out))
+    out = transferred(folder, "moved bytes", "--parallel", folder / "pairs.tsv", target="bytes")
     found = json.loads(called("provenance", str(out), "강", "-s", "river", "--json"))
     assert [token["token"] for token in found["tokens"]["강"][str(out)]] == ["Ġ강", "강"]  # in front, and within 한강
     assert found["tokens"]["강"][str(out)][0]["sources"] == [["river", 1.0]]
@@ -102,15 +103,13 @@ def test_words_of_a_byte_level_vocabulary_are_looked_up_and_shown_as_text(folder
     (origin,) = json.loads(called("provenance", str(out), "Ġ강", "--json"))["tokens"]["Ġ강"][str(out)]
     assert origin["method"] == "parallel"
     back = folder / "moved back"
-    called("transfer", str(out / "model"), str(folder / "target"), "-m", "subtoken", "-o", str(back))
+    called("transfer", out / "model", folder / "target", "-m", "subtoken", "-o", back)
     (taker, *_) = json.loads(called("provenance", str(back), "-s", "강", "--json"))["source"]["강"][str(back)]
     assert taker == ["강", 1.0, "overlap"]
 
 
 def test_several_transfers_stand_side_by_side(folder: Path, moved: Path) -> None:
-    out = folder / "pieces"
-    listed = ("-m", "subtoken", "-m", "random")
-    called("transfer", str(folder / "source"), str(folder / "target"), *listed, "-o", str(out))
+    out = transferred(folder, "pieces", "-m", "subtoken", "-m", "random")
     shown = called("provenance", str(moved), "rivers", "강", "--beside", str(out))
     lines = [line.split() for line in shown.splitlines()]
     assert [line[:2] for line in lines if line[0] == "강" and len(line) > 1] == [["강", "parallel"], ["강", "random"]]
@@ -118,10 +117,8 @@ def test_several_transfers_stand_side_by_side(folder: Path, moved: Path) -> None
 
 
 def test_head_only_keeps_what_is_read_and_names_what_is_written(folder: Path) -> None:
-    out = folder / "headonly"
-    pairs = str(folder / "pairs.tsv")
     scope = ("--set", "transfer.scope=head-only")
-    called("transfer", str(folder / "source"), str(folder / "target"), "--parallel", pairs, *scope, "-o", str(out))
+    out = transferred(folder, "headonly", "--parallel", folder / "pairs.tsv", *scope)
     encoder, source = load_encoder(str(out / "model")), load_encoder(str(folder / "source"))
     assert encoder.tokenizer.get_vocab() == source.tokenizer.get_vocab()
     assert [name for name in dimension_names(encoder) if name] == list(TARGET)
@@ -148,14 +145,13 @@ def test_what_users_get_wrong_is_said_and_nothing_is_written(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     out = folder / "above" / "refused"
-    assert words in refused("transfer", str(folder / "source"), str(folder / "target"), *arguments, "-o", str(out))
+    assert words in refused("transfer", folder / "source", folder / "target", *arguments, "-o", out)
     assert not out.exists()
     assert not out.parent.exists()  # no folder that was made on the way is left
 
 
 def test_nothing_is_overwritten_and_unknown_tokens_are_said(folder: Path, moved: Path) -> None:
-    said = refused("transfer", str(folder / "source"), str(folder / "target"), "-o", str(moved))
-    assert "already exists" in said
-    assert "no token was made from" in refused("provenance", str(moved), "-s", "nonsense")
-    assert "needs a token" in refused("provenance", str(moved))
-    assert "no provenance.parquet" in refused("provenance", str(folder / "source"), "강")
+    assert "already exists" in refused("transfer", folder / "source", folder / "target", "-o", moved)
+    assert "no token was made from" in refused("provenance", moved, "-s", "nonsense")
+    assert "needs a token" in refused("provenance", moved)
+    assert "no provenance.parquet" in refused("provenance", folder / "source", "강")
