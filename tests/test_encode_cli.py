@@ -16,7 +16,7 @@ import vtkit
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
-from vtkit.search.bm25 import Bm25
+from vtkit.search.results import WordShare
 from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 
@@ -62,26 +62,16 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
 
 
 def test_documents_without_queries_are_indexed_with_bm25_beside_the_encoder(indexed: Path, tmp_path: Path) -> None:
-    """A score is the encoder's, times its factor, and BM25's, which search with its impacts alone gives."""
-    done = invoke(
-        "index", indexed / "vectors", "--out", tmp_path / "index", "--set", "lexical=bm25", "--language", "en"
-    )
+    vectors, index = indexed / "vectors", tmp_path / "index"
+    done = invoke("index", vectors, "--out", index, "--set", "lexical=bm25", "--language", "en")
     assert done.exit_code == 0, done.output
-    part = json.loads((tmp_path / "index" / "index.json").read_text())["lexical"]
-    documents = read_document_file(str(indexed / "vectors" / "documents.jsonl"))
-    query = documents[3].text
-    found = json.loads(invoke("search", tmp_path / "index", query, "--json").stdout)["results"]
-    alone = json.loads(invoke("search", indexed / "index", query, "-k", "40", "--json").stdout)["results"]
-    bm25 = Bm25.build((document.contents for document in documents), "en")
-    ids, scores = (row[0] for row in bm25.search([query], 40))
-    lexical = {documents[number].id: float(score) for number, score in zip(ids, scores, strict=True) if number >= 0}
-    of_encoder = {result["id"]: result["score"] for result in alone}
-    for result in found:
-        own = part["encoder_factor"] * of_encoder.get(result["id"], 0)
-        words = part["term_factor"] * part["document_scale"] * lexical.get(result["id"], 0)
-        assert result["score"] == pytest.approx(own + words, rel=1e-3)
-    assert found[0]["id"] == documents[3].id
-    assert part["term_factor"] > 0
+    document = read_document_file(str(vectors / "documents.jsonl"))[3]
+    best, *_ = json.loads(invoke("search", index, document.text, "--why", "--json").stdout)["results"]
+    assert best["id"] == document.id
+    words = [WordShare(*word) for word in best["words"]]
+    assert all(word.encoder + word.bm25 == pytest.approx(word.score) for word in words)
+    assert sum(word.score for word in words) == pytest.approx(best["score"], rel=1e-3)
+    assert sum(word.bm25 for word in words) > 0
 
 
 def test_problems_of_several_files_are_told_by_the_row_or_line_of_their_own_file(model: Path, tmp_path: Path) -> None:

@@ -846,14 +846,9 @@ def test_the_same_report_gives_the_same_bytes_whatever_the_readers_settings() ->
         assert matplotlib.rcParams["font.size"] == 30
 
 
-def test_charts_are_drawn_for_each_set_and_each_curve() -> None:
-    drawn = charts(a_report())
-    assert {key: len(found) for key, found in drawn.items()} == {
-        "results": 2, "vocabulary": 1, "training": 4, "sparsity": 1,
-    }  # fmt: skip
-
-
-def test_every_chart_is_described_small_and_free_of_fixed_colours() -> None:
+def test_the_charts_of_each_set_and_curve_are_described_small_and_free_of_fixed_colours() -> None:
+    counts = {key: len(found) for key, found in charts(a_report()).items()}
+    assert counts == {"results": 2, "vocabulary": 1, "training": 4, "sparsity": 1}
     for svg in all_charts(a_report()):
         root = ElementTree.fromstring(svg)
         space = "{http://www.w3.org/2000/svg}"
