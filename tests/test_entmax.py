@@ -30,7 +30,7 @@ def reference(queries: NDArray[np.float64], keys: NDArray[np.float64], alpha: fl
 
 @pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5, 2.0, 3.0, 4.0, 8.0])
 def test_rows_equal_bisection_over_the_full_matrix(alpha: float) -> None:
-    queries, keys = unit_vectors(37, 48, 1), unit_vectors(3000, 48, 2)
+    queries, keys = unit_vectors(37, 48, 1), unit_vectors(1000, 48, 2)
     weights = entmax_rows(queries, keys, alpha, rows_at_once=16)
     expected = reference(queries, keys, alpha)
     # A weight near zero magnifies the last bit of a similarity by the power 1 / (α - 1): for α = 8 to about 1e-5.
@@ -41,7 +41,7 @@ def test_rows_equal_bisection_over_the_full_matrix(alpha: float) -> None:
     if alpha in (1.5, 2.0):  # the library has an exact algorithm
         exact = {1.5: entmax15, 2.0: sparsemax}[alpha](torch.from_numpy(queries @ keys.T), dim=1)
         assert np.abs(weights.toarray() - exact.numpy()).max() < 1e-12
-    assert entmax_rows(queries[:0], keys, alpha).shape == (0, 3000)
+    assert entmax_rows(queries[:0], keys, alpha).shape == (0, 1000)
 
 
 def off(scores: list[float], weights: list[float], alpha: float) -> float:
@@ -95,17 +95,6 @@ def test_many_scores_far_below_the_others_change_nothing() -> None:
     assert entmax(np.hstack([few, np.full((1, 20_000), -1e6)]), 2.0)[0, :3] == pytest.approx([0.44, 0.24, 0.32])
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5, 2.0, 3.0, 4.0, 8.0])
-@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e3])
-def test_weights_equal_the_librarys_bisection_in_double_precision(alpha: float, spread: float) -> None:
-    scores = spread * np.random.default_rng(31).normal(size=(50, 400)) ** 3
-    scores[:, 1] = scores[:, 0]
-    tensor = torch.from_numpy(scores)
-    expected = tensor.softmax(dim=1) if alpha == 1 else entmax_bisect(tensor, alpha, dim=1, n_iter=200)
-    # The library's threshold ends at the last bit of the scores, to which small weights of a large α are sensitive.
-    assert np.abs(entmax(scores, alpha) - expected.numpy()).max() < {4.0: 1e-5, 8.0: 1e-2}.get(alpha, 1e-8)
-
-
 def test_an_alpha_close_to_one_is_softmax() -> None:
     scores = np.random.default_rng(32).normal(size=(5, 1000))
     for alpha in (1 + 1e-12, 1 + 1e-9, 1 + 1e-6):
@@ -144,32 +133,6 @@ def test_by_hand() -> None:
         assert entmax(np.array([scores]), alpha)[0] == pytest.approx(weights)
     key = unit_vectors(1, 8, 7)
     assert np.allclose(entmax_rows(key, np.repeat(key, 100, axis=0), 4.0).toarray(), 0.01)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=12), st.floats(1.05, 8), st.floats(1.05, 8))
-def test_the_larger_alpha_majorises_the_smaller(scores: list[float], first: float, second: float) -> None:
-    few, many = (
-        np.sort(entmax(np.array([scores]), alpha)[0])[::-1] for alpha in (max(first, second), min(first, second))
-    )
-    assert np.all(np.cumsum(few) >= np.cumsum(many) - 1e-6)
-    assert (few > 1e-4).sum() <= (many > 0).sum()
-
-
-@given(
-    st.integers(1, 6).flatmap(
-        lambda width: st.lists(st.lists(st.floats(-1, 1), min_size=width, max_size=width), min_size=1, max_size=5)
-    ),
-    st.floats(1.2, 6),
-    st.floats(-5, 5),
-)
-def test_weights_are_a_distribution_in_the_order_of_scores(rows: list[list[float]], alpha: float, shift: float) -> None:
-    scores = np.array(rows)
-    weights = entmax(scores, alpha)
-    assert np.all(weights >= 0)
-    assert np.allclose(weights.sum(axis=1), 1)
-    assert np.allclose(entmax(scores + shift, alpha), weights, atol=1e-6)
-    order = np.argsort(scores, axis=1)
-    assert np.all(np.diff(np.take_along_axis(weights, order, axis=1), axis=1) >= -1e-12)
 
 
 def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

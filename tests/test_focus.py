@@ -11,10 +11,8 @@ from entmax import sparsemax
 from test_overlap import wordpiece
 from test_vectors import write_text
 
-from vtkit.data.corpora import read_corpus
 from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors
-from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
@@ -52,6 +50,7 @@ def test_weights_are_the_sparsemax_of_cosines_to_the_shared_tokens(tmp_path: Pat
         expected = weights @ embeddings[[tokens(SOURCE).index(name) for name in anchors]]
         assert np.allclose(rows[target_id(token)], expected, atol=1e-5)
     assert tokens(SOURCE)[mixture.sources(target_id("villa"))[0][0]] == "house"
+    assert focus_mixture(pair_of(SOURCE, SOURCE), vectors=path).counts() == {"overlap": len(SOURCE)}
 
 
 def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
@@ -61,13 +60,6 @@ def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
     assert mixture.methods[target_id("villa")] == "focus"
 
 
-def test_alpha_can_be_chosen_and_nothing_new_needs_nothing(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "a.vec", VECTORS)
-    for alpha, anchors in ((1.0, 3), (64.0, 1)):
-        assert len(focus_mixture(PAIR, vectors=path, alpha=alpha).sources(target_id("forest"))) == anchors
-    assert focus_mixture(pair_of(SOURCE, SOURCE), vectors=path).counts() == {"overlap": len(SOURCE)}
-
-
 def two_topics(lines: int) -> list[str]:
     draw = random.Random(4)
     topics = (["house", "villa", "hut", "7"], ["tree", "forest", "##"])
@@ -75,8 +67,8 @@ def two_topics(lines: int) -> list[str]:
 
 
 def test_trained_vectors_bring_tokens_of_one_topic_together() -> None:
-    vectors = train_vectors(Vocabulary(TARGET), iter(two_topics(3000)), vector_size=16, seed=3)
-    assert vectors.shape == (len(TARGET), 16)
+    vectors = train_vectors(Vocabulary(TARGET), iter(two_topics(3000)), seed=3)
+    assert vectors.shape == (len(TARGET), 100)
     assert not vectors[target_id("##er")].any()
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     villa, hut, tree = (unit[target_id(token)] for token in ("villa", "hut", "tree"))
@@ -84,7 +76,7 @@ def test_trained_vectors_bring_tokens_of_one_topic_together() -> None:
 
 
 def test_the_same_seed_gives_the_same_mixture() -> None:
-    made = [focus_mixture(PAIR, texts=iter(two_topics(300)), vector_size=8, seed=seed) for seed in (1, 1, 2)]
+    made = [focus_mixture(PAIR, texts=iter(two_topics(300)), seed=seed) for seed in (1, 1, 2)]
     assert np.array_equal(made[0].weights.data, made[1].weights.data)
     assert made[0].weights.nnz != made[2].weights.nnz or not np.array_equal(made[0].weights.data, made[2].weights.data)
     assert made[0].counts() == {"overlap": 9, "focus": 3, "multivariate": 1}
@@ -100,39 +92,9 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
             focus_mixture(PAIR, vectors=write_text(tmp_path / "a.vec", words))
     with pytest.raises(DataError, match=r"bias\.corpus"):
         focus_mixture(PAIR, texts=["house villa"] * 3)
-    with pytest.raises(ValueError, match="vectors, or texts"):
-        focus_mixture(PAIR)
-
-
-def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
-    """Skipped unless it is installed: it is no test dependency, since fasttext, which it needs, has no wheels."""
-    deepfocus = pytest.importorskip("deepfocus", reason="needs the authors' package (pip install deepfocus)")
-    fasttext = pytest.importorskip("fasttext", reason="needs fasttext, which the authors' package trains with")
-    source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    texts = list(read_corpus(shared / "data" / "text" / "klue-sentences-ko.txt.gz"))
-    tokenized = tmp_path / "tokenized.txt"
-    # The unknown token is an anchor there and not here, so it is left out.
-    lines = (" ".join(token for token in target.tokenize(text) if token != "[UNK]") for text in texts)
-    tokenized.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    model = fasttext.train_unsupervised(
-        str(tokenized), model="cbow", dim=30, epoch=3, minCount=10, bucket=20_000, thread=1, verbose=0
-    )
-    model.save_model(str(tmp_path / "model.bin"))
-    words = {word: model.get_word_vector(word) for word in model.get_words() if word != "</s>"}
-    embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
-    settings = {"fasttext_model_path": str(tmp_path / "model.bin"), "target_training_data_path": None}
-    expected = deepfocus.FOCUS(
-        target, source, torch.from_numpy(embeddings), match_symbols=True, verbosity="silent", **settings
-    ).numpy()
-    mixture = focus_mixture(pair_of(source, target), vectors=write_text(tmp_path / "model.vec", words))
-    made = np.flatnonzero(np.array(mixture.methods) == "focus")
-    assert len(made) > 1000
-    off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
-    assert off.max() < 1e-5
 
 
 def test_without_gensim_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)  # as where it is not installed
     with pytest.raises(MissingExtra, match=r"needs gensim, .*pip install 'vtkit\[focus\]'"):
-        train_vectors(SOURCE, ["a text"], 4, 0)
+        train_vectors(SOURCE, ["a text"])

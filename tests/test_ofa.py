@@ -9,6 +9,7 @@ from test_vectors import write_text
 
 from vtkit.data.parallel import read_pairs
 from vtkit.system.errors import DataError
+from vtkit.transfer import word_space
 from vtkit.transfer.methods.ofa import ofa_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
@@ -27,9 +28,12 @@ def cosine(left: np.ndarray, right: np.ndarray) -> float:
     return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
 
 
-def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(tmp_path: Path) -> None:
+def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_text(tmp_path / "a.vec", WORDS)
-    mixture = ofa_mixture(PAIR, vectors=path, neighbours=2)
+    monkeypatch.setattr(word_space, "NEIGHBOURS", 2)
+    mixture = ofa_mixture(PAIR, path)
     assert mixture.counts() == {"overlap": 6, "ofa": 3, "multivariate": 1}  # no word contains 나무
     token = {word: np.array(vector) for word, vector in WORDS.items()}
     known = {name: token[name] for name in ("house", "tree")}

@@ -56,14 +56,6 @@ def test_rows_are_those_of_the_dense_formula(alpha: float) -> None:
     assert mixture.counts() == {"overlap": 9, "semantic": 3, "mean": 1}
 
 
-def test_a_neighbour_in_the_table_is_a_neighbour_in_the_source() -> None:
-    table = vectors(TARGET)
-    wanted = tokens(TARGET)
-    table[wanted.index("brook")] = table[wanted.index("river")] + 0.01
-    mixture = table_mixture(PAIR, Table(Vocabulary(TARGET), table), 4.0)
-    assert mixture.sources(wanted.index("brook"))[0] == (tokens(SOURCE).index("river"), pytest.approx(0.88, abs=0.01))
-
-
 def test_two_shared_tokens_that_are_one_source_token_add_up() -> None:
     target = wordpiece("##.", ".", "brook")  # both are the source's "." by the rule of symbols
     table = vectors(target)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -181,18 +182,9 @@ class Collection:
         return [[each for each in found if each[1] > 0] for found in best]
 
     def _bounds(self, document: int) -> NDArray[np.int64]:
-        """The position at which the list of each term reaches ``document``, (vocabulary,); all lists are bisected
-        together."""
-        low, high = self.postings.starts[:-1].astype(np.int64), self.postings.starts[1:].astype(np.int64)
-        numbers = self.postings.documents
-        while True:
-            open_lists = np.flatnonzero(low < high)
-            if not len(open_lists):
-                return low
-            middle = (low[open_lists] + high[open_lists]) // 2
-            before = numbers[middle] < document
-            low[open_lists[before]] = middle[before] + 1
-            high[open_lists[~before]] = middle[~before]
+        """The position at which the list of each term reaches ``document``, (vocabulary,)."""
+        numbers, lists = self.postings.documents, pairwise(self.postings.starts.tolist())
+        return np.array([start + np.searchsorted(numbers[start:stop], document) for start, stop in lists])
 
 
 def json_line(value: object) -> str:

@@ -167,11 +167,9 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
         types: whether to add an input ``token_type_ids`` even if the model does not use it (Vespa passes it).
 
     Raises:
-        MissingExtra: a package is not installed.
         DataError: a uniCOIL encoder.
         VtkitError: the architecture cannot be written as ONNX.
     """
-    require_onnx()
     network = TermWeights(encoder).eval()
     types = types or "token_type_ids" in encoder.tokenizer.model_input_names
     given, inputs = _example(encoder, types)

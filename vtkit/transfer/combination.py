@@ -25,16 +25,12 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
     Args:
         mixtures: name and mixture of each method, the first to be asked first.
     """
-    if not mixtures:
-        raise ValueError("there is no method in the list")
     shape = mixtures[0][1].weights.shape
     weights = csr_matrix(shape, dtype=np.float32)
     methods = all_made_by(fallback, shape[0])
     open_rows = np.ones(shape[0], dtype=bool)
     spread = list[SoftmaxRows]()
     for name, mixture in mixtures:
-        if mixture.weights.shape != shape:
-            raise ValueError(f"{name} is over {mixture.weights.shape} tokens, the methods before it over {shape}")
         evident = np.ones_like(open_rows) if name in get_args(Fallback) else np.diff(mixture.weights.indptr) > 0
         chosen = open_rows & evident
         weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)

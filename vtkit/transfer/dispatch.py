@@ -36,7 +36,6 @@ from vtkit.transfer.surgery.bias import (
     masked,
     model_prior,
     ordinary_rows,
-    zero_bias,
     zscore_bias,
 )
 from vtkit.vocabulary.pair import VocabularyPair
@@ -82,7 +81,7 @@ def bias_of(
         case "copy-overlap":
             bias = copy_overlap_bias(pair.overlap, source_bias, ordinary_rows(pair.source, source_bias))
         case "zero":
-            bias = zero_bias(pair.overlap.target_size)
+            bias = np.zeros(pair.overlap.target_size, dtype=np.float32)
         case "zscore":
             name = section.bias.model
             prior = model_prior(name, pair.target) if name is not None else log_frequency(_counted(counts))
@@ -129,12 +128,11 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
                 return cooccurrence_mixture(bitext, pair, min_probability=settings.min_probability)
             return translation_mixture(bitext, pair, min_probability=settings.min_probability)
         case SembridgeTransfer():
-            from vtkit.transfer.embedders import load_embedder
+            from vtkit.transfer.embedders import Embedder
             from vtkit.transfer.methods.sembridge import similarity_mixture
 
             assert settings.embedder is not None
-            embedder = load_embedder(settings.embedder)
-            return similarity_mixture(pair, embedder, settings.alpha)
+            return similarity_mixture(pair, Embedder(settings.embedder), settings.alpha)
         case SemanticTransfer():
             from vtkit.transfer.methods.semantic import load_table, table_mixture
 
@@ -154,7 +152,7 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
             from vtkit.transfer.methods.ofa import ofa_mixture
 
             assert settings.vectors is not None
-            return ofa_mixture(pair, vectors=Path(settings.vectors))
+            return ofa_mixture(pair, Path(settings.vectors))
         case WechselTransfer():
             from vtkit.transfer.methods.wechsel import wechsel_mixture
 

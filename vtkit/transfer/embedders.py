@@ -32,10 +32,15 @@ TEXTS_A_SHARD = 1024  # texts embedded between two files of the cache: what a ki
 
 
 class Embedder:
-    """An embedder by its name. The model itself is loaded when there is a text that the cache does not hold."""
+    """The embedder of a folder or a hub id, fetched only where downloads are allowed. The model itself is loaded when
+    there is a text that the cache does not hold.
+
+    Args:
+        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling. Code that comes with
+            a model is never run, and prompts it comes with are not used.
+    """
 
     def __init__(self, name: str) -> None:
-        """See :func:`load_embedder`."""
         from vtkit.system.runtime import bf16_is_fast
 
         self.name = name
@@ -93,16 +98,6 @@ class Embedder:
         from vtkit.system.runtime import fastest_device
 
         return load_dense(self.name, SETTING).to(fastest_device())
-
-
-def load_embedder(name: str) -> Embedder:
-    """The embedder of a folder or a hub id; fetched only where downloads are allowed.
-
-    Args:
-        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling. Code that comes with
-            a model is never run, and prompts it comes with are not used.
-    """
-    return Embedder(name)
 
 
 def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
@@ -198,8 +193,7 @@ def _cached(texts: Sequence[str], embedder: Embedder) -> dict[str, NDArray[np.fl
 
 
 def _embedded(texts: Sequence[str], embedder: Embedder, cache: Cache | None) -> dict[str, NDArray[np.float32]]:
-    made: dict[str, NDArray[np.float32]] = {}
-    unwritten: dict[str, NDArray[np.float32]] = {}
+    made, unwritten = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
     with console.progress("token texts embedded", total=len(texts)) as bar:
         for batch, vectors in embedder.encode(texts) if texts else ():
             unwritten.update(zip(batch, vectors, strict=True))

@@ -21,6 +21,7 @@ from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
 SIMILARITIES_AT_ONCE = 16_000_000
+NEIGHBOURS, TEMPERATURE = 10, 0.1  # of OFA and of WECHSEL alike
 
 Weighting = Literal["equal", "zipf"]
 """How much each word counts in a token's mean: all the same, or 1/rank of its place in the file."""
@@ -89,10 +90,8 @@ def neighbour_mixture(
     pair: VocabularyPair,
     source: NDArray[np.float32],
     target: NDArray[np.float32],
-    neighbours: int,
-    temperature: float,
 ) -> Mixture:
-    """New tokens as ``softmax(cos / temperature)`` over their nearest source tokens in one space of vectors.
+    """New tokens as ``softmax(cos / 0.1)`` over their ten nearest source tokens in one space of vectors.
 
     Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings.
 
@@ -107,7 +106,7 @@ def neighbour_mixture(
     if not len(anchors) or not len(ids):
         whose = "source" if not len(anchors) else "new target"
         raise DataError(f"None of the {whose} tokens has a vector: the word vectors are of another language or script.")
-    weights = nearest(unit(target[ids]), unit(source[anchors]), neighbours, temperature)
+    weights = nearest(unit(target[ids]), unit(source[anchors]), NEIGHBOURS, TEMPERATURE)
     weights.indices = anchors.astype(weights.indices.dtype)[weights.indices]
     weights.resize(len(ids), pair.source_rows)
     return mixture_of_parts(pair, [Part(method, ids, weights)], fallback="multivariate")

@@ -33,20 +33,17 @@ def build(
     Args:
         texts: what to learn from; by default what the corpora of ``vocabulary`` hold.
     """
+    texts = read_corpora(vocabulary.corpus) if texts is None else texts
     match vocabulary:
         case TrainedVocabulary():
             from vtkit.vocabulary.trained import describe, train
 
-            if texts is None:
-                texts = read_corpora(vocabulary.corpus)
             tokenizer, corpus = train(texts, vocabulary, casing)
             return Built(tokenizer, describe(vocabulary, casing), corpus)
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary
 
-            if texts is None:
-                texts = read_corpora(vocabulary.corpus)
             expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
             return Built(expansion.tokenizer, expansion=expansion.stats)
         case _:

@@ -24,6 +24,8 @@ from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import SPECIAL
 from vtkit.vocabulary.pair import VocabularyPair
 
+SPARSEMAX = 2.0  # α of the entmax
+WIDTH = 100  # of trained vectors, as in the authors' code; the paper has 300
 EPOCHS = 3
 SMALLEST_COUNT = 10  # occurrences that a token needs for a vector
 
@@ -39,8 +41,6 @@ def focus_mixture(
     *,
     vectors: Path | None = None,
     texts: Iterable[str] | None = None,
-    vector_size: int = 100,
-    alpha: float = 2.0,
     seed: int = 0,
 ) -> Mixture:
     """FOCUS (Dobler and de Melo 2023, arXiv:2305.14481): ``E'_t = Σ_u sparsemax(cos(f_t, f_u)) E_u`` over the shared
@@ -54,15 +54,12 @@ def focus_mixture(
     Args:
         vectors: static vectors of tokens or words of the target language. Without them ``texts`` are needed.
         texts: text of the target language, read once as a stream.
-        vector_size: width of the trained vectors. The authors' code has 100, the paper 300.
-        alpha: of the entmax; 2, sparsemax, as in the paper.
     """
     if vectors is not None:
         found, where = _given(pair.target, vectors), str(vectors)
-    elif texts is not None:
-        found, where = train_vectors(pair.target, texts, vector_size, seed), "the text that vectors were trained on"
     else:
-        raise ValueError("FOCUS needs vectors, or texts to train them on")
+        assert texts is not None
+        found, where = train_vectors(pair.target, texts, seed), "the text that vectors were trained on"
     overlap = pair.overlap
     has = found.any(axis=1) & np.array([bool(text) for text in pair.target.texts]) & (overlap.kinds != SPECIAL)
     anchors, ids = overlap.overlap_ids, overlap.new_ids
@@ -74,13 +71,11 @@ def focus_mixture(
         raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
     new, known = unit(found[ids]), unit(found[anchors])
     source_ids = overlap.target_to_source[anchors].astype(np.int64)
-    part = similarity_part("focus", pair, ids, new, known, source_ids, alpha)
+    part = similarity_part("focus", pair, ids, new, known, source_ids, SPARSEMAX)
     return mixture_of_parts(pair, [part], fallback="multivariate")
 
 
-def train_vectors(
-    target: Vocabulary, texts: Iterable[str], vector_size: int = 100, seed: int = 0
-) -> NDArray[np.float32]:
+def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> NDArray[np.float32]:
     """Vectors of fastText (Bojanowski et al. 2017, continuous bag of words) for the tokens of ``texts``.
 
     Settings are those of the authors' code: 3 epochs, tokens that occur 10 times or more, 10 negatives, window 5,
@@ -91,7 +86,7 @@ def train_vectors(
         texts: read once, tokenized into a temporary file; special tokens aside.
 
     Returns:
-        (target vocabulary, vector_size), zero for tokens that are too rare.
+        (target vocabulary, :data:`WIDTH`), zero for tokens that are too rare.
 
     Raises:
         DataError: no token is frequent enough.
@@ -109,7 +104,7 @@ def train_vectors(
             for encoding in whole_encodings(target.tokenizer, batch):
                 lines.append(encoding.ids)
         model = FastText(
-            vector_size=vector_size,
+            vector_size=WIDTH,
             sg=0,
             window=5,
             negative=NEGATIVES,
@@ -132,7 +127,7 @@ def train_vectors(
             )
         model.train(lines, total_examples=model.corpus_count, epochs=EPOCHS)
     places = {token: number for number, token in enumerate(spelled)}
-    vectors = np.zeros((len(spelled), vector_size), dtype=np.float32)
+    vectors = np.zeros((len(spelled), WIDTH), dtype=np.float32)
     vectors[[places[token] for token in model.wv.index_to_key]] = model.wv.vectors
     return vectors
 

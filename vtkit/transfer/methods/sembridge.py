@@ -21,7 +21,7 @@ def similarity_mixture(pair: VocabularyPair, embedder: Any, alpha: float = 4.0) 
     special tokens, fillers and broken bytes take no part; new tokens of that kind become the mean of all rows.
 
     Args:
-        embedder: of :func:`vtkit.transfer.embedders.load_embedder`, or with sentence-transformers' ``encode``.
+        embedder: of :class:`vtkit.transfer.embedders.Embedder`, or with sentence-transformers' ``encode``.
         alpha: the paper has 4, the authors' code 2.5 as its default; 1 is softmax, all of whose weights count though
             only the heaviest are recorded.
     """

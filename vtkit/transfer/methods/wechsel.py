@@ -22,13 +22,11 @@ def wechsel_mixture(
     vectors: Path,
     source_vectors: Path,
     dictionary: Sequence[Path],
-    neighbours: int = 10,
-    temperature: float = 0.1,
 ) -> Mixture:
-    """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / temperature) E_s``.
+    """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / 0.1) E_s``.
 
     R is the orthogonal matrix that brings the source words of the dictionary nearest to their translations
-    (:func:`rotation_between`), the sum runs over the nearest source tokens. ``w`` of a token: the paper takes
+    (:func:`rotation_between`), the sum runs over the ten nearest source tokens. ``w`` of a token: the paper takes
     fastText's n-gram vectors where a model has them, else the mean of the vectors of the words that contain the
     token, weighted by their frequency. Files of word vectors hold neither n-grams nor frequencies, so the weight here
     is 1/rank of a word's place in its file (Zipf's law). Tokens without a vector get normal noise with the moments
@@ -40,7 +38,6 @@ def wechsel_mixture(
         vectors: static word vectors of the target language, most frequent words first.
         source_vectors: static word vectors of the source language, of the same width.
         dictionary: pairs of words, source language first.
-        neighbours: source tokens that are mixed.
     """
     width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
     if width != source_width:
@@ -74,7 +71,7 @@ def wechsel_mixture(
         np.stack([known.words[word] for word, _ in pairs]), np.stack([wanted.words[word] for _, word in pairs])
     )
     turned = known.vectors @ rotation.astype(np.float32)
-    return neighbour_mixture("wechsel", pair, turned, wanted.vectors, neighbours, temperature)
+    return neighbour_mixture("wechsel", pair, turned, wanted.vectors)
 
 
 def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -102,11 +102,6 @@ def copy_overlap_bias(
     return bias
 
 
-def zero_bias(size: int) -> NDArray[np.float32]:
-    """No prior at all, (target vocabulary,): what resizing in transformers gives new rows."""
-    return np.zeros(size, dtype=np.float32)
-
-
 def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
     """``bias`` with the tokens that ``mixture`` masks masked (:mod:`vtkit.encoder.masked`); (target vocabulary,).
 

@@ -57,31 +57,12 @@ def graft(
         say so (ModernBERT).
 
     Raises:
-        DataError: rows, bias and tokenizer differ in size, a value is not finite, the source cannot be rebuilt, or
-            what was built does not compute what the source does.
+        DataError: a value is not finite, the source cannot be rebuilt, or what was built does not compute what the
+            source does.
     """
     source = with_plain_head(source)
-    head = mlm_head(source)
-    size = len(tokenizer)
-    if head.tied and output_rows is not None and output_rows is not rows:
-        raise DataError(
-            f"{type(source).__name__} has a decoder tied to its input embeddings, and takes no decoder rows"
-        )
-    output_rows = rows if output_rows is None else output_rows
-    wanted = (
-        ("embedding rows", rows, (size, head.embeddings.weight.shape[1])),
-        ("decoder rows", output_rows, (size, head.decoder.weight.shape[1])),
-        ("biases", bias, (size,)),
-    )
-    for what, values, shape in wanted:
-        if values.shape != shape:
-            raise DataError(
-                f"the new vocabulary of {size} tokens needs {what} of the shape {shape}, not {tuple(values.shape)}"
-            )
-        if not bool(torch.isfinite(values).all()):
-            raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
-    target = rebuilt(source, size, tokenizer)
-    install(target, rows, bias, output_rows)
+    target = rebuilt(source, len(tokenizer), tokenizer)
+    install(target, rows, bias, rows if output_rows is None else output_rows)
     check_unchanged(source, target, tokenizer)
     return target
 
@@ -170,7 +151,14 @@ def rebuilt(
 
 
 def install(target: PreTrainedModel, rows: Tensor, bias: Tensor, output_rows: Tensor) -> None:
-    """Put embedding rows, biases and decoder rows in, and rows that are never active behind them."""
+    """Put embedding rows, biases and decoder rows in, and rows that are never active behind them.
+
+    Raises:
+        DataError: a value is not finite.
+    """
+    for what, values in (("embedding rows", rows), ("decoder rows", output_rows), ("biases", bias)):
+        if not bool(torch.isfinite(values).all()):
+            raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
     head = mlm_head(target)
     with torch.no_grad():
         _fill(head.embeddings.weight, rows, 0.0)
@@ -291,17 +279,8 @@ def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder
     kept tokens, but for the order of summation that a matrix product of another shape may take.
     """
     kept = kept_ids(source.tokenizer, trimmed)
-    return graft_encoder(
-        source,
-        trimmed,
-        _copies(kept, mlm_head(source[0].auto_model).decoder.out_features),
-        lambda bias: bias[kept],
-        folder,
-    )
-
-
-def _copies(kept: NDArray[np.int64], source_rows: int) -> Mixture:
-    """The mixture whose rows are the source's rows ``kept``."""
+    rows = mlm_head(source[0].auto_model).decoder.out_features
     ones = np.ones(len(kept), dtype=np.float32)
-    weights = csr_matrix((ones, kept, np.arange(len(kept) + 1)), shape=(len(kept), source_rows))
-    return Mixture(weights, all_made_by("overlap", len(kept)))
+    weights = csr_matrix((ones, kept, np.arange(len(kept) + 1)), shape=(len(kept), rows))
+    copies = Mixture(weights, all_made_by("overlap", len(kept)))
+    return graft_encoder(source, trimmed, copies, lambda bias: bias[kept], folder)

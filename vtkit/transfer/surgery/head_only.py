@@ -41,18 +41,7 @@ def graft_head(
         A new model in evaluation mode with an untied decoder.
     """
     source = with_plain_head(source)
-    head = mlm_head(source)
-    width = head.decoder.in_features
-    if output_rows.dim() != 2 or output_rows.shape[1] != width or bias.shape != output_rows.shape[:1]:
-        raise DataError(
-            f"the new head needs decoder rows of the shape (output vocabulary, {width}) and one bias for each, not "
-            f"{tuple(output_rows.shape)} and {tuple(bias.shape)}"
-        )
-    if not bool(torch.isfinite(output_rows).all()) or not bool(torch.isfinite(bias).all()):
-        raise DataError(
-            "the new decoder rows or biases are not finite (NaN or infinite): check the files that the method reads"
-        )
-    rows = head.embeddings.weight.detach()
+    rows = mlm_head(source).embeddings.weight.detach()
     target = rebuilt(source, max(len(rows), len(bias)), untied=True)
     install(target, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)
