@@ -98,14 +98,8 @@ def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_p
 
 
 def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
-    source = model()
-    rows, bias = torch.zeros(7, 32), torch.zeros(7)
-    for wrong in (rows[:, 1:], rows[:6], rows[0]):
-        with pytest.raises(DataError, match=r"decoder rows of the shape \(output vocabulary, 32\)"):
-            graft_head(source, tokenizer(), wrong, bias)
-    rows[3, 3] = torch.nan
     with pytest.raises(DataError, match="not finite"):
-        graft_head(source, tokenizer(), rows, bias)
+        graft_head(model(), tokenizer(), torch.full((7, 32), torch.nan), torch.zeros(7))
     ours = moved(tmp_path)
     pair = pair_of(tokenizer(), tokenizer(OUTPUT))
     mixture = subtoken_mixture(pair)
