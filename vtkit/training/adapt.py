@@ -1,8 +1,5 @@
-"""Adaptation of the sparse vectors without judgements: spans of documents, parallel text, a teacher's scores.
-
-Each objective has texts of its own and a term of its own, and one step takes a batch of each. All texts are chosen
-before training starts (:mod:`vtkit.training.resuming` says why).
-"""
+"""Adaptation of the sparse vectors without judgements: spans of documents, parallel text, a teacher's scores. Each
+objective has texts and a term of its own, and one step takes a batch of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,14 +82,13 @@ def adapt_vectors(
     generator: QueryGenerator | None = None,
     report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
-    """Train ``encoder`` in place.
+    """Train ``encoder`` in place; all texts are chosen before.
 
     Args:
         objectives: ``crop``, ``align``, ``distill``; one of ``crop`` and ``distill``.
-        language: of the corpus, for the BM25 of ``distill``.
+        language: of the corpus, for BM25.
         seed: of the order, the spans and the dropout.
-        folder: where checkpoints and the teacher's scores are kept and looked for.
-        alignment: for ``align``.
+        folder: of checkpoints and the teacher's scores.
         teachers: for ``distill``, beside BM25, which teaches unless one of them is a cross-encoder.
         generator: for ``distill`` whose queries are written by a model.
 

@@ -1,11 +1,5 @@
-"""Several trainings from the same weights, with seeds of their own, and the mean of what comes of them: the uniform
-soup of Wortsman et al. (arXiv:2203.05482).
-
-    θ̄ = (θ₁ + … + θₙ) / n
-
-Trainings that start together end in one basin of the loss, where the mean generalises as an ensemble of them does, at
-the price of one model in search.
-"""
+"""The mean of several trainings from the same weights, θ̄ = (θ₁ + … + θₙ) / n: the uniform soup of Wortsman et al.
+(arXiv:2203.05482), which generalises as an ensemble does at the price of one model in search."""
 
 import json
 import shutil
@@ -44,14 +38,11 @@ def averaged(
     folder: Path,
     validation: Validation | None = None,
 ) -> Curves:
-    """Train once with each of ``seeds``, and give ``encoder`` the mean of the weights.
-
-    A training that has ended is kept in ``folder``, so that a killed run does not train it again.
+    """Train once with each of ``seeds`` from the weights as they are now, and give ``encoder`` the mean of what comes
+    of them. A training that has ended is kept in ``folder``: a killed run does not train it again.
 
     Args:
-        encoder: changed in place; every training starts from its weights as they are now.
         train: trains ``encoder`` in place with a seed, and checkpoints in a folder; gives the curves.
-        folder: where checkpoints are kept and looked for.
         validation: that ``train`` uses.
 
     Returns:

@@ -1,8 +1,5 @@
-"""Queries made of documents: two random spans of one text, or its opening and what follows.
-
-Random cropping as in Contriever (Izacard et al. 2022, arXiv:2112.09118): both spans are sampled by themselves, so that
-they share some words or none. Lengths are counted in words; where a script writes no spaces, in pairs of characters.
-"""
+"""Queries made of documents: two random spans of one text (Contriever, Izacard et al. 2022, arXiv:2112.09118), or its
+opening and what follows. Lengths are in words; where a script writes no spaces, in pairs of characters."""
 
 import re
 from collections.abc import Sequence

@@ -60,27 +60,25 @@ def finetune(
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
     mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts
-    from the weights as they are now, and learns from hard negatives of the encoder of the round before, too.
+    from the same weights, and learns from hard negatives of the encoder of the round before, too.
 
     Args:
-        encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
-            :func:`vtkit.training.query_table.with_query_encoder` gives it.
+        encoder: as :func:`vtkit.training.query_table.with_query_encoder` gives it.
         data: queries with their relevant documents (judgements above 0).
-        language: for BM25, where hard negatives or its scores are asked for.
+        language: for BM25.
         seed: of the order, the hard negatives and the dropout; further trainings have the ones after it.
-        folder: where checkpoints and the teachers' scores are kept and looked for.
+        folder: of checkpoints and the teachers' scores.
         teachers: for the losses that learn from some, beside or without BM25 (``section.teachers``).
         validation: by which each training stops; it says afterwards what came of them.
-        read: what the encoder reads of each document, where that is not its text (expanded documents). BM25, teachers
-            and what else ranks documents read the texts.
+        read: what the encoder alone reads of each document, where that is not its text (expanded documents).
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
-        ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ found.
+            ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ
+            found.
 
     Raises:
-        DataError: too few pairs for one batch, too few whose documents are not relevant to each other's queries, or
-            useless scores of a teacher.
+        DataError: too few pairs for one batch, or useless scores of a teacher.
         CollapseError: a collapse gate stopped the run.
     """
     contents = data.contents

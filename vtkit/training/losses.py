@@ -8,16 +8,13 @@ LISTWISE_TEMPERATURE = 0.25
 
 
 def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
-    """InfoNCE with in-batch negatives: mean_i -log softmax_j(scale · s_ij)[i].
-
-    van den Oord et al. (2018, arXiv:1807.03748).
+    """InfoNCE with in-batch negatives (van den Oord et al. 2018, arXiv:1807.03748): mean_i -log softmax_j(scale ·
+    s_ij)[i].
 
     Args:
-        scores: of each query with each document, (n, n + m): the i-th document is relevant to the i-th query, all
-            others are its negatives; the m last are hard negatives of some query.
+        scores: (n, n + m): the i-th document is relevant to the i-th query, all others are its negatives.
         scale: inverse temperature.
-        repeated: (n, n + m), True where a document is the query's relevant one once more, and no negative: it has no
-            part in the softmax.
+        repeated: (n, n + m), True where a document is the query's relevant one once more: no part in the softmax.
 
     Returns:
         Scalar, in nats.
@@ -29,21 +26,17 @@ def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None)
 
 
 def own_candidates(scores: Tensor) -> Tensor:
-    """Each query's scores of its own documents, its relevant one first.
+    """Each query's scores of its own documents, its relevant one first, (n, c).
 
     Args:
         scores: (n, c · n); documents i, n + i, 2n + i, … are the i-th query's own.
-
-    Returns:
-        (n, c).
     """
     queries = len(scores)
     return scores.view(queries, -1, queries).diagonal(dim1=0, dim2=2).t()
 
 
 def margin_mse(student: Tensor, teacher: Tensor) -> Tensor:
-    """mean_ik ((s_i0 - s_ik) - (t_i0 - t_ik))², k from 1: the squared error of the margins between each query's
-    relevant document and its negatives. Hofstätter et al. (2020, arXiv:2010.02666).
+    """mean_ik ((s_i0 - s_ik) - (t_i0 - t_ik))², k from 1 (Hofstätter et al. 2020, arXiv:2010.02666).
 
     Args:
         student: scores of each query's own documents, the relevant one first, (queries, documents), two or more.
@@ -57,14 +50,11 @@ def margin_mse(student: Tensor, teacher: Tensor) -> Tensor:
 
 def divergence(student: Tensor, teacher: Tensor) -> Tensor:
     """mean_i KL(p_i ‖ q_i), p_i the softmax of the teacher's scores of the query's own documents and q_i that of the
-    student's (Lin et al. 2020, arXiv:2010.11386).
+    student's (Lin et al. 2020, arXiv:2010.11386); a scalar, in nats.
 
     Args:
         student: scores, (queries, documents).
         teacher: the same; no gradient.
-
-    Returns:
-        Scalar, in nats.
     """
     log_p = nn.functional.log_softmax(teacher, dim=1)
     log_q = nn.functional.log_softmax(student, dim=1)
@@ -72,16 +62,12 @@ def divergence(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """mean_i KL(p_i ‖ q_i) + KL(q_i ‖ p_i), p and q the softmax of the rows of ``teacher`` and ``student``, each
-    divided by ``temperature``: Jeffreys' divergence of two rankings of the same documents.
+    """mean_i KL(p_i ‖ q_i) + KL(q_i ‖ p_i), Jeffreys' divergence, p and q the softmax of the rows of ``teacher`` and
+    ``student``, each divided by ``temperature``; a scalar, in nats.
 
     Args:
         student: scores, (queries, documents).
         teacher: the same; no gradient.
-        temperature: above 0.
-
-    Returns:
-        Scalar, in nats.
     """
     log_q = nn.functional.log_softmax(student / temperature, dim=1)
     log_p = nn.functional.log_softmax(teacher / temperature, dim=1)
@@ -90,16 +76,12 @@ def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -
 
 def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float = LISTWISE_TEMPERATURE) -> Tensor:
     """mean_i KL(p_i ‖ q_i), q_i the softmax of the student's scores and p_i that of the teacher's in standard
-    deviations of its scores of the query, divided by ``temperature``: which numbers a teacher uses makes no difference.
+    deviations of its scores of the query, divided by ``temperature``; a scalar, in nats.
 
     Args:
         student: scores, (queries, documents).
-        teacher: the same, NaN where it was not asked: these documents have no part in either softmax. A query whose
-            scores are all equal teaches nothing and counts 0.
-        temperature: above 0, in standard deviations.
-
-    Returns:
-        Scalar, in nats.
+        teacher: the same, NaN where it was not asked: no part in either softmax. A query whose scores are all equal
+            counts 0.
     """
     scaled = standardized(teacher)
     asked = ~scaled.isnan()
@@ -127,13 +109,10 @@ def standardized(scores: Tensor) -> Tensor:
 
 def normalized_entropy(logits: Tensor) -> Tensor:
     """mean_i H(p_i) / ln n_i, p_i the softmax over the n_i documents that the i-th query has a number for: 1 where
-    targets are uniform, 0 where one document has all the weight.
+    targets are uniform, 0 where one document has all the weight, NaN where no query counts.
 
     Args:
         logits: (queries, documents), NaN where there is none; queries with fewer than two do not count.
-
-    Returns:
-        Scalar between 0 and 1; NaN where no query counts.
     """
     asked = ~logits.isnan()
     counts = asked.sum(dim=1)

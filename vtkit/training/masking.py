@@ -1,10 +1,6 @@
-"""Masked language modelling: which tokens are masked, what they are to be predicted as, and the batches of a training.
-
-New tokens are masked more often than those the encoder already knows. The vocabulary-transfer paper masks with
-probability proportional to ω_t, 1 for overlapping tokens and λ for new ones, and does not say how the overall rate is
-kept. Here each text's probabilities are scaled so that the *expected* share of masked tokens is the mask rate, clipped
-at 1 (what the clip takes is spread over the others). A batch is masked the same way whenever it is asked for.
-"""
+"""Masked language modelling: which tokens are masked, what they are to be predicted as, and the batches. New tokens are
+masked more often (weights ω_t of the vocabulary-transfer paper), scaled so that each text's expected share of masked
+tokens is the mask rate. A batch is masked the same way whenever it is asked for."""
 
 from __future__ import annotations
 
@@ -32,15 +28,12 @@ SHORTEST = 4  # texts of fewer tokens (special tokens included) leave nothing to
 
 
 def masking_probabilities(weights: Tensor, maskable: Tensor, mask_rate: float) -> Tensor:
-    """Probability of masking each position: min(1, s·ω), with s such that a text's mean is ``mask_rate``.
+    """Probability of masking each position: min(1, s·ω), with s such that a text's mean is ``mask_rate``; 0 where not
+    maskable, (batch, length).
 
     Args:
         weights: ω of the token at each position, (batch, length), positive.
-        maskable: True where a position may be masked (neither padding nor special), (batch, length).
-        mask_rate: expected share of the maskable positions of each text.
-
-    Returns:
-        (batch, length), 0 where not maskable.
+        maskable: True where a position may be masked, (batch, length).
     """
     omega = torch.where(maskable, weights, 0.0)
     wanted = mask_rate * maskable.sum(dim=1, keepdim=True).to(weights.dtype)
@@ -73,12 +66,11 @@ def mask_tokens(
     Args:
         token_ids: (batch, length).
         attention_mask: 1 for tokens, (batch, length).
-        token_weights: ω of every token of the vocabulary that is predicted, (vocabulary,). A token of weight 0 is never
-            predicted (a masked dimension); its positions do not count for the mask rate, and are read as they are.
-        special_ids: ids that are never masked and never put in at random.
-        mask_rate: expected share of the tokens of each text.
+        token_weights: ω of every token that is predicted, (vocabulary,). One of weight 0 (a masked dimension) never is;
+            its positions do not count for the mask rate, and are read as they are.
+        special_ids: never masked and never put in at random.
         wanted: what each position is to be predicted as, where that is not its own token (:func:`emlm_labels`), (batch,
-            length); positions that are ``IGNORED`` there are not masked.
+            length); ``IGNORED`` positions are not masked.
 
     Returns:
         Input ids and labels, (batch, length) both; labels are ``IGNORED`` where nothing is predicted.
@@ -106,16 +98,14 @@ def mask_tokens(
 def emlm_labels(
     spans: NDArray[np.int64], output_spans: NDArray[np.int64], output_ids: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each input token the output token that overlaps it first (ESPLADE's extended masked language modelling).
+    """For each input token the output token that overlaps it first (ESPLADE's extended masked language modelling);
+    ``IGNORED`` where none does, (input tokens,).
 
     Args:
-        spans: where each input token begins and ends in the text, in characters, (input tokens, 2); empty spans, as
-            special tokens have, overlap nothing.
+        spans: where each input token begins and ends in the text, in characters, (input tokens, 2); empty ones overlap
+            nothing.
         output_spans: the same of the output tokens, in the text's order, (output tokens, 2).
         output_ids: their ids, (output tokens,).
-
-    Returns:
-        (input tokens,), ``IGNORED`` where no output token overlaps.
     """
     labels = np.full(len(spans), IGNORED, dtype=np.int64)
     real = output_spans[:, 1] > output_spans[:, 0]
@@ -151,7 +141,7 @@ def tokenized(
 
     Args:
         folder: the numbers are mapped from files in it; None: they are held.
-        output: the tokenizer that labels masked tokens, where that is another one (:func:`output_labels`).
+        output: the tokenizer that labels masked tokens, where that is another one.
         sizes: whether to tell how many bytes of UTF-8 each token stands for.
     """
     names = ("token_ids", "wanted", "sizes")

@@ -1,13 +1,7 @@
-"""Adaptation: masked-language-model training in the new vocabulary, by default with a frozen transformer.
-
-The vocabulary-transfer paper trains the input embeddings, the tied decoder and its bias, and masks new
-tokens more often (:mod:`vtkit.training.masking`). Only masked positions are projected onto the vocabulary, a few at a
-time, and a batch of any size goes through the encoder in parts, so that neither has to fit into memory as a whole.
-Masked dimensions (:mod:`vtkit.encoder.masked`) are no labels and have no part in the softmax, and stay masked.
-An encoder whose output vocabulary is its own (head-only transfer) keeps its input embeddings, and what is masked is
-labelled with output tokens. Instead of predicting tokens it may be brought to a teacher's vectors.
-How well masked tokens are predicted is measured before and after it, on texts that are held out.
-"""
+"""Adaptation: masked-language-model training in the new vocabulary, by default of embeddings, decoder and bias alone
+(:mod:`vtkit.training.masking`), or towards a teacher's vectors. Only masked positions are projected onto the
+vocabulary; masked dimensions are no labels, have no part in the softmax, and stay masked. How well masked tokens are
+predicted is measured before and after, on texts that are held out."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -76,16 +70,14 @@ def adapt(
         new_tokens: ids of the (output) tokens that did not come from the source unchanged, weighted
             ``new_token_weight``.
         seed: of the order, the masks and the dropout.
-        folder: where checkpoints are kept and looked for.
+        folder: of checkpoints.
         teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.
-        held_out: texts to measure the prediction of masked tokens on, none of them trained on; ``sap`` predicts none.
-        frequencies: add the log frequency of each token in ``texts`` to its logit inside the softmax. Rows and bias
-            then do not learn plain frequency, which a sparse encoder would take for term weights (logit adjustment,
-            arXiv:2007.07314).
+        held_out: texts to measure the prediction of masked tokens on; ``sap`` predicts none.
+        frequencies: add the log frequency of each token in ``texts`` to its logit inside the softmax (logit adjustment,
+            arXiv:2007.07314), so that rows and bias do not learn plain frequency.
 
     Raises:
-        DataError: no text is long enough, every token of the texts is masked, or the teacher writes another
-            vocabulary.
+        DataError: no text is long enough, every token of the texts is masked, or the teacher writes another vocabulary.
         CollapseError: the loss is not finite, or explodes.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
@@ -207,10 +199,8 @@ def _measured(
 def masked_loss(
     hidden: Tensor, labels: Tensor, decoder: nn.Linear, masked: Tensor, prior: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy of predicted tokens, mean over positions: -log softmax_j(h_i · w_j + b_j)[label_i].
-
-    The logits of all positions are never held at once: the gradients of a few positions are made as soon as their
-    logits are. In float32, whatever the encoder is computed in.
+    """Cross-entropy of predicted tokens, mean over positions, in nats: -log softmax_j(h_i · w_j + b_j)[label_i]; in
+    float32, and a few positions at a time, so that the logits of all are never held at once.
 
     Args:
         hidden: what the decoder projects, (positions, width).
@@ -218,9 +208,6 @@ def masked_loss(
         decoder: with a bias.
         masked: dimensions that have no part in the softmax, (vocabulary,) bool.
         prior: added to the logits inside the softmax (:func:`unigram_prior`), (vocabulary,).
-
-    Returns:
-        Scalar, in nats.
     """
     positions = max(1, LOGITS_BYTES // (4 * len(decoder.weight)))
     bias = decoder.bias if prior is None else decoder.bias + prior.to(decoder.bias.device)
@@ -236,12 +223,11 @@ def masked_loss(
 
 
 def unigram_prior(labels: Ragged, vocabulary: int, special: Tensor, unseen: int = 0) -> Tensor:
-    """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels``, special tokens left out.
+    """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels`` and ``unseen`` more,
+    special tokens left out; float32, (vocabulary,).
 
-    Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314, logit adjustment), so that the logits
-    themselves learn how much likelier than usual a token is. Tokens that never occur have -∞: they have no part in the
-    softmax, so nothing moves them. On texts that the counts are not from, each token is to have ``unseen`` occurrences
-    more. Float32, (vocabulary,).
+    Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314). Tokens that never occur have -∞:
+    nothing moves them.
     """
     counts = torch.from_numpy(labels.counts(vocabulary)).double() + unseen
     counts[special] = 0
@@ -249,18 +235,13 @@ def unigram_prior(labels: Ragged, vocabulary: int, special: Tensor, unseen: int 
 
 
 def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Squared difference of pooled logits on the dimensions where either is positive, mean over them and over texts.
-
-    MILCO's sparse alignment objective: ``mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)²`` with A_i = {j: s_ij > 0 or
-    t_ij > 0}. What is negative for both makes no difference to a vector and is left alone.
-
-    Dimensions that either of the two masks (:mod:`vtkit.encoder.masked`) are left alone too: their logits are no
-    logits.
+    """MILCO's sparse alignment objective, mean over texts: ``1/|A_i| Σ_{j in A_i} (s_ij - t_ij)²`` with A_i = {j: s_ij
+    > 0 or t_ij > 0}, dimensions that either masks (:mod:`vtkit.encoder.masked`) left out; a scalar.
 
     Args:
         student: max-pooled logits, (batch, vocabulary).
-        teacher: the same of the frozen teacher. Where one of the two has more dimensions (a vocabulary filled up to a
-            multiple of 8 or 64), those are no tokens and are left out.
+        teacher: the same of the frozen teacher. Dimensions that only one of the two has (a vocabulary filled up) are
+            left out.
     """
     width = min(student.shape[1], teacher.shape[1])
     student, teacher = student[:, :width], teacher[:, :width]
@@ -368,10 +349,9 @@ def held_out_predictions(
 
     Args:
         model: a masked language model; in evaluation mode afterwards.
-        batches: masked by a seed of their own, so that two calls ask for the same tokens.
         sizes: bytes of text of each token of each text.
         new: which tokens have a row that is not the source's, (vocabulary,).
-        prior: added to the logits inside the softmax, as in training, (vocabulary,).
+        prior: added to the logits inside the softmax, (vocabulary,).
     """
     model.eval()
     decoder, masked = mlm_head(model).decoder, masked_dimensions(model)

@@ -37,11 +37,9 @@ def negative_pools(
     *,
     scored_only: bool = False,
 ) -> Ragged:
-    """For each query the documents that its hard negatives are sampled from.
-
-    Those judged as not relevant; where they are fewer than ``section.hard_negatives``, also the first ``mining.depth``
-    of each ranking by turns; and where a query matches too little, any others. Never a relevant
-    document nor one with the text of one.
+    """For each query the documents that its hard negatives are sampled from: those judged as not relevant; where they
+    are fewer than ``section.hard_negatives``, also the first ``mining.depth`` of each ranking by turns; and where a
+    query matches too little, any others. Never a document with the text of a relevant one.
 
     Args:
         rankings: gives the rankings, of so many documents at least; called only where a query needs them.
@@ -98,9 +96,7 @@ def system_rankings(
     that a killed run does not encode the documents again.
 
     Args:
-        data: whose documents are ranked for its queries.
         lengths: tokens that queries and documents are cut at.
-        folder: below the run's checkpoints.
         read: what ``encoder`` reads of each document, where that is not its text.
     """
     queries, texts = [query.text for query in data.queries], data.contents

@@ -1,8 +1,4 @@
-"""What training minimises: a sum of named losses and penalties, computed on the term weights of one batch.
-
-A loss or a penalty is a function of a :class:`Batch`; its name is the name of its curve. What a run minimises is put
-together in :mod:`vtkit.training.finetune` and :mod:`vtkit.training.adapt`.
-"""
+"""What training minimises: a sum of named losses and penalties, functions of the term weights of one batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,12 +58,10 @@ token about 1; a softmax of scores ten times as large is one-hot and teaches not
 
 
 class Objective(nn.Module):
-    """The sum of ``terms``, as a loss module for ``SparseEncoderTrainer``, which logs each of them.
-
-    Columns of the training data: query, document, and any number of hard negatives; sentences first.
+    """The sum of ``terms``, as a loss module for ``SparseEncoderTrainer``, which logs each of them. Columns of the
+    training data: query, document, and any number of hard negatives; sentences first.
 
     Args:
-        model: the encoder; its forward gives term weights.
         terms: what is summed; the first is the loss that is watched for explosions.
         step: tells the current optimiser step (the trainer's own counter, so that it is in the checkpoint).
         gate: sees every batch and stops a collapsed run.

@@ -33,14 +33,11 @@ class Judged:
 
 
 class TrainingBatches:
-    """The batches of a whole run; no batch has a document that is relevant to another of its queries.
+    """The batches of a whole run; no batch has a document that is relevant to another of its queries, or has the text
+    of such a one, and none leaves a query too few hard negatives: such pairs wait for a later batch.
 
-    A document relevant to two queries of one batch would be a negative of one of them although it is
-    relevant: such a pair waits for a later batch. So does one whose document has the text of such a document, and one
-    that leaves a query of the batch too few hard negatives.
-
-    A batch follows from the seed and the batches before it, so they are made in their order, :data:`MADE_BEFORE`
-    of them before the first is used and the others as training comes to them.
+    A batch follows from the seed and the batches before it: :data:`MADE_BEFORE` are made before the first is used, and
+    the others as training comes to them.
 
     Args:
         seed: of the order and of the hard negatives.

@@ -62,10 +62,8 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
 
 
 class QueryTable(nn.Module):
-    """Term weights of queries, w_t for each distinct token t of a query, while documents are trained.
-
-    A trained table is kept non-negative by projection: after every step w ← max(0, w), and 0 for what may have no
-    weight. So a weight that a penalty brought to zero leaves queries sparser, and can come back.
+    """Term weights of queries, w_t for each distinct token t of a query, while documents are trained. A trained table
+    is projected after every step: w ← max(0, w), and 0 for what may have no weight.
 
     Args:
         table: of the encoder; trained in place.

@@ -1,8 +1,5 @@
-"""Penalties that keep vectors sparse, and the schedule by which they come in.
-
-Each is computed on all queries, or all documents, of a batch, however many parts the batch is encoded in, so that
-sparsity does not depend on the parts.
-"""
+"""Penalties that keep vectors sparse, computed on all queries, or all documents, of a batch, and the schedule by which
+they come in."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -18,36 +15,28 @@ Penalty = Callable[[Tensor], Tensor]  # term weights of one side of a batch, (te
 
 
 def flops(weights: Tensor) -> Tensor:
-    """Expected cost of scoring: the squared mean activation of each term, summed over terms.
-
-    The smooth FLOPS relaxation of Paria et al. (2020, arXiv:2004.05665), as SPLADE uses it:
-    ``sum_j (mean_i w_ij)^2``.
+    """The smooth FLOPS relaxation of Paria et al. (2020, arXiv:2004.05665), as SPLADE uses it: ``sum_j (mean_i
+    w_ij)^2``.
 
     Args:
         weights: non-negative term weights of the queries or of the documents of a batch, (batch, vocabulary).
 
     Returns:
-        Scalar, in squared weight units; it grows with the vocabulary, so a penalty strength
-        tuned for one vocabulary size does not carry over to another.
+        Scalar, in squared weight units; it grows with the vocabulary, and strengths do not carry over to another size.
     """
     return weights.mean(dim=0).square().sum()
 
 
 def document_flops(relevant: Tensor, negatives: Tensor, definition: FlopsDefinition) -> Tensor:
-    """FLOPS of a batch's relevant documents and hard negatives.
+    """FLOPS of a batch's relevant documents and hard negatives; without negatives, FLOPS(relevant).
 
     ``batch``: FLOPS(relevant ∪ negatives), as sentence-transformers has it. ``splade``: (FLOPS(relevant) +
-    FLOPS(negatives)) / 2, as the code of SPLADE (Formal et al. 2021, arXiv:2107.05720) has it. ``cai``:
-    FLOPS(relevant) + FLOPS(negatives), as the code of CAI (Iida and Okazaki 2022, arXiv:2211.03988) has it. Without
-    negatives all three are FLOPS(relevant).
+    FLOPS(negatives)) / 2, as the code of SPLADE (arXiv:2107.05720). ``cai``: the sum, as the code of CAI
+    (arXiv:2211.03988).
 
     Args:
         relevant: non-negative term weights, (n, vocabulary).
         negatives: those of all hard negatives, (m, vocabulary).
-        definition: one of the three.
-
-    Returns:
-        Scalar, in squared weight units.
     """
     if definition == "batch" or not len(negatives):
         return flops(torch.cat([relevant, negatives]))
@@ -56,29 +45,22 @@ def document_flops(relevant: Tensor, negatives: Tensor, definition: FlopsDefinit
 
 
 def l1(weights: Tensor) -> Tensor:
-    """mean_i Σ_j w_ij: the mean sum of a text's weights.
+    """mean_i Σ_j w_ij, a scalar in weight units.
 
     Args:
         weights: non-negative term weights, (batch, vocabulary).
-
-    Returns:
-        Scalar, in weight units.
     """
     return weights.sum(dim=1).mean()
 
 
 def masked_flops(weights: Tensor, dimensions: int) -> Tensor:
     """Σ_j (1/n Σ_i [ℓ₀(w_i) > t] w_ij)²: FLOPS of the texts with more than ``dimensions`` active dimensions, the mean
-    still over all n texts.
-
-    The ℓ₀ mask of Shen et al. (2025, arXiv:2504.14839), whose t is 150 for documents.
+    still over all n texts (Shen et al. 2025, arXiv:2504.14839; t is 150 for documents). A scalar in squared weight
+    units.
 
     Args:
         weights: non-negative term weights, (batch, vocabulary).
         dimensions: t.
-
-    Returns:
-        Scalar, in squared weight units; 0 where every text is sparse enough.
     """
     longer = (weights > 0).sum(dim=1, keepdim=True) > dimensions
     return flops(weights * longer)
@@ -89,27 +71,15 @@ def df_weights(shares: Tensor, alpha: float, beta: float) -> Tensor:
 
     Args:
         shares: x, the share of texts that activate each dimension, (vocabulary,), from 0 to 1.
-        alpha: between 0 and 1.
         beta: above 0; larger is steeper.
-
-    Returns:
-        (vocabulary,).
     """
     return 1 / (1 + (shares.pow(log(2) / log(alpha)) - 1).clamp(min=0).pow(beta))
 
 
 class DfFlops(nn.Module):
-    """Σ_j (v_j · mean_i w_ij)², v_j the :func:`df_weights` of the share of texts that activate j.
-
-    DF-FLOPS of Porco et al. (2025, arXiv:2505.15070). They count document frequencies every 100 steps on the documents
-    of a validation; here the shares are those of the training batches: their mean over the first ``memory`` steps, from
-    then on an exponential mean over about as many. They are part of the checkpoint.
-
-    Args:
-        alpha: share at which a dimension weighs one half.
-        beta: how steeply the weight rises there.
-        memory: steps.
-    """
+    """Σ_j (v_j · mean_i w_ij)², v_j the :func:`df_weights` of the share of texts that activate j: DF-FLOPS of Porco et
+    al. (2025, arXiv:2505.15070), who count on a validation set every 100 steps. Here the shares are those of the
+    training batches: their mean over the first ``memory`` steps, then an exponential mean over about as many."""
 
     shares: Tensor
     batches: Tensor
@@ -131,17 +101,12 @@ class DfFlops(nn.Module):
 
 
 def cased(weights: Tensor, dimensions: Tensor) -> Tensor:
-    """mean_i Σ_{j in C} w_ij²: the squared weights of cased dimensions C.
-
-    The cased regulariser of the casing study (ECIR 2026), whose equation sums over the batch; the mean does not depend
-    on the batch's size.
+    """mean_i Σ_{j in C} w_ij²: the cased regulariser of the casing study (ECIR 2026), there a sum over the batch. A
+    scalar in squared weight units.
 
     Args:
         weights: non-negative term weights, (batch, vocabulary).
         dimensions: C, as numbers.
-
-    Returns:
-        Scalar, in squared weight units.
     """
     return weights[:, dimensions].square().sum(dim=1).mean()
 
@@ -177,10 +142,8 @@ def penalty(name: PenaltyName, side: Side, vocabulary: int, cased_tokens: Callab
 def penalty_term(
     side: Side, name: str, value: Penalty, weight: Callable[[int], float], definition: FlopsDefinition = "batch"
 ) -> Term:
-    """``weight(step) · value`` of the queries or the documents of a batch.
-
-    Documents are everything in a batch that a collection could hold: positives, hard negatives and target sides of
-    sentence pairs.
+    """``weight(step) · value`` of the queries or the documents of a batch (target sides of sentence pairs are documents
+    too).
 
     Args:
         name: of the penalty; that of its curve is ``SIDE_NAME``.

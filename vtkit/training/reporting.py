@@ -1,7 +1,5 @@
-"""Curves for other programs while training goes on: TensorBoard and Weights & Biases, by transformers' callbacks.
-
-What they write goes into a folder beside the checkpoints, which outlives a kill; the stage keeps it (:func:`keep`).
-"""
+"""Curves for TensorBoard and Weights & Biases while training goes on, in a folder beside the checkpoints, which
+outlives a kill and which the stage keeps (:func:`keep`)."""
 
 from __future__ import annotations
 

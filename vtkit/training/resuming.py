@@ -1,9 +1,6 @@
-"""What both training stages share: settings of the library trainers, and checkpoints that survive a kill at any moment.
-
-A killed run must end in the numbers of an undisturbed one. So the order of the training texts is fixed
-before training starts (a run of ``steps`` batches, read in sequence), everything random inside a batch is
-seeded by its place in that order, and a checkpoint counts only once it is marked complete.
-"""
+"""What all trainings share: settings of the library trainers, and checkpoints that survive a kill. A killed run must
+end in the numbers of an undisturbed one: the order of texts is fixed before, what is random in a batch is seeded by its
+place, and a checkpoint counts only once it is marked complete."""
 
 from __future__ import annotations
 

@@ -58,14 +58,13 @@ def train_vectors(
     validation: Validation | None = None,
     ramp_ends: int = 0,
 ) -> dict[str, list[float]]:
-    """Train ``encoder`` in place on texts in the order they are given.
+    """Train ``encoder`` in place on texts in the order they are given; parameters that need no gradient stay.
 
     Args:
-        encoder: changed in place; parameters that need no gradient stay as they are.
         columns: texts, steps times batch size in each column, as :class:`Objective` takes them.
         lengths: column -> tokens its texts are cut at.
         objective: makes what is minimised out of a function that tells the current step.
-        folder: where checkpoints are kept and looked for.
+        folder: of checkpoints.
         validation: by which the training stops; it says afterwards what came of it.
         ramp_ends: first step at which the penalties are at full strength.
 

@@ -9,16 +9,10 @@ In a run of S steps, with T the end of the ramp and A the number that is wanted,
     L_t    running mean of the loss without penalties, over 32 batches or so
     log λ_(t+1) = log λ_t + P · (e_t - e_(t-1)) + I · e_t + ½ log(L_t / L_(t-1))     a step of at most ½
 
-The logarithms make the law the same for every vocabulary, penalty and size of weights: too many dimensions by a tenth
-raise λ by the same share everywhere. The difference answers a change, the sum removes what remains, and λ follows the
-root of the loss, whose gradients it balances. All of it is slow on purpose: at a constant λ the number swings by a
-third, with a period of some fifteen steps that comes from Adam's momentum, and a law that answers such swings feeds
-them.
-
-λ starts where the penalty is :data:`START` of the loss of the first batch. Where the penalty is less than
-:data:`LEAST` of L_t it falls no further, and where it is more than :data:`MOST` times L_t it rises no further: there
-it has hardly an effect, or no more, and would only come back late. Dropout makes vectors denser; every tenth batch is
-read without it too, and a_t is the count of the batch times the ratio seen in the last of these. All of it is in the
+Logarithms make the law the same for every vocabulary, penalty and size of weights. It is slow on purpose: at a constant
+λ the number swings by a third with Adam's momentum, and a fast law feeds such swings. λ starts where the penalty is
+:data:`START` of the first loss, and stays where it is below :data:`LEAST` or above :data:`MOST` times L_t. Every tenth
+batch is read without dropout too; a_t is the count of the batch times the ratio seen there. All of it is in the
 checkpoint.
 """
 
@@ -55,7 +49,6 @@ class ActiveTarget(nn.Module):
     """λ of one penalty, as the ``weight`` of its term; see the top of this file.
 
     Args:
-        side: whose active dimensions are counted.
         target: A.
         ramp_steps: T.
         steps: S.

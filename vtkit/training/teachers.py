@@ -1,8 +1,5 @@
-"""Teachers: models whose scores of queries and documents an encoder is trained on, and the file that keeps the scores.
-
-A teacher says how well each document of a step answers each query of it, as an array (queries, documents); NaN where it
-was not asked.
-"""
+"""Teachers, models whose scores an encoder is trained on, and the files that keep the scores: how well each document of
+a step answers each query of it, as an array (queries, documents), NaN where a teacher was not asked."""
 
 from __future__ import annotations
 
@@ -217,8 +214,7 @@ def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0, *, orde
 
     Args:
         logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
-        setting: argument that sets ``scale``, if the recipe can.
-        scale: the teacher's scores were multiplied by it.
+        setting: argument that sets ``scale``, by which the scores were multiplied, if the recipe can.
         ordered: the loss learns the order of a query's other documents too: warn if one document has all weight.
     """
     entropy = float(normalized_entropy(logits))
@@ -247,9 +243,8 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
     """The teacher in a folder or of the hub: a cross-encoder, a sparse encoder or a dense embedder.
 
     Args:
-        lengths: tokens that queries and documents are cut at. A sparse teacher reads so many of each; a cross-encoder
-            reads so many of both together, with the special tokens of a pair, as far as it has positions; embedders
-            have limits of their own.
+        lengths: tokens that a sparse teacher cuts queries and documents at, and a cross-encoder both together, as far
+            as it has positions; embedders have limits of their own.
 
     Raises:
         DataError: nothing is there, it is damaged, would run code of its own, or is a cross-encoder with several
@@ -278,8 +273,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
 
 
 class KeptScores:
-    """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files: a
-    killed run goes on with those that are there.
+    """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files.
 
     Args:
         folder: the files go below it.

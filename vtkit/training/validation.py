@@ -1,9 +1,5 @@
-"""Early stopping: an encoder is judged while it is trained, its best weights are kept, and training that does not get
-better any more is stopped.
-
-Validations before the end of the ramp do not count: vectors are not as sparse yet as they are meant to be, and denser
-ones find more.
-"""
+"""Early stopping: an encoder is judged while it is trained, its best weights are kept, and training that gets no better
+is stopped. Validations before the end of the ramp do not count: denser vectors find more."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,11 +146,8 @@ class Validation:
 
 
 class EarlyStopping(TrainerCallback):  # type: ignore[misc]
-    """Judges the encoder every few steps, keeps its best weights, and stops the trainer.
-
-    All that it decides follows from the values measured, which are in each checkpoint (``state``). The file of the
-    best weights may be newer than the checkpoint a killed run goes on from: the run comes to the same value again, and
-    writes the same weights.
+    """Judges the encoder every few steps, keeps its best weights, and stops the trainer. All that it decides follows
+    from the values measured, which are in each checkpoint (``state``).
 
     Args:
         learned: what training changes, by its name.

@@ -1,8 +1,5 @@
-"""Document expansion: what a text is expanded by, which tokens may be added to it, and how it is read with them.
-
-The tokens are added as words behind the text, so that everything that reads texts reads expanded ones too. A text keeps
-at least half of the tokens that are read of it; it is cut where the words behind it would not be read otherwise.
-"""
+"""Document expansion: the words that a text is expanded by, and how it is read with them behind it. A text keeps at
+least half of the tokens that are read of it."""
 
 from __future__ import annotations
 
@@ -43,14 +40,13 @@ def expansion_words(
 ) -> list[list[str]]:
     """The words that each of ``texts`` is expanded by, the likeliest first.
 
-    Of the :data:`LIKELIEST` likeliest tokens those are left out that the text has, that are no whole words
-    (:func:`addable_words`), that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
+    Of the :data:`LIKELIEST` likeliest tokens those are left out that the text has, that are not :func:`addable_words`,
+    that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
 
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
         texts: whole documents; of each, :data:`DOCUMENT_LENGTH` tokens are read.
-        language: whose stop words are left out, where there is a list.
-        folder: where the tokens of earlier texts are kept and looked for.
+        folder: of the tokens of earlier texts.
     """
     tokenizer = encoder.tokenizer
     frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
@@ -81,11 +77,10 @@ def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDAr
 def addable_words(
     tokenizer: PreTrainedTokenizerFast, masked: NDArray[np.bool_], unwanted: NDArray[np.bool_]
 ) -> dict[int, str]:
-    """The tokens that may be added to a text -> how each is written: whole words, which start a word, hold a letter or
-    digit, and are the one token that their text becomes when it is written behind another word.
+    """The tokens that may be added to a text -> how each is written: they start a word, hold a letter or digit, and are
+    the one token that their text becomes behind another word.
 
     Args:
-        tokenizer: of the encoder that reads the expanded texts.
         masked: dimensions that are never active, (rows of the encoder,).
         unwanted: stop words and the like, (vocabulary,).
     """
@@ -160,9 +155,7 @@ def with_words(
     """Each of ``texts`` with its ``words`` behind it, cut so that they are all read, but not below half of the tokens.
 
     Args:
-        tokenizer: of the encoder that is to read them.
-        max_length: tokens that it reads, special tokens and ``prompt`` among them.
-        prompt: what it puts before each text.
+        max_length: tokens that are read, special tokens and ``prompt``, which stands before each text, among them.
     """
     room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
     expanded: list[str] = []

@@ -1,10 +1,6 @@
-"""TILDE: a masked language model learns which tokens the queries of a document have, and which its documents have.
-
-The logits at a text's first token, [CLS], are the likelihoods of the tokens of the text on the other side: of the query
-for a document (query likelihood), of the document for a query (document likelihood). Zhuang and Zuccon 2021
-(doi:10.1145/3404835.3462922); expansion by it: TILDEv2 (arXiv:2108.08513). What a batch holds is fixed before training
-starts (:mod:`vtkit.training.resuming`).
-"""
+"""TILDE (Zhuang and Zuccon 2021, doi:10.1145/3404835.3462922; expansion by it: TILDEv2, arXiv:2108.08513): the logits
+at a text's first token, [CLS], learn the likelihoods of the tokens of the text on the other side, the query of a
+document or the document of a query."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -51,10 +47,8 @@ POSITIVES = 10
 
 
 def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
-    """Binary cross-entropy over the vocabulary, mean over texts:
-    ``-mean_i Σ_t y_it log σ(l_it) + (1 - y_it) log(1 - σ(l_it))``, y_it whether the other text has the token t.
-
-    The authors' code sums over texts too and divides by the number of tokens; Adam's steps are the same.
+    """Binary cross-entropy over the vocabulary, mean over texts: ``-mean_i Σ_t y_it log σ(l_it) + (1 - y_it) log(1 -
+    σ(l_it))``, y_it whether the other text has the token t.
 
     Args:
         logits: (texts, vocabulary).
@@ -62,7 +56,7 @@ def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
         counted: tokens that are summed over, (vocabulary,) bool.
 
     Returns:
-        Scalar, in nats a text.
+        Scalar, in nats a text; the authors' code has other constant factors, which Adam does not see.
     """
     each = nn.functional.binary_cross_entropy_with_logits(logits, terms, reduction="none")
     return (each * counted).sum(dim=1).mean()
@@ -78,20 +72,15 @@ def aggregated_pairs(rankings: Sequence[Ranking], queries: int) -> list[tuple[in
 
 
 def borda_count(rankings: Sequence[Sequence[int]], first: int, depth: int | None = None) -> list[int]:
-    """The ``first`` documents by the sum of their points: each ranking gives ``depth`` points to the document in its
-    first place, one less to the one in the second, and so on; none to a document that it does not have.
-
-    Borda (1781), as metasearch uses it (Aslam and Montague 2001, doi:10.1145/383952.384007; they share out the points
-    that are left among the documents that a system does not return, which changes no order where all return as many).
+    """The ``first`` documents by the sum of their points: each ranking gives ``depth`` points to its first document,
+    one less to the second, and so on (Borda 1781; as metasearch by Aslam and Montague 2001, doi:10.1145/383952.384007).
 
     Args:
-        rankings: of one query, one of each system: document numbers, best first, -1 for none. Only the first ``depth``
-            of each count.
+        rankings: of one query: document numbers, best first, -1 for none. Only the first ``depth`` of each count.
         depth: None: as many as the longest ranking has.
 
     Returns:
-        Document numbers, most points first; of documents with as many points the one that stands higher in any ranking,
-        then the one with the lower number.
+        Document numbers, most points first; on ties the one that stands higher in any ranking, then the lower number.
     """
     listed = [[document for document in ranking if document >= 0] for ranking in rankings]
     depth = max(map(len, listed), default=0) if depth is None else depth
@@ -125,15 +114,14 @@ def train_tilde(
     seed: int,
     folder: Path,
 ) -> dict[str, list[float]]:
-    """Train ``encoder``'s masked language model in place on pairs of a query and a document.
-
-    Both directions weigh the same: half the sum of the two :func:`likelihood_loss`. The authors put tokens of their own
-    in the place of [CLS], one for queries and one for documents; here both begin with [CLS], which vocabularies have.
+    """Train ``encoder``'s masked language model in place on pairs of a query and a document: half the sum of
+    :func:`likelihood_loss` of both directions. Both texts begin with [CLS], where the authors have a token for each
+    side.
 
     Args:
         counted: of :func:`counted_tokens`.
         seed: of the order and the dropout.
-        folder: where checkpoints are kept and looked for.
+        folder: of checkpoints.
 
     Returns:
         The curves: ``steps`` and ``loss``.
