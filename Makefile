@@ -48,7 +48,7 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/serving.py $${VTKIT_DATA:-../shared}/models/minilm-splade-en
 	$(BIN)/python tests/benchmarks/mlm_loss.py
 	$(BIN)/python tests/benchmarks/exact_search.py
-	$(BIN)/python tests/benchmarks/exact_search.py --depth 10 --threads 1 --peers bm25s splade-index seismic
+	$(BIN)/python tests/benchmarks/exact_search.py --depth 10 --threads 1 --peers bm25s splade-index
 	$(BIN)/python tests/benchmarks/engines.py --documents 20000
 	$(BIN)/python tests/benchmarks/sparse_weights.py
 	$(BIN)/python tests/benchmarks/transfer.py

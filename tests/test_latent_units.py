@@ -177,17 +177,13 @@ def recipe(tmp_path: Path, embedder: Path) -> Path:
     return tmp_path / "units.toml"
 
 
-def test_its_recipe_runs_to_the_report(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = run(recipe, runs=recipe.parent / "runs")
-    assert "64 units explain" in capsys.readouterr().err
-    assert "after transfer" in (made / "report.md").read_text("utf-8")
-
-
 def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe.write_text(recipe.read_text() + "[source.head]\nactivation = 0.03\n")
     made = run(recipe, runs=recipe.parent / "runs")
     shown = capsys.readouterr().err
+    assert "64 units explain" in shown
     assert "gate read_back after transfer: pass" in shown
+    assert "after transfer" in (made / "report.md").read_text("utf-8")
     found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)

@@ -23,8 +23,7 @@ from tiny import (
     TOKENS,
     collection,
     encoder,
-    interrupted_at,
-    leave_half_a_checkpoint,
+    resumed,
     same,
     shuffled,
     texts,
@@ -428,20 +427,12 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
 LEARNED: dict[str, Any] = {"query_penalty": ["df_flops", "l1"], "target_active": {"query": 2.2, "document": 30}}
 
 
-def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, wanted_curve = trained(tmp_path / "undisturbed", "learned", **LEARNED)
-    for step in (17, 22):
-        monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "again", "learned", **LEARNED)
-        leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
-    monkeypatch.undo()
-    found, found_curve = trained(tmp_path / "again", "learned", **LEARNED)
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
-    assert torch.equal(table_of(found).weight, table_of(wanted).weight)
+def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    def train(folder: Path) -> tuple[SparseEncoder, dict[str, Any]]:
+        model, curves = trained(folder, "learned", **LEARNED)
+        return model, {**curves, "table": table_of(model).weight.tolist()}
+
+    resumed(tmp_path, sparse_trainer, train, 17, 22)
 
 
 def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """Exact search against what else searches sparse vectors, in one process and on one thread.
 
     python tests/benchmarks/exact_search.py [--small] [--documents N] [--depth K] [--repeats N]
-        [--peers bm25s splade-index seismic] [--vectors DOCUMENTS.npz QUERIES.npz]
-        [--seismic-postings N] [--seismic-centroids SHARE]
+        [--peers bm25s splade-index] [--vectors DOCUMENTS.npz QUERIES.npz]
 
 The vectors are shaped like those of a learned sparse encoder: terms of Zipf-like frequency, 150 weights a document, 30
 a query, a vocabulary of 30,000; or they are those of a file (``scipy.sparse.save_npz``), such as an encoder made.
 vtkit's index is compared with scipy's sparse product and argpartition, with itself scoring every document (``vtkit,
-everything``), and with the peers asked for, each if it is installed. Those that are exact are checked against scipy's
-scores; for Seismic, which is not, the settings of the table are those of growing effort, up to the first that finds .99
-of the true results; how many postings a list keeps and how many of them are centroids decide how long it builds. bm25s
-has no weights in queries, and is timed without them.
+everything``), and with the peers asked for, each if it is installed. bm25s has no weights in queries, and is timed
+without them. Approximate engines are in ``engines.py``.
 
 The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
 """
@@ -21,7 +18,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,10 +37,7 @@ VOCABULARY = 30_000
 CHUNK_VALUES = 5_000_000
 """Scores that scipy makes at a time; a fifth and ten times as many are equally fast."""
 
-SEISMIC_EFFORTS = ((3, 0.9), (5, 0.9), (8, 0.9), (10, 0.8), (15, 0.8), (20, 0.7), (30, 0.5), (30, 0.0))
-"""Terms of a query that are looked at, and the factor on the heap's least score; single results are in the table."""
-
-PEERS = {"bm25s": "bm25s", "splade-index": "splade_index", "seismic": "seismic"}
+PEERS = {"bm25s": "bm25s", "splade-index": "splade_index"}
 
 Ranking = tuple[np.ndarray, np.ndarray]
 Search = Callable[[], Ranking]
@@ -116,82 +110,33 @@ def scipy_product(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) 
     return lambda: scipy_search(transposed, queries, depth)
 
 
-def bm25s_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
-    from bm25s.numba.retrieve_utils import _retrieve_internal_jitted_serial as retrieve
-
+def _numba_scoring(
+    retrieve: Callable[..., Ranking], documents: sp.csr_matrix, depth: int, *query: np.ndarray
+) -> Search:
     by_term = documents.tocsc()
-    starts, terms = queries.indptr.astype(np.int32), queries.indices.astype(np.int32)
 
     def search() -> Ranking:
         scores, ids = retrieve(
-            terms, starts, depth, True, np.dtype("f4"), np.dtype("i4"),
+            *query, depth, True, np.dtype("f4"), np.dtype("i4"),
             by_term.data, by_term.indptr.astype(np.int32), by_term.indices, documents.shape[0],
         )  # fmt: skip
         return ids, scores
 
     return search
+
+
+def bm25s_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    from bm25s.numba.retrieve_utils import _retrieve_internal_jitted_serial as retrieve
+
+    terms, starts = queries.indices.astype(np.int32), queries.indptr.astype(np.int32)
+    return _numba_scoring(retrieve, documents, depth, terms, starts)
 
 
 def splade_index_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
     from splade_index.numba.retrieve_utils import _retrieve_internal_jitted_parallel as retrieve
 
-    by_term = documents.tocsc()
-    starts, terms = queries.indptr.astype(np.int32), queries.indices.astype(np.int32)
-
-    def search() -> Ranking:
-        scores, ids = retrieve(
-            terms, queries.data, starts, depth, True, np.dtype("f4"), np.dtype("i4"),
-            by_term.data, by_term.indptr.astype(np.int32), by_term.indices, documents.shape[0],
-        )  # fmt: skip
-        return ids, scores
-
-    return search
-
-
-def seismic_searches(
-    documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int, postings: int, centroids: float
-) -> Iterator[tuple[str, Callable[[], Search]]]:
-    """One for each effort; the index is built by the first."""
-    from seismic import SeismicDataset, SeismicIndex, get_seismic_string
-
-    tokens = np.array([f"t{term}" for term in range(documents.shape[1])], dtype=get_seismic_string())
-    built: list[SeismicIndex] = []
-
-    def build() -> SeismicIndex:
-        if not built:
-            dataset = SeismicDataset()
-            for row in range(documents.shape[0]):
-                entries = slice(documents.indptr[row], documents.indptr[row + 1])
-                dataset.add_document(str(row), tokens[documents.indices[entries]], documents.data[entries])
-            built.append(
-                SeismicIndex.build_from_dataset(
-                    dataset, n_postings=postings, centroid_fraction=centroids, num_threads=1
-                )
-            )
-        return built[0]
-
-    names = np.array([str(query) for query in range(queries.shape[0])], dtype=get_seismic_string())
-    of_queries = [slice(*queries.indptr[query : query + 2]) for query in range(queries.shape[0])]
-    terms, weights = [tokens[queries.indices[e]] for e in of_queries], [queries.data[e] for e in of_queries]
-    for cut, factor in SEISMIC_EFFORTS:
-
-        def searching(cut: int = cut, factor: float = factor) -> Search:
-            index = build()
-
-            def search() -> Ranking:
-                rows = index.batch_search(
-                    queries_ids=names, query_components=terms, query_values=weights, k=depth,
-                    query_cut=cut, heap_factor=factor, num_threads=1,
-                )  # fmt: skip
-                ids, scores = np.full((len(names), depth), -1, np.int32), np.zeros((len(names), depth), np.float32)
-                for row in rows:
-                    for rank, (query, score, document) in enumerate(row):
-                        ids[int(query), rank], scores[int(query), rank] = int(document), score
-                return ids, scores
-
-            return search
-
-        yield f"seismic, {cut} terms, {factor}", searching
+    terms, starts = queries.indices.astype(np.int32), queries.indptr.astype(np.int32)
+    return _numba_scoring(retrieve, documents, depth, terms, queries.data, starts)
 
 
 def measured(name: str, build: Callable[[], Search], repeats: int, reference: np.ndarray | None) -> tuple[Row, Ranking]:
@@ -232,8 +177,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="of vtkit and the peers in numba; default: as many as numba takes")
     parser.add_argument("--peers", nargs="*", default=[], choices=sorted(PEERS), help="what else is measured")
     parser.add_argument("--vectors", nargs=2, metavar="FILE", help="documents and queries instead of those made here")
-    parser.add_argument("--seismic-postings", type=int, default=3500, help="of a list; default: 3500, the library's")
-    parser.add_argument("--seismic-centroids", type=float, default=0.1, help="share of them; default: 0.1, its own")
     arguments = parser.parse_args()
     if arguments.threads:
         numba.set_num_threads(arguments.threads)
@@ -260,11 +203,6 @@ def main() -> None:
     for peer in arguments.peers:
         if find_spec(PEERS[peer]) is None:
             print(f"{peer:24} is not installed")
-        elif peer == "seismic":
-            for name, build in seismic_searches(*sides, arguments.seismic_postings, arguments.seismic_centroids):
-                rows.append(measured(name, build, min(repeats, 3), found)[0])
-                if rows[-1].recall >= 0.99:
-                    break
         else:
             scoring = bm25s_scoring if peer == "bm25s" else splade_index_scoring
             rows.append(measured(peer, lambda scoring=scoring: scoring(*sides), min(repeats, 3), found)[0])

@@ -48,10 +48,10 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         raise DataError(f"{spec}: holds no text. A corpus is {CORPUS_FORMS}.")
 
 
-def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> Iterator[str]:
+def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:
     """The texts of several corpora, one corpus after the other (see :func:`read_corpus`)."""
     for spec in specs:
-        yield from read_corpus(spec, invalid)
+        yield from read_corpus(spec)
 
 
 def form_fault(path: Path) -> str | None:

@@ -105,12 +105,10 @@ def revisions() -> dict[str, str]:
     return dict(sorted(_revisions.items()))
 
 
-def bytes_to_fetch(
-    repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
-) -> int:
-    """Bytes that :func:`fetch` would download; asks the hub, if downloads are allowed."""
-    with _hub_errors(repo_id, repo_type, revision):
-        return sum(file.size for file in _lacking(repo_id, patterns, repo_type, revision))
+def bytes_to_fetch(repo_id: str, patterns: Sequence[str]) -> int:
+    """Bytes that :func:`fetch` would download of a model; asks the hub, if downloads are allowed."""
+    with _hub_errors(repo_id, "model", None):
+        return sum(file.size for file in _lacking(repo_id, patterns, "model", None))
 
 
 @dataclass(frozen=True)

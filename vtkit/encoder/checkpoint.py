@@ -146,7 +146,6 @@ def as_sparse_encoder(
     folder: Path,
     pooling: str = "max",
     activation: str = "relu",
-    device: str = "cpu",
     like: SparseEncoder | None = None,
 ) -> SparseEncoder:
     """Write ``model`` and ``tokenizer`` as a SparseEncoder folder and load it back: what is used afterwards is what
@@ -164,7 +163,7 @@ def as_sparse_encoder(
         save_tokenizer(tokenizer, backbone)
         transformer = _module(backbone)
         modules = [transformer, SpladePooling(pooling, activation, model.config.vocab_size)]
-        encoder = SparseEncoder(modules=modules, device=device, **({} if like is None else settings_of(like)))
+        encoder = SparseEncoder(modules=modules, device="cpu", **({} if like is None else settings_of(like)))
     transformer.max_seq_length = max_input_length(model, tokenizer)
     if like is not None and like.max_seq_length:
         transformer.max_seq_length = min(transformer.max_seq_length, like.max_seq_length)

@@ -127,10 +127,8 @@ def _to_fetch(name: str, what: str) -> int | None:
     try:
         weights = 0
         if what == "model":
-            weights = hub.bytes_to_fetch(name, ["*.safetensors"], "model") or hub.bytes_to_fetch(
-                name, ["*.bin"], "model"
-            )
-        return weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"], "model")
+            weights = hub.bytes_to_fetch(name, ["*.safetensors"]) or hub.bytes_to_fetch(name, ["*.bin"])
+        return weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"])
     except VtkitError:
         return None
 

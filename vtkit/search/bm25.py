@@ -43,14 +43,11 @@ class TermDimensions:
         return _matrix(starts, columns, counts, len(self))
 
 
-def bm25_impacts(
-    texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None
-) -> tuple[sp.csr_matrix, TermDimensions]:
-    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions; ``k1``
-    and ``b`` (by default the analyser's) are the saturation of term frequency and the length normalisation."""
+def bm25_impacts(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, TermDimensions]:
+    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions."""
     terms = TermDimensions(cut, {})
     counts = _term_counts(texts, terms)
-    counts.data = Collected.of([counts], len(terms)).impacts(counts, k1, cut.b if b is None else b)
+    counts.data = Collected.of([counts], len(terms)).impacts(counts, cut.b)
     return counts, terms
 
 
@@ -73,8 +70,6 @@ class Bm25:
         texts: Iterable[str],
         language: str,
         analysis: Analysis = "full",
-        k1: float = K1,
-        b: float | None = None,
         folder: Path | None = None,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``.
@@ -85,13 +80,12 @@ class Bm25:
         """
         cut = analyser(language, analysis)
         terms = TermDimensions(cut, {})
-        b = cut.b if b is None else b
         counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
         whole = Collected.of(counts, len(terms))
         parts = []
         for number, part in enumerate(counts):
             part = sp.csr_matrix((part.data, part.indices, part.indptr), (part.shape[0], len(terms)))
-            index = ExactIndex.build(sp.csr_matrix((whole.impacts(part, k1, b), part.indices, part.indptr), part.shape))
+            index = ExactIndex.build(sp.csr_matrix((whole.impacts(part, cut.b), part.indices, part.indptr), part.shape))
             if isinstance(counts, _CountsOnDisk):
                 assert folder is not None
                 index.save(folder / f"part-{number}")
@@ -142,11 +136,11 @@ class Collected:
             length += float(part.data.sum(dtype=np.float64))
         return cls(documents, length / documents if length else 1.0, frequencies)
 
-    def impacts(self, counts: sp.csr_matrix, k1: float, b: float) -> np.ndarray:
+    def impacts(self, counts: sp.csr_matrix, b: float) -> np.ndarray:
         """The impact of each stored count, (postings,) float32."""
         lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
         idf = np.log1p((self.documents - self.frequencies + 0.5) / (self.frequencies + 0.5))
-        normalisation = np.repeat(k1 * (1 - b + b * lengths / self.mean_length), np.diff(counts.indptr))
+        normalisation = np.repeat(K1 * (1 - b + b * lengths / self.mean_length), np.diff(counts.indptr))
         impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
         return impacts
 
