@@ -91,15 +91,9 @@ class ChunkCounts:
     """
 
     def __init__(self, texts: Iterable[str], memory: int) -> None:
-        self.texts = 0
-        """Texts read."""
-
-        self.chunks = 0
-        """Chunks read, that is: words, and white space at the ends of texts."""
-
-        self.characters = 0
-        """Characters read."""
-
+        self.texts = 0  # texts read
+        self.chunks = 0  # chunks read, that is: words, and white space at the ends of texts
+        self.characters = 0  # characters read
         self._memory, self._tally = memory, Tally()
         checked = 0
         for text in texts:

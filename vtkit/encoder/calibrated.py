@@ -6,9 +6,7 @@ from typing import Literal
 
 from vtkit.system.results import Result
 
-Definition = Literal["token", "pooled"]
-"""What an activation is counted over: see :class:`ActivationRates`."""
-
+Definition = Literal["token", "pooled"]  # what an activation is counted over: see :class:`ActivationRates`
 QUERY_TOKENS = 16  # A probe text's beginning of so many tokens, special tokens included, stands in for a query
 RANKS = 10  # best scores of a query among which ties are counted
 
@@ -27,15 +25,12 @@ class ProbeMetrics(Result):
 
     token: float  # share of (position, token) logits above zero
     pooled: float  # share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)
-    query_dimensions: float
-    """Active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean."""
-
+    query_dimensions: float  # active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean
     document_dimensions: float  # active dimensions of a text, mean
     spread: float
     """Standard deviation of a query's scores over all other texts, divided by their mean; mean over queries."""
 
-    tied: float
-    """Share of a query's :data:`RANKS` best scores that another text has too; mean over queries."""
+    tied: float  # share of a query's :data:`RANKS` best scores that another text has too; mean over queries
 
 
 ROWS = (
@@ -72,8 +67,7 @@ class Calibration(Result):
     head_scale: float | None  # what all logits were divided by
     probe: Mapping[str, ProbeMetrics]  # ``before`` and ``after``, on the texts held out
     tokens: TokenShifts | None = None  # shifts of single tokens; None where none were asked for
-    query_encoder: Literal["binary", "idf"] | None = None
-    """The static table that queries got; None where they got none."""
+    query_encoder: Literal["binary", "idf"] | None = None  # the static table that queries got; None where they got none
 
     def table(self) -> list[tuple[str, str, str]]:
         """The rows of the before/after table: name, before, after."""

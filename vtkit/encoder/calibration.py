@@ -39,8 +39,7 @@ tokens in texts that do not hold them, and rare tokens relatively more often."""
 
 HIGHEST_RATE = 0.999
 
-SAME_SCORE = 1e-6
-"""Relative difference up to which two scores count as one."""
+SAME_SCORE = 1e-6  # relative difference up to which two scores count as one
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +56,10 @@ class TokenTargets:
     dimensions are left alone.
     """
 
-    frequencies: NDArray[np.integer]
-    """Documents that hold each token, (vocabulary,)."""
-
+    frequencies: NDArray[np.integer]  # documents that hold each token, (vocabulary,)
     documents: int
     strength: float
-    bound: float
-    """Largest shift of a token, in logits."""
+    bound: float  # largest shift of a token, in logits
 
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerBase
 
-IDF = "idf.npy"
-"""File of the factor of each dimension of the documents, if they are weighted."""
+IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
 
 
 class DocumentCounter:

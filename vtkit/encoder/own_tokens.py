@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 QUANTILE = 0.9
-FILE = "own_tokens.npy"
-"""File of what each dimension rises by in documents that hold its token."""
+FILE = "own_tokens.npy"  # file of what each dimension rises by in documents that hold its token
 
 
 def rises(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> NDArray[np.float32]:

@@ -14,8 +14,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 STEPS = 2**15  # rates are multiples of 1 / STEPS
 
-ATTENTION = "vtkit_dropout"
-"""The name of :func:`attention` among the library's attention functions."""
+ATTENTION = "vtkit_dropout"  # the name of :func:`attention` among the library's attention functions
 
 
 def kept_bits(like: Tensor, p: float) -> Tensor:

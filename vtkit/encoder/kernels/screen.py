@@ -19,9 +19,7 @@ BOUND_SHARE = 0.45
 RIDGE = 1e-3
 """Of the mean variance of hidden states, added to that of every direction: few texts do not show all of them."""
 
-CALIBRATION_POSITIONS = 8192
-"""Token positions that a :class:`CalibratedScreen` sees before it takes fewer columns."""
-
+CALIBRATION_POSITIONS = 8192  # token positions that a :class:`CalibratedScreen` sees before it takes fewer columns
 MOST = 0.125
 """Share of the terms that a :class:`LowRankScreen` may let through: computing these exactly costs what it saves."""
 
