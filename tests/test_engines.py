@@ -132,14 +132,13 @@ def test_info_counts_the_indexed(tmp_path_factory: pytest.TempPathFactory, rows:
     assert sum(info.histogram(4).counts) == rows
 
 
-@each_engine
-def test_info_by_eye(tmp_path: Path, engine: Engine, made_for: Callable[[Engine], IndexSection]) -> None:
+def test_info_by_eye(tmp_path: Path) -> None:
     documents = sp.csr_matrix([[1, 1, 0, 0], [1, 0, 2, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float32)
-    info = build_index(made_for(engine), documents, tmp_path).info
+    info = build_index(IndexSection(), documents, tmp_path).info
     assert info.frequencies() == DocumentFrequencies(largest=1.0, median=0.5)
     assert (info.mean_size, info.dead_dimensions) == (2.0, 0.25)
     assert info.histogram(2) == Histogram(edges=(1.0, 2.0, 3.0), counts=(1, 3))
-    empty = build_index(made_for(engine), sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
+    empty = build_index(IndexSection(), sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
     assert (empty.frequencies(), empty.mean_size) == (DocumentFrequencies(0.0, 0.0), 0.0)
 
 

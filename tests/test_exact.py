@@ -244,16 +244,5 @@ def test_small_collections_and_deep_rankings_are_scored_whole() -> None:
         index.search(vectors(1, 5, 0.9, 2), 11)
 
 
-def test_frequent_terms_by_eye() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pruning, "LEAST_DOCUMENTS", 1)
-        documents = np.zeros((20, 3), dtype=np.float32)
-        documents[:4, 1] = [255.0, 0.5, 1.0, 1.5]
-        documents[7, 2] = 1.0  # one document of twenty: not frequent
-        frequent = ExactIndex.build(sp.csr_matrix(documents)).frequent
-    assert (frequent.terms.tolist(), frequent.steps.tolist()) == ([1], [1.0])
-    assert frequent.rows[0].tolist() == [255, 1, 1, 2] + [0] * 16  # rounded up
-
-
 def blank_results(queries: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full((queries, depth), -1, np.int32), np.zeros((queries, depth), np.float32)

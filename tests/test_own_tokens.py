@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import tiny
 from command_line import invoke
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import sparse
 from sentence_transformers import SparseEncoder
@@ -65,25 +63,6 @@ def test_weights_rise_by_the_quantile_where_texts_hold_the_token(encoder: Sparse
     np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5)
     assert not found[:, [tiny.TOKENS.index("raven")]].nnz
     assert found[TEXTS.index("maple " * 60 + "zephyr"), tiny.TOKENS.index("zephyr")] >= np.float32(rise)
-
-
-@given(
-    st.lists(st.lists(st.sampled_from([*tiny.WORDS, "[SEP]", "q7", "é"])).map(" ".join), min_size=1), st.integers(0, 9)
-)
-def test_no_weight_falls_and_a_text_gains_at_most_its_distinct_tokens(
-    encoder: SparseEncoder, texts: list[str], seed: int
-) -> None:
-    size = len(tiny.TOKENS)
-    shape = (len(texts), size)
-    vectors = sparse.random(*shape, 0.2, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
-    rise = rises(encoder, vectors)
-    found = with_own_tokens(encoder, vectors, texts, rise)
-    added = (found - vectors).toarray()
-    assert (np.isclose(added, 0) | np.isclose(added, rise)).all()
-    for row, text in zip(added > 1e-6, texts, strict=True):
-        assert row.sum() <= len(set(encoder.tokenizer.tokenize(text)))
-    assert found.has_sorted_indices
-    assert (found.data > 0).all()
 
 
 def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import tiny
 from command_line import invoke
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
@@ -35,25 +33,6 @@ def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
     found = Saturation(0.9, cut.b, float(mean)).applied(counts).multiply(idf_weights(frequencies, len(TEXTS), "geng"))
     np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
-
-
-def test_a_document_of_mean_length_by_eye() -> None:
-    """Its weights sum to the mean of 6, so that 3 becomes 3 / (3 + 3); one of twice that length is held back more."""
-    vectors = sparse.csr_matrix(np.array([[3, 3], [0, 0], [12, 0]], dtype=np.float32))
-    found = Saturation(3.0, 0.75, 6.0).applied(vectors).toarray()
-    assert found[0].tolist() == [0.5, 0.5]
-    assert found[1].tolist() == [0, 0]
-    assert found[2, 0] == pytest.approx(12 / (12 + 3 * (0.25 + 0.75 * 2)))
-
-
-@given(st.integers(0, 1000))
-def test_the_order_within_a_document_stays_and_weights_are_below_one(seed: int) -> None:
-    vectors = sparse.random(8, 30, 0.4, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
-    found = Saturation.of(vectors).applied(vectors)
-    assert found.indices.tolist() == vectors.indices.tolist()
-    assert ((found.data > 0) & (found.data < 1)).all()
-    for before, after in zip(vectors.toarray(), found.toarray(), strict=True):
-        assert (np.diff(after[np.argsort(before)]) >= 0).all()
 
 
 @pytest.fixture(scope="module")

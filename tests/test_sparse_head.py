@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
-from tiny import encoder, texts, weights
+from tiny import ARCHITECTURES, encoder, texts, weights
 from torch import Tensor
 
 from vtkit.encoder import encoding
@@ -210,9 +210,16 @@ def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:
 TEXTS = [*texts(9, seed=5), "", "  spaced \t out ", "Ünknown 字", " ".join(["river stone"] * 60), "river"]
 
 
-@pytest.mark.parametrize("architecture", ["bert", "distilbert", "roberta", "modernbert"])
-def test_encoding_gives_what_sentence_transformers_gives(architecture: str, tmp_path: Path) -> None:
-    model = encoder(tmp_path, architecture)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"architecture": architecture} for architecture in ARCHITECTURES),
+        *({"pooling": pooling, "activation": activation} for pooling, activation in COMBINATIONS[1:]),
+    ],
+    ids=str,
+)
+def test_encoding_gives_what_sentence_transformers_gives(settings: dict[str, str], tmp_path: Path) -> None:
+    model = encoder(tmp_path, **settings)
     found = encode(model, TEXTS, max_length=1000)
     wanted = model.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
     assert found.shape == wanted.shape
@@ -220,13 +227,6 @@ def test_encoding_gives_what_sentence_transformers_gives(architecture: str, tmp_
     assert found.has_sorted_indices
     np.testing.assert_allclose(found.toarray(), wanted, atol=1e-5)
     assert 0.3 * wanted.size < found.nnz < 0.98 * wanted.size
-
-
-@pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
-def test_encoding_keeps_to_the_pooling_of_the_encoder(pooling: str, activation: str, tmp_path: Path) -> None:
-    model = encoder(tmp_path, pooling=pooling, activation=activation)
-    wanted = model.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
-    np.testing.assert_allclose(encode(model, TEXTS, 1000).toarray(), wanted, atol=1e-5)
 
 
 def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(

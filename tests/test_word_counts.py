@@ -7,7 +7,6 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtkit.data.corpora import read_corpus
 from vtkit.data.word_counts import Tally, count_chunks, pieces
 
 CHUNK = re.compile(r"\s*\S+|\s+")
@@ -44,24 +43,6 @@ def test_a_long_text_is_cut_in_front_of_white_space_only(parts: list[str], longe
     cut = list(pieces(text, longest))
     assert "".join(cut) == text
     assert naive(cut) == naive([text])
-
-
-def test_counts_of_real_text_do_not_depend_on_the_memory(shared: Path) -> None:
-    texts = list(read_corpus(shared / "data" / "text" / "chem-preprints-en.txt.gz"))
-    joined = [" ".join(texts[:40]), *texts[40:]]
-    reference = sorted(naive(joined).items())
-    for memory in (2**20, 2**29):
-        assert list(count_chunks(joined, memory=memory)) == reference
-
-
-def test_the_spaces_in_front_of_a_word_tell_its_chunks_apart_and_no_words_are_no_words() -> None:
-    counts = count_chunks(["the cat  the\tcat ", "the cat"])
-    assert list(counts) == [("\tcat", 1), (" ", 1), ("  the", 1), (" cat", 2), ("the", 2)]
-    assert list(counts.words()) == [("cat", 3), ("the", 3)]
-    assert (counts.texts, counts.chunks, counts.characters, len(counts)) == (2, 7, 24, 5)
-    for texts in ([], ["", ""]):
-        counts = count_chunks(texts)
-        assert (list(counts), len(counts), counts.texts) == ([], 0, len(texts))
 
 
 def test_what_a_tally_spilled_is_merged_and_its_folder_goes_away() -> None:
