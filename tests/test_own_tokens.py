@@ -21,8 +21,8 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
-from vtkit.encoder.folding import set_folding
-from vtkit.encoder.idf import IDF
+from vtkit.encoder.folding import folded_dimensions, set_folding
+from vtkit.encoder.idf import IDF, tokens_held
 from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.own_tokens import FILE, QUANTILE, rises, with_own_tokens
@@ -70,7 +70,8 @@ def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
     set_folding(ours, True)
     vectors = sparse.csr_matrix(np.array([[2.0, 2.0]], dtype=np.float32))
     vectors.resize(1, len(CASED))
-    found = with_own_tokens(ours, vectors, ["Raven raven RAVEN Maple"], rises(ours, vectors))
+    held = list(tokens_held(ours.tokenizer, ["Raven raven RAVEN Maple"], folded_dimensions(ours)))
+    found = with_own_tokens(vectors, held, rises(ours, vectors))
     raised = {CASED[number]: found[0, number] for number in found.nonzero()[1]}
     assert {name: weight for name, weight in raised.items() if name in ("raven", "maple")} == {"raven": 2, "maple": 2}
     assert not raised.keys() & {"Raven", "RAVEN", "Maple"}

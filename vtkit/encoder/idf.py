@@ -17,7 +17,6 @@ from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.index import DocumentWeighting
 
 if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerBase
 
 IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
@@ -105,19 +104,13 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
 
 
 def document_weights(
-    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], weighting: DocumentWeighting
+    vectors: sparse.csr_matrix, held: Iterable[NDArray[np.int64]] | None, weighting: DocumentWeighting
 ) -> NDArray[np.float32]:
-    """:func:`idf_weights` of the dimensions of an encoder, counted on ``texts``, whose vectors these are.
-
-    A dimension stands for its token, or for all tokens that are folded into it; dimensions that are units and no tokens
-    are counted in the vectors.
-    """
-    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
-    from vtkit.encoder.folding import folded_dimensions
-
-    if writes_units(encoder):
-        frequencies, count = np.bincount(vectors.indices, minlength=vectors.shape[1]), vectors.shape[0]
-    else:
-        tokenizer, folded_to = output_tokenizer(encoder), folded_dimensions(encoder)
-        frequencies, count = document_frequencies(tokenizer, texts, vectors.shape[1], folded_to)
-    return idf_weights(frequencies, count, weighting)
+    """:func:`idf_weights` of the dimensions of ``vectors``, by the dimensions that each document holds
+    (:func:`tokens_held`); None: by those of its vector."""
+    frequencies: NDArray[np.int64] = np.bincount(vectors.indices, minlength=vectors.shape[1])
+    if held is not None:
+        frequencies = np.zeros(vectors.shape[1], dtype=np.int64)
+        for dimensions in held:
+            frequencies[dimensions] += 1
+    return idf_weights(frequencies, vectors.shape[0], weighting)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit.encoder.idf import IDF, document_weights, weighted
+from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+from vtkit.encoder.folding import folded_dimensions
+from vtkit.encoder.idf import IDF, document_weights, tokens_held, weighted
 from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
 from vtkit.encoder.own_tokens import rises, with_own_tokens
@@ -41,13 +44,17 @@ def as_indexed(
         vectors = saturation.applied(vectors)
         if kept is not None:
             saturation.to_file(kept / SATURATION)
+    held: Iterable[NDArray[np.int64]] | None = None
+    if not writes_units(encoder):
+        held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
     if index.own_tokens:
         rise = rises(encoder, vectors)
-        vectors = with_own_tokens(encoder, vectors, texts, rise)
+        held = list(held or ())
+        vectors = with_own_tokens(vectors, held, rise)
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
     if index.document_weighting != "none":
-        weights = document_weights(encoder, vectors, texts, index.document_weighting)
+        weights = document_weights(vectors, held, index.document_weighting)
         vectors = weighted(vectors, weights)
         if kept is not None:
             np.save(kept / IDF, weights, allow_pickle=False)

@@ -5,16 +5,14 @@ w_j(d) <- w_j(d) + c · [d holds token j],   c the :data:`QUANTILE` of the weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit.encoder.asymmetric import output_tokenizer, writes_units
-from vtkit.encoder.folding import folded_dimensions
-from vtkit.encoder.idf import tokens_held
+from vtkit.encoder.asymmetric import writes_units
 from vtkit.encoder.kinds import refuse_unicoil
 from vtkit.encoder.query_tables import can_weigh
 from vtkit.system.errors import DataError
@@ -40,11 +38,9 @@ def rises(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> NDArray[np.floa
 
 
 def with_own_tokens(
-    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], rise: NDArray[np.float32]
+    vectors: sparse.csr_matrix, held: Sequence[NDArray[np.int64]], rise: NDArray[np.float32]
 ) -> sparse.csr_matrix:
-    """``vectors`` with ``rise`` added where ``texts``, one a vector, hold the token of a dimension, or where vectors
-    are folded, any of its case variants."""
-    held = list(tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder)))
+    """``vectors`` with ``rise`` added in the dimensions that each text holds (``tokens_held`` of ``idf.py``)."""
     columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
     starts = np.cumsum([0, *map(len, held)])
     own = sparse.csr_matrix((rise[columns], columns, starts), vectors.shape)
