@@ -1,8 +1,5 @@
-"""The documents of an index with their vectors, in the files that an engine loads in bulk.
-
-The index keeps its postings by term, mapped from disk. For each part of the collection, bisection finds its section of
-every term's list, so that memory holds one part. A file is written whole or not at all; existing files are kept.
-"""
+"""The documents of an index with their vectors, in the files that an engine loads in bulk: memory holds one part of the
+collection, a file is written whole or not at all, and existing files are kept."""
 
 from __future__ import annotations
 

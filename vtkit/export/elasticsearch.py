@@ -1,10 +1,5 @@
-"""Target ``elasticsearch``: the vectors in a ``sparse_vector`` field with pruning off and, if Elasticsearch can
-tokenize like the model, the model itself.
-
-eland traces a masked language model without pooling, and Elasticsearch reads the first position of its output. Here the
-model is traced with its pooling, so that there is one position. Since 8.19 and 9.1, Elasticsearch prunes tokens by
-default; the mapping and every query turn this off.
-"""
+"""Target ``elasticsearch``: the vectors in a ``sparse_vector`` field without its default pruning and, if Elasticsearch
+can tokenize like the model, the model itself, traced with its pooling: Elasticsearch reads one position only."""
 
 import json
 from pathlib import Path

@@ -1,9 +1,5 @@
-"""The export of a model and its index to an engine: the portable part, the documents in the engine's bulk format, and a
-README with the commands.
-
-The folder is filled beside its place and moved there when it is complete. Parts that were finished before a kill are
-kept if the same is exported again.
-"""
+"""The export of a model and its index to an engine: the portable part, the documents in bulk, and a README. The folder
+is filled beside its place and moved when it is complete; finished parts survive a kill."""
 
 import hashlib
 import json

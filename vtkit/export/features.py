@@ -1,8 +1,5 @@
-"""Names of dimensions in engines whose vectors are JSON objects, the bulk files that Elasticsearch and OpenSearch
-share, and the reasons why an engine cannot run the model.
-
-A dimension is ``t`` and its number. If the engine itself encodes texts with the model, it is the token's name there.
-"""
+"""What engines with JSON objects as vectors share: names of dimensions (``t`` and a number, or the token where the
+engine itself encodes texts), bulk files, and the reasons why an engine cannot run the model."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

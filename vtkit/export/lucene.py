@@ -1,8 +1,5 @@
-"""Target ``lucene``: impact documents for Anserini and Pyserini, and a Common Index File for PISA and others.
-
-Both need whole numbers: weights are rounded to 255 steps; the largest weight of the collection becomes 255. A dimension
-is the term ``t`` and its number, because Anserini splits terms at white space and its SPLADE encoder drops some ids.
-"""
+"""Target ``lucene``: impact documents for Anserini and Pyserini, and a Common Index File for PISA and others, weights
+rounded to 255 steps. Terms are ``t`` and a number, since Anserini splits terms at white space."""
 
 from __future__ import annotations
 

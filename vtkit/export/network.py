@@ -1,10 +1,6 @@
-"""An encoder as one network from token ids to term weights, and its files: ONNX in float32 and 8 bits, TorchScript.
-
-Masking and calibration are already in the decoder's bias. Folding (:mod:`vtkit.encoder.folding`), pooling and the limit
-on active dimensions are not, so the network repeats the steps of :func:`vtkit.encoder.encoding.encode` after the
-decoder. Engines that pool themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are changed so
-that this gives the same weights.
-"""
+"""An encoder as one network from token ids to term weights: ONNX in float32 and 8 bits, TorchScript. It repeats what
+:func:`vtkit.encoder.encoding.encode` does after the decoder (folding, pooling, the limit on active dimensions); logits
+are changed so that engines which pool themselves, ``max_i log(1 + ReLU(logit_i))``, get the same weights."""
 
 import logging
 import warnings

@@ -1,9 +1,6 @@
 """Target ``opensearch``: the vectors exactly (``rank_features``) and approximately (``sparse_vector``, SEISMIC), and
-the model for ML Commons: an encoder of texts, and for a query table a tokenizer model beside it.
-
-SEISMIC identifies dimensions by number, folds them modulo 32,768 (neural-search issue 1926), and rounds weights to 256
-steps below a ceiling. So ``seismic.json`` gives every used dimension its own number, if there are no more than that,
-and the ceilings fit this index.
+the models for ML Commons. SEISMIC folds numbers of dimensions modulo 32,768 (neural-search issue 1926) and rounds
+weights to 256 steps below a ceiling, so ``seismic.json`` numbers the used dimensions, and the ceilings fit this index.
 """
 
 import json

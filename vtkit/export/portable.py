@@ -1,9 +1,6 @@
-"""The part of an export that all engines share: the encoder in forms that load anywhere, and its expected results.
-
-The folder is a SparseEncoder with the document transformer at the top level. It also has the network as ONNX
-(:mod:`vtkit.export.network`), ``settings.json`` and ``encode.py`` to encode with, a query table as ``idf.json``, BM25's
-terms as ``terms.json``, and ``replay.jsonl``: queries, their vectors, and the first ten results of exact search.
-"""
+"""The part of an export that all engines share: a SparseEncoder folder with ONNX networks, ``settings.json`` and
+``encode.py``, a query table as ``idf.json``, BM25's terms as ``terms.json``, and ``replay.jsonl``: queries, their
+vectors, and the first ten results of exact search."""
 
 import json
 import shutil
@@ -138,13 +135,12 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:
-    """Write ``replay.jsonl``: each query with its vector and, with an index, the first ten results of exact search.
-
-    The results are those of the vectors that the engine gets, so that its own results can be compared.
+    """Write ``replay.jsonl``: each query with its vector and the first ten results of exact search over what the engine
+    gets.
 
     Returns:
-        If these vectors differ from the index's (rounded or pruned), the share of its first ten results that they still
-        find; else None.
+        The share of the index's first ten results that rounded or pruned vectors still find; None if they are
+        unchanged.
     """
     vectors = source.query_vectors()
     expected: list[list[tuple[int, float]]] = [[] for _ in source.queries]

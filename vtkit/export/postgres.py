@@ -1,8 +1,5 @@
-"""Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY.
-
-Its dimensions count from 1. A column holds vectors of at most 16,000 weights, an HNSW index of at most 1,000. Without
-an index, search reads all rows and is exact.
-"""
+"""Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY; its dimensions count
+from 1. Without an HNSW index, search reads all rows and is exact."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

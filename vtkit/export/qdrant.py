@@ -1,8 +1,5 @@
 """Target ``qdrant``: a collection of sparse vectors, files of points that are requests, and FastEmbed's folder layout.
-
-Qdrant can multiply a query's weights by IDF (``modifier: idf``), counted in its own collection. Query tables and BM25's
-terms already have their weights, so the modifier stays off, and the scores are vtkit's.
-"""
+Weights are complete, so Qdrant's own IDF (``modifier: idf``) stays off."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,6 @@
-"""Target ``vespa``: an application package (schema, services, the network for ``splade-embedder``) and a feed.
-
-Vespa's embedder pools the logits itself, always passes token types, and names a dimension after its decoded token. So
-the network has an input for types, and ``tokenizer.json`` has no decoder if Vespa encodes queries: the names are then
-the tokens themselves.
-"""
+"""Target ``vespa``: an application package (schema, services, the network for ``splade-embedder``) and a feed. Vespa's
+embedder pools logits, passes token types, and names a dimension after its decoded token: so the network has an input
+for types, and ``tokenizer.json`` no decoder."""
 
 import json
 import shutil

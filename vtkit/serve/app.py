@@ -1,8 +1,5 @@
-"""The routes of the service: vectors (``/embed_sparse``), searches (``/search``), information and health.
-
-``/embed_sparse``, ``/info`` and errors have the format of text-embeddings-inference, so its clients work with both. The
-service is read-only, and its answers contain no more of a document than a snippet.
-"""
+"""The routes of the service: vectors (``/embed_sparse``), searches (``/search``), information and health, in the format
+of text-embeddings-inference. It is read-only, and answers contain no more of a document than a snippet."""
 
 import asyncio
 import json

@@ -1,9 +1,5 @@
-"""Waiting requests are computed together: the next batch gathers while one is computed, so no request waits for a batch
-to fill, and a busier server has larger batches.
-
-One thread computes, because models and engines are not made for several; the event loop stays free to accept requests,
-to refuse them, and to drop those whose client has gone.
-"""
+"""Waiting requests are computed together: the next batch gathers while one is computed, on one thread, because models
+and engines are not made for several. The event loop stays free to accept, refuse and drop requests."""
 
 import asyncio
 import time

@@ -16,14 +16,11 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
-    """One mixture out of several over the same vocabularies; tokens without evidence in any become ``fallback``.
+    """One mixture out of several over the same vocabularies, the first to be asked first; tokens without evidence in
+    any become ``fallback``.
 
-    A method has evidence for a token where it gives weight to source tokens. ``mean``, ``random``, ``univariate`` and
-    ``multivariate`` as methods of the list take every token that is left; as leftovers of another method they are no
-    evidence, and the methods behind it are asked.
-
-    Args:
-        mixtures: name and mixture of each method, the first to be asked first.
+    A method has evidence for a token where it gives weight to source tokens. A :data:`Fallback` as a method of the list
+    takes every token that is left.
     """
     shape = mixtures[0][1].weights.shape
     weights = csr_matrix(shape, dtype=np.float32)
@@ -51,21 +48,14 @@ UNUSED = 0.05  # a source token is free while all rows together give it less wei
 def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.integer] | None = None) -> Mixture:
     """``mixture`` with a source word's row, one of its own where they last, for each token without weights.
 
-    What an encoder knows about a token is in its row, but *that* it marks the tokens it reads, each by itself, it knows
-    of every word of its vocabulary. So a token that nothing is known about (the recipient) gets the row of a source
-    word that no other target token uses (the donor): its meaning is wrong, but the encoder reads it as a word, weighs
-    it as one, and keeps it apart from all others. Means of pieces and nearest neighbours make different words the same.
-    docs/transfer.md has the figures.
-
-    Donors are the source tokens that start a word, consist of three letters or more and have no part in the rows there
-    are. The k-th most frequent recipient gets the row of the k-th most frequent donor, so that it weighs about what a
-    word of its frequency does; vocabularies list their tokens by falling frequency, so a word's frequency is known by
-    its id. When all donors are used they are used again from the rarest on. Target tokens that stand for no text
-    (fillers, specials without a counterpart, broken bytes) are masked instead.
+    The encoder then reads such a token (the recipient) as a word and keeps it apart from all others, if with a wrong
+    meaning; docs/transfer.md has the figures. Donors are the source tokens that start a word, have three letters or
+    more and no part in the rows there are. The k-th most frequent recipient gets the row of the k-th most frequent
+    donor (the source's ids stand for frequency), and when all are used, they are used again from the rarest on. Target
+    tokens that stand for no text are masked.
 
     Args:
-        counts: how often each target token occurs in target text, (target vocabulary,); without them, ids stand for
-            its frequency too.
+        counts: how often each target token occurs in target text, (target vocabulary,); without them, ids count.
     """
     without = np.flatnonzero(np.diff(mixture.weights.indptr) == 0)
     donors = _free_words(mixture, pair.source)
@@ -98,12 +88,9 @@ SMALLEST_SHARE = 0.5  # a token takes the mean of its pieces where they cover at
 
 
 def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
-    """``mixture`` with rows for the tokens without weights: the mean of the known tokens their text is made of.
-
-    The text is cut greedily, longest piece first. The first piece should start a word exactly if the token does,
-    the others should continue one; where no such piece fits, one of the other kind may. Tokens of which the pieces
-    cover less than half keep what they have.
-    """
+    """``mixture`` with rows for the tokens without weights: the mean of the known tokens their text is made of, cut
+    greedily, longest piece first, pieces that start or continue a word as the token does preferred. Tokens of which the
+    pieces cover less than half keep what they have."""
     surfaces = target.surfaces
     has_row = np.diff(mixture.weights.indptr) > 0
     whole = has_row.copy()

@@ -1,9 +1,6 @@
-"""Embedders that know the words of both vocabularies, and the cache of what they have embedded.
-
-Any sentence-transformers or transformers model will do. Every batch has the same number of texts, all of the same
-length, so that the vector of a text does not depend on the texts embedded with it: whether it was made in this run or
-comes out of the cache, it is the same to the bit.
-"""
+"""Embedders that know the words of both vocabularies, and the cache of what they have embedded. Every batch has the
+same number of texts of the same length, so that the vector of a text is the same to the bit whatever it is embedded
+with."""
 
 import hashlib
 import json
@@ -32,13 +29,8 @@ TEXTS_A_SHARD = 1024  # texts embedded between two files of the cache: what a ki
 
 
 class Embedder:
-    """The embedder of a folder or a hub id, fetched only where downloads are allowed. The model itself is loaded when
-    there is a text that the cache does not hold.
-
-    Args:
-        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling. Code that comes with
-            a model is never run, and prompts it comes with are not used.
-    """
+    """The embedder of a folder or a hub id: a sentence-transformers model, whose prompts are not used, or a bare
+    transformers model, which gets mean pooling. It is loaded when there is a text that the cache does not hold."""
 
     def __init__(self, name: str) -> None:
         from vtkit.system.runtime import bf16_is_fast

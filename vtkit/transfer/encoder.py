@@ -64,13 +64,11 @@ def move_encoder(
     seed: int,
     work: Path,
 ) -> Transfer:
-    """``source`` on the vocabulary of ``target``, as [transfer] asks for.
+    """``source``, which is not changed, on the vocabulary of ``target``, as [transfer] asks for.
 
     Args:
-        source: not changed.
         target: its cased tokens have been renamed where the casing says so.
-        counts: how often each target token occurs in target text, for the bias and reassigned rows; asked for where
-            they are needed.
+        counts: how often each target token occurs in target text; asked for where bias or reassigned rows need them.
         method_texts: texts that word vectors are trained on; opened where a method needs them.
         casing: its output part; :mod:`vtkit.vocabulary.casing` has the rest.
         work: a folder that the model is written to on its way, to be removed afterwards.

@@ -1,10 +1,6 @@
 """Sparse weights from similarities: α-entmax over every row of a similarity matrix that is never held as a whole.
-
-For α = 4 a token keeps one to five anchors out of 30,000. So the solvers of the ``entmax`` library, in double
-precision, see only the few anchors of each row that can have weight. Single precision finds these candidates, and the
-threshold of the solution *proves* that nothing outside could have received weight; rows where that fails are solved
-again with more candidates. The result is that of the full matrix.
-"""
+Single precision finds the few anchors that can have weight, the solvers of the ``entmax`` library see only these, in
+double precision, and the threshold of the solution *proves* that nothing outside has any; else more are looked at."""
 
 import math
 from collections.abc import Iterator
@@ -49,19 +45,17 @@ def entmax_rows(
 ) -> csr_matrix:
     """α-entmax of the inner products of each query with all anchors, (queries, anchors).
 
-    ``p_j = [(α-1) s_j - τ]_+ ^ (1/(α-1))`` with τ such that the row sums to one (Peters et al. 2019,
-    arXiv:1905.05702); α = 1 is softmax, α = 2 sparsemax, and the larger α the fewer anchors keep weight.
+    ``p_j = [(α-1) s_j - τ]_+ ^ (1/(α-1))`` with τ such that the row sums to one (Peters et al. 2019, arXiv:1905.05702);
+    α = 1 is softmax, whose result is dense, α = 2 sparsemax.
 
     Args:
-        queries: unit vectors, (queries, width).
-        anchors: unit vectors, (anchors, width).
+        queries, anchors: unit vectors, (queries, width) and (anchors, width).
         rows_at_once: rows whose similarities are held at a time; as many as make 64 MB by default.
         first_k: candidates of a row that are looked at first.
-        device: where products are made and rows are solved; the GPU by default where there is one.
+        device: the GPU by default where there is one.
 
     Returns:
-        Float64 rows that sum to one; columns sorted. Memory grows with the result and the inputs, not with their
-        product. Softmax leaves nothing out, and its result is dense.
+        Float64 rows that sum to one; columns sorted.
     """
     _check(queries, anchors, alpha)
     blocks = []
@@ -98,10 +92,8 @@ def similarity_part(
 
     Args:
         ids: target ids of the new tokens, (rows,).
-        queries: their unit vectors, (rows, width).
-        anchors: unit vectors, (anchors, width).
+        queries, anchors: unit vectors, (rows, width) and (anchors, width).
         source_ids: of the anchors, (anchors,); several may be one source token.
-        alpha: 1 or more.
     """
     if _is_softmax(alpha):
         _check(queries, anchors, alpha)
@@ -145,11 +137,8 @@ def _solve(scores: torch.Tensor, alpha: float) -> torch.Tensor:
 
 
 def _settle_lowest(scaled: torch.Tensor, weights: torch.Tensor, alpha: float) -> torch.Tensor:
-    """``weights``, the scores that lie at the threshold, or else the lowest, sharing equally what the others leave.
-
-    A weight p lies only ``p^(α-1)`` above the threshold, 1e-14 for p = 0.01 and α = 8, 1e-63 for p = 0.1 and α = 64:
-    the last bit of the threshold decides whether the lowest score gets nothing or far too much. The weights of the
-    others hardly depend on that bit.
+    """``weights``, the scores at the threshold, or else the lowest, sharing equally what the others leave: a weight p
+    lies only ``p^(α-1)`` above it, 1e-63 for p = 0.1 and α = 64, so that its last bit would decide over them.
 
     Args:
         scaled: ``(α-1)(s - s_1)``.
@@ -226,10 +215,8 @@ def _dense(space: _Space, queries: torch.Tensor) -> csr_matrix:
 def _sparse(space: _Space, queries: torch.Tensor, alpha: float, k: int) -> csr_matrix:
     """One block of rows whose α leaves anchors out.
 
-    Fewer scores share the same weight among them, so that their threshold is never above that of all. Hence the
-    threshold of a row's highest similarities rules out all that lie below it, and that of the candidates is the one of
-    the full row if nothing outside lies above it. Scores that are off by ``error`` move a threshold by no more than
-    that.
+    The threshold of some scores is never above that of all. So that of a row's highest similarities rules out all below
+    it, and that of the candidates is the full row's if nothing outside lies above it, up to ``error``.
     """
     similarities, error = space.similarities(queries)
     size = len(space)

@@ -1,24 +1,18 @@
 """Latent units as a vocabulary: a sparse autoencoder on the token states of a dense embedder (Latent Terms,
 arXiv:2605.29384).
 
-With x the state of a token as the head hands it on (centred, of length √width), an overcomplete autoencoder learns to
-rebuild it from few units:
+With x the state of a token as the head hands it on (centred, of length √width):
 
     z = ReLU(E (x - c) + b),   x̂ = Dᵀ top_k(z) + c,   minimise |x - x̂|²
 
-No retrieval is trained: units come to stand for what recurs in the states of a language. Their use is distributed like
-that of words, so that they can be weighted and searched like words. What is saved is a masked-language-model head that
-plain sentence-transformers reads: its linear map is the identity, its decoder has the rows of E, and top_k becomes a
-threshold θ for each unit, above which it fires as often as it is among the k (JumpReLU without the jump):
+What is saved is a masked-language-model head that plain sentence-transformers reads: its linear map is the identity,
+its decoder has the rows of E, and top_k becomes a threshold θ for each unit, above which it fires as often as it is
+among the k (JumpReLU without the jump):
 
     logit_u = s (E_u (x - c) + b_u - θ_u)
 
-A text's vector is the maximum over its tokens, log(1 + ReLU(logit)), as of any SPLADE encoder, or their sum, which is
-saturated when documents are indexed (:mod:`vtkit.encoder.saturation`). Units are named by the
-tokens that they fire for most.
-
-Words can stand beside them. A head that reads tokens back (:mod:`vtkit.encoder.fitted_head`) hands z to its decoder E;
-with z ≈ L x + l by least squares, a token's row is L'E_j and its bias b_j + E_j'l, so that both share the linear map.
+Units are named by the tokens that they fire for most. Words can stand beside them: a head that reads tokens back
+(:mod:`vtkit.encoder.fitted_head`) hands z ≈ L x + l to its decoder E; a token's row is L'E_j and its bias b_j + E_j'l.
 """
 
 import math
@@ -100,8 +94,7 @@ def fit_units(
     """An encoder that reads what ``encoder`` reads and writes latent units, and tokens behind them with ``words``.
 
     Args:
-        encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole; its head is
-            replaced.
+        encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`; its head is replaced.
         folder: where states and the model are kept meanwhile.
         words: of the tokens' head, :func:`vtkit.encoder.fitted_head.fit_head`'s ``activation``.
         steps: of the optimiser.
@@ -140,13 +133,8 @@ def fit_units(
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Decoder rows and biases of tokens over ``states`` as units read them.
-
-    Args:
-        states: x, (tokens, width).
-        outputs: z, what the tokens' own head makes of the same states, (tokens, width).
-        embeddings, bias: of the tokens' decoder, (vocabulary, width) and (vocabulary,).
-    """
+    """Decoder rows and biases of tokens over ``states``, (tokens, width), as units read them, where the tokens' own
+    head makes ``outputs`` of them and has ``embeddings``, (vocabulary, width), and ``bias``."""
     known = torch.cat([states, torch.ones_like(states[:, :1])], dim=1).double().cpu()
     linear = torch.linalg.lstsq(known, outputs.double().cpu(), driver="gelsd").solution.to(embeddings)
     moved = torch.where(bias < MASKED_BIAS / 2, bias, bias + embeddings @ linear[-1])

@@ -1,9 +1,6 @@
-"""What every transfer method returns: each target token as a sparse convex combination of source tokens.
-
-Embeddings, decoder bias and the provenance shown in reports all come from the same weights, so that they cannot
-disagree. Rows that depend on no source token in particular (the mean of all, random noise) are kept as a method
-name without weights, because a dense row for each of them would not fit in memory for large vocabularies.
-"""
+"""What every transfer method returns: each target token as a sparse convex combination of source tokens. Embeddings,
+decoder bias and the provenance in reports all come from the same weights. Rows of no source token in particular (the
+mean of all, noise) are a method name without weights."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -40,15 +37,12 @@ class Mixture:
     spread: tuple[SoftmaxRows, ...] = ()  # rows that give weight to every source token
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
-        """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
+        """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width), ``embeddings`` being E,
+        (source rows, width).
 
-        The rows without weights: ``mean`` and ``masked`` are the mean of E; ``overlap_mean`` is the mean of the
-        overlapping tokens' rows, of all rows where nothing overlaps; ``random`` is noise N(0, 0.02²);
-        ``univariate`` N(μ, σ²) with the mean and deviation of all entries of E; ``multivariate`` the same for each
-        dimension by itself.
-
-        Args:
-            embeddings: ``E``, (source rows, width).
+        Rows without weights: ``mean`` and ``masked`` are the mean of E; ``overlap_mean`` that of the overlapping
+        tokens' rows (of all where nothing overlaps); ``random`` is noise N(0, 0.02²); ``univariate`` N(μ, σ²) with the
+        moments of all entries of E, ``multivariate`` with those of each dimension.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
         self._check(embeddings, "embeddings")
@@ -75,15 +69,13 @@ class Mixture:
     def bias(self, source_bias: NDArray[np.floating], ordinary: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
         """The decoder bias by the same weights, (target vocabulary,).
 
-        A masked source token has no part in the biases of new tokens; the weights of the others are brought to a sum
-        of one. What is left without weight gets the mean of the ordinary source rows, ``overlap_mean`` that of the
-        overlapping tokens that are not masked. Overlapping tokens keep their
-        bias to the bit, masked ones among them, and rows that the mixture masks are masked.
+        A masked source token has no part in the biases of new tokens; the weights of the others are brought to a sum of
+        one. Rows left without weight get the mean of the ordinary source rows, ``overlap_mean`` that of the unmasked
+        overlapping tokens. Overlapping tokens keep their bias to the bit, and rows that the mixture masks are masked.
 
         Args:
             source_bias: (source rows,).
-            ordinary: the source rows that the mean is over (:func:`vtkit.transfer.surgery.bias.ordinary_rows`), (source
-                rows,); all that are not masked by default.
+            ordinary: the source rows that the mean is over, (source rows,); all that are not masked by default.
         """
         source_bias = np.asarray(source_bias, dtype=np.float32)
         self._check(source_bias[:, None], "decoder bias")

@@ -1,7 +1,5 @@
-"""Rows that give weight to every source token (α-entmax with α = 1): made in blocks, their weights never stored.
-
-50,000 new tokens over 30,000 source tokens are 1.5 billion weights. Their products with an embedding matrix are small.
-"""
+"""Rows that give weight to every source token (α-entmax with α = 1): made in blocks, and never stored, since 50,000 new
+tokens over 30,000 source tokens are 1.5 billion weights."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The tokens of a vocabulary in a space of word vectors, and each new token's nearest source tokens there.
-
-What OFA and WECHSEL share. A token's vector is the mean of the vectors of the words whose tokenization contains it,
-so that word endings and beginnings have vectors too, which no file of word vectors lists.
-"""
+"""The tokens of a vocabulary in a space of word vectors, and each new token's nearest source tokens there: what OFA and
+WECHSEL share. A token's vector is the mean of the vectors of the words whose tokenization contains it."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -43,14 +40,11 @@ class WordSpace:
 def word_space(
     vocabulary: Vocabulary, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()
 ) -> WordSpace:
-    """Each token as the mean of the vectors of the words that contain it.
-
-    A word is tokenized as it is and with a space before it, as at the beginning and inside of a text; a token that
-    occurs in both counts twice. Special and unknown tokens have no vector. The file is read once, as a stream.
+    """Each token as the mean of the vectors of the words that contain it, tokenized as they are and with a space before
+    them. Special and unknown tokens have no vector. The file is read once, as a stream.
 
     Args:
-        weighting: ``zipf`` stands for the frequencies of the words, which these files do not hold: they list words by
-            descending frequency, and frequency falls as 1/rank.
+        weighting: ``zipf`` stands for the frequencies of the words: files list them by falling frequency, about 1/rank.
         wanted: words whose own vectors are kept.
     """
     file = open_vectors(path)
@@ -91,13 +85,11 @@ def neighbour_mixture(
     source: NDArray[np.float32],
     target: NDArray[np.float32],
 ) -> Mixture:
-    """New tokens as ``softmax(cos / 0.1)`` over their ten nearest source tokens in one space of vectors.
-
-    Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings.
+    """New tokens as ``softmax(cos / 0.1)`` over their ten nearest source tokens in one space of vectors; tokens without
+    a vector get normal noise with the moments of each dimension of the source's embeddings.
 
     Args:
-        source: vectors of the source tokens, (source vocabulary, width).
-        target: vectors of the target tokens, (target vocabulary, width).
+        source, target: vectors of the tokens, (source vocabulary, width) and (target vocabulary, width).
     """
     anchors = np.flatnonzero(source.any(axis=1))
     ids = pair.overlap.new_ids[target[pair.overlap.new_ids].any(axis=1)]
@@ -118,8 +110,7 @@ def nearest(
     """``softmax(cos / temperature)`` over the nearest anchors of each query, (queries, anchors).
 
     Args:
-        queries: unit vectors, (queries, width).
-        anchors: unit vectors, (anchors, width).
+        queries, anchors: unit vectors, (queries, width) and (anchors, width).
         neighbours: anchors that have weight; the lowest place wins among equals.
     """
     k = min(neighbours, len(anchors))

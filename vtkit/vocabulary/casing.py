@@ -1,9 +1,5 @@
-"""Casing of a vocabulary: which tokens are cased, which differ in case or word-start mark only, and what can be done
-about it without retraining.
-
-Upper case is whatever lower-casing changes, character by character as the ``Lowercase`` normalizer of the tokenizers
-library does it: final sigma and other rules of context play no part, and ℝ, which has no lower case, is not cased.
-"""
+"""Casing of a vocabulary: which tokens are cased, and what can be done about it without retraining. Upper case is
+whatever lower-casing changes, character by character as the ``Lowercase`` normalizer of tokenizers does it."""
 
 from __future__ import annotations
 
@@ -101,9 +97,8 @@ def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[
     """Tokens equal up to case and word-start mark: ``The``, ``##the`` and ``the`` are one class.
 
     Returns:
-        Classes of two ids or more, each with its representative first: the lower-case token that starts a word, else
-        the lower-case one inside a word, else the cased one that starts a word, else any; the lowest id where several
-        qualify. Classes are in the order of their representatives.
+        Classes of two ids or more, in the order of their representatives, which come first: lower-case before cased,
+            starting a word before inside one, lowest id.
     """
     forms = Vocabulary.of(vocabulary).forms
     members: dict[str, list[int]] = {}
@@ -121,13 +116,11 @@ def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[
 
 @lru_cache(maxsize=4)
 def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDArray[np.int64]:
-    """The id of the representative of each token's canonical class, the token itself where it has no variant.
+    """The id of the representative of each token's canonical class, the token itself where it has no variant; (size,),
+    read only.
 
     Args:
-        size: rows of the model, where they are more than the tokenizer's tokens (a padded vocabulary).
-
-    Returns:
-        (size,), read only: it is kept for the next call.
+        size: rows of the model, where they are more than the tokenizer's tokens.
     """
     count = len(tokens(tokenizer))
     folded_to = np.arange(count if size is None else size, dtype=np.int64)
@@ -142,15 +135,12 @@ def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDA
 
 
 def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
-    """A copy of ``tokenizer`` in which tokens that exist in cased form only bear their lower-cased names.
+    """A copy of ``tokenizer`` in which tokens that exist in cased form only bear their :func:`lower_case_names` (Lionis
+    et al., To Case or Not to Case, ECIR 2026). Ids do not move.
 
-    "Words that exist exclusively in cased form are treated as their lowercase equivalents" (Lionis et al., To Case or
-    Not to Case, ECIR 2026): :func:`lower_case_names` become the tokens' names. Ids do not move, so a model's rows stay
-    in place.
-
-    Lower-cased text reaches a renamed WordPiece or Unigram token as any other. A BPE vocabulary reaches tokens by
-    merges, and those of ``Paris`` start from ``P``: they are taken out, a whole word that is a token is then taken as
-    it is (``ignore_merges``), and where the present merges cut a new name in two, their merge is added, last.
+    A BPE vocabulary reaches tokens by merges, and those of ``Paris`` start from ``P``: they are taken out, a whole word
+    that is a token is then taken as it is (``ignore_merges``), and where the present merges cut a new name in two,
+    their merge is added, last.
     """
     renamed = lower_case_names(tokenizer)
     if not renamed:

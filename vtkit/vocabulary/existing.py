@@ -1,11 +1,7 @@
-"""Tokenizers that are there already: read from a hub id, a folder or a file, and made ready to be an encoder's.
-
-Whatever the form on disk (``tokenizer.json``, ``vocab.txt``, ``vocab.json`` with ``merges.txt``, a SentencePiece
-``.model``), the result is one plain fast tokenizer that knows its special roles, adds ``cls ... sep`` around a
-text, and saves as a ``tokenizer.json`` folder which ``AutoTokenizer`` loads identically. The classes by which
-transformers rebuilds tokenizers (``BertTokenizer`` and the like) are passed over on purpose: they replace the
-normalizer found in the file, and from a lone ``vocab.txt`` they build a tokenizer that knows five tokens.
-"""
+"""Tokenizers that are there already: read from a hub id, a folder or a file, and made ready to be an encoder's. The
+result is one plain fast tokenizer with special roles and ``cls ... sep`` around a text, which ``AutoTokenizer`` loads
+identically. The classes of transformers are passed over: they replace the normalizer of the file, and build five tokens
+of a lone ``vocab.txt``."""
 
 from __future__ import annotations
 
@@ -68,17 +64,13 @@ UNREACHABLE_SHARE = 0.01
 
 
 def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokenizerFast:
-    """The tokenizer called ``name``, ready to be an encoder's.
+    """The tokenizer called ``name``, ready to be an encoder's: fast, without truncation or padding, with ``input_ids``
+    and ``attention_mask`` as its outputs.
 
     Args:
-        name: a folder, a file (``tokenizer.json``, ``vocab.txt`` or a SentencePiece ``.model``), or a hub id,
-            which is looked for in the local cache and fetched only where downloads are allowed.
-        require_roles: whether pad, mask, cls and sep tokens must be there. Without them a tokenizer can be
-            looked at and aligned, but no masked-language model can be trained with it.
-
-    Returns:
-        A fast tokenizer without truncation or padding, with ``input_ids`` and ``attention_mask`` as its
-        outputs (the inputs that every encoder family takes).
+        name: a folder, a file (``tokenizer.json``, ``vocab.txt`` or a SentencePiece ``.model``), or a hub id, fetched
+            only where downloads are allowed.
+        require_roles: whether pad, mask, cls and sep tokens must be there, which training needs.
 
     Raises:
         DataError: nothing usable under that name, a damaged file, or no token for a role that is needed.

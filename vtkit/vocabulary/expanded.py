@@ -1,10 +1,5 @@
-"""An existing vocabulary and the most frequent new tokens of a corpus: AdaLM's expansion, all increments in one pass.
-
-Algorithm 1 of Iida and Okazaki (2022, "CAI") trains a vocabulary anew for every size and cuts the whole corpus with
-it. Here the corpus is read once: what a tokenizer does to a text it does word by word, so the counts of the different
-words are enough; and what merging learns at one size is the beginning of what it learns at a larger one, so one
-training serves all sizes. The result is the algorithm's, token for token.
-"""
+"""An existing vocabulary and the most frequent new tokens of a corpus: AdaLM's expansion (Algorithm 1 of Iida and
+Okazaki 2022, "CAI"), token for token, with the corpus read once and one training for all increments."""
 
 from __future__ import annotations
 
@@ -79,30 +74,25 @@ def expand_vocabulary(
 ) -> Expansion:
     """Add to ``base`` the tokens that ``texts`` need most (AdaLM; Algorithm 1 of the CAI paper).
 
-    For i = 1, 2, …: a lower-cased vocabulary of |V₀| + i·ΔV tokens is learned on the corpus, the corpus is cut with
-    it, and its most frequent tokens that V₀ lacks are added to V₀ until there are |V₀| + i·ΔV. Every i starts from
-    V₀ again. The result is the vocabulary of the first i that
+    For i = 1, 2, …: a lower-cased vocabulary of |V₀| + i·ΔV tokens is learned on the corpus, the corpus is cut with it,
+    and its most frequent tokens that V₀ lacks are added to V₀ until there are |V₀| + i·ΔV. The result is the vocabulary
+    of the first i that
 
     - cannot be filled (with every rule: the corpus is exhausted),
     - raises I(C) by less than ε of its magnitude (``entropy-gain``), or by less than ε of what the first increment
-      raised it by (``first-gain``), or
+    raised it by (``first-gain``), or
     - has ``section.size`` tokens.
 
-    Words are those that the base's own normalizer and pre-tokenizer make, since no other token could ever be made.
-    A WordPiece base learns WordPiece (by merging the most frequent pair, as the libraries do) and counts by longest
-    match; a byte-level BPE base learns and counts with byte-level BPE, and takes only tokens it can make
-    (:func:`_fitting`). What the paper leaves open: all characters of the corpus are in the learned vocabulary, and
-    five of its places are special tokens'; equally frequent tokens are added in code-point order; tokens that occur
-    less than :data:`LEAST_OCCURRENCES` times are not added.
+    Words are those that the base's own normalizer and pre-tokenizer make; WordPiece learns WordPiece, byte-level BPE
+    byte-level BPE (:func:`_fitting`). What the paper leaves open: all characters of the corpus are in the learned
+    vocabulary, five of its places are special tokens', equally frequent tokens are added in code-point order, and
+    tokens that occur less than :data:`LEAST_OCCURRENCES` times are not added.
 
     Args:
         base: its tokens keep their ids, and its normalizer, pre-tokenizer and special tokens stay.
-        texts: the corpus; read once, as a stream.
-        casing: ``input = "lowercase"`` makes the base lower-case its input first. A base that keeps upper case still
-            gets lower-case tokens, with a warning.
-
-    Returns:
-        The same for the same texts, in whatever order; the saved tokenizer is byte-identical.
+        texts: the corpus; read once, as a stream, in any order.
+        casing: ``input = "lowercase"`` makes the base lower-case its input first. New tokens are lower-case in any
+            case.
 
     Raises:
         DataError: a base that is neither WordPiece nor byte-level BPE, or joins words across white space; a size not
@@ -419,10 +409,9 @@ def _fitting(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The first ``room`` tokens of ``found`` that the base can be taught, and the merges they need.
 
-    WordPiece takes the longest token it knows, so it can be taught any. BPE makes a token only through merges, after
-    its own: what it cuts in two gets the merge of these two; what it cuts in more, which would cost further tokens in
-    between, is taken if it is a word as a whole, since an expanded BPE looks words up before it merges
-    (``ignore_merges``), and passed over otherwise.
+    WordPiece can be taught any. BPE makes a token only through merges, after its own: what it cuts in two gets the
+    merge of these two; what it cuts in more is taken if it is a word, since words are looked up first
+    (``ignore_merges``).
     """
     if family == "wordpiece":
         return found[:room], []

@@ -1,8 +1,5 @@
-"""What the tokens of a vocabulary stand for, whatever family of tokenizers wrote them.
-
-The canonical form of a token is the pair of "starts a word" and the plain text it stands for, because families write
-the same token differently (``school``, ``Ġschool``, ``▁school`` start a word; ``##ing``, ``ing`` continue one).
-"""
+"""What the tokens of a vocabulary stand for, whatever family wrote them: the canonical form is the pair of "starts a
+word" and plain text (``school``, ``Ġschool``, ``▁school`` start a word; ``##ing``, ``ing`` continue one)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The overlap rule: which tokens of a target vocabulary a source encoder already knows, one rule for all families.
-
-Tokens are compared by what they stand for (:mod:`vtkit.vocabulary.forms`), because families write the same token
-differently. Plain string equality finds less than a third of the common tokens of two families.
-"""
+"""The overlap rule: which tokens of a target vocabulary a source encoder already knows, compared by what they stand for
+(:mod:`vtkit.vocabulary.forms`), since families write the same token differently."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -58,21 +55,17 @@ class Overlap:
 def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "exact+symbols") -> Overlap:
     """Find the source token of each target token.
 
-    A target token overlaps a source token when
-
-    1. their canonical forms are equal, or
+    1. Their canonical forms are equal, or
     2. both are made of symbols or digits only and their surfaces are equal, whatever the word-start mark, or
     3. they play the same special role (pad, unk, cls or bos, sep or eos, mask).
 
-    An equal canonical form beats an equal symbol, then the lowest source id wins. Special tokens take part in
-    rule 3 only, and fillers such as ``[unused7]`` in none.
-
-    Where the target begins with the whole source vocabulary, id by id (an expanded vocabulary), those tokens are the
-    source's own, fillers included, and the rules are for the tokens behind them.
+    The earlier rule wins, then the lowest source id. Special tokens take part in rule 3 only, fillers such as
+    ``[unused7]`` in none. Where the target begins with the whole source vocabulary, id by id (an expanded one), those
+    tokens are the source's own, fillers included.
 
     Args:
-        mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal
-            up to case and word-start mark.
+        mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal up to
+            case and word-start mark.
     """
     source_tokens, target_tokens = source.tokens, target.tokens
     found = np.full(len(target_tokens), -1, dtype=np.int32)

@@ -1,8 +1,5 @@
-"""Tokenizers on disk, in the one form that every version of transformers since 4.57 reads alike.
-
-transformers 5 names its own class (``TokenizersBackend``), which 4.57 does not have, leaves out settings whose defaults
-changed, and writes no ``special_tokens_map.json``, which FastEmbed and others want. So the files are written here.
-"""
+"""Tokenizers on disk, in the one form that every version of transformers since 4.57 reads alike; transformers 5 itself
+writes a class and settings that 4.57 does not know, and no ``special_tokens_map.json``."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 """Vocabularies learned from a corpus: WordPiece, BPE and Unigram, the same bytes from run to run.
 
-Texts are read once, as a stream; what is kept is how often each word occurs, and what a tokenizer does to a text is
-done once for each different word. The trainers themselves are libraries', chosen and fed so that nothing depends on
-hash order or threads: WordPiece and BPE merge with the BPE trainer of ``tokenizers`` (its WordPiece trainer numbers
-continuing characters in hash order, and so differs between runs), and Unigram is trained by SentencePiece on one
-thread over the words in sorted order.
-
-In scripts without spaces nothing shows a tokenizer where a word begins. A token of theirs therefore has one form,
-without the mark of a beginning, and is learned from words that ICU's dictionaries find, so that it never reaches across
-two of them. The tokenizer itself needs no dictionary.
+Texts are read once, as a stream, and each different word is cut once. WordPiece and BPE merge with the BPE trainer of
+``tokenizers`` (its WordPiece trainer differs between runs), Unigram is trained by SentencePiece on one thread over
+sorted words. In scripts without spaces a token has one form, without the mark of a beginning, and is learned from words
+that ICU's dictionaries find; the tokenizer itself needs no dictionary.
 """
 
 from __future__ import annotations
@@ -112,22 +107,18 @@ def train(
 ) -> tuple[PreTrainedTokenizerFast, CorpusCounts]:
     """Learn a vocabulary of up to ``section.size`` tokens from ``texts``; a small corpus gives fewer.
 
-    What happens to a text before it is cut into tokens (by default: Unicode form NFKC without control characters) is
-    part of the tokenizer, lower-casing too where ``casing`` says so. Tokens of scripts without spaces have one form and
-    stay inside words (above); WordPiece keeps its ``##`` for corpora with less than :data:`UNSPACED_SHARE` of them. The
-    same texts in the same order give a
-    byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the beginning of a larger one.
-
-    Memory does not grow with the corpus: counts that take more than
-    :data:`~vtkit.data.word_counts.DEFAULT_MEMORY` go to a temporary folder, and no more than :data:`MOST_WORDS`
-    different words are learned from.
+    What happens to a text before it is cut into tokens is part of the tokenizer, lower-casing too where ``casing`` says
+    so. WordPiece keeps its ``##`` for corpora with less than :data:`UNSPACED_SHARE` of scripts without spaces. The same
+    texts in the same order give a byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the
+    beginning of a larger one. Memory does not grow with the corpus (:data:`~vtkit.data.word_counts.DEFAULT_MEMORY`,
+    :data:`MOST_WORDS`).
 
     Returns:
         A tokenizer with :data:`SPECIAL_TOKENS` as ids 0 to 4, and what it was learned from.
 
     Raises:
-        DataError: no words in the texts; a size that does not even hold the alphabet; or a corpus so small that
-            nothing but its characters can be learned.
+        DataError: no words in the texts; a size that does not even hold the alphabet; or nothing to learn but
+            characters.
     """
     lowercase = casing is not None and casing.input == "lowercase"
     corpus = _read(texts, section)

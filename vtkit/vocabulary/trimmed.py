@@ -1,13 +1,9 @@
 """Trimming: a tokenizer without the tokens that the texts at hand do not need (arXiv:2305.15020).
 
-A text whose tokens are all kept is cut into the same tokens as before, whatever the model:
-
-- *WordPiece* takes the longest token that fits, which is still there and still the longest.
-- *Unigram* takes the segmentation of the highest score, and only others have left. A token with the lowest score stays,
-  since the score of an unknown character is counted from it.
-- *BPE* applies the merge of the lowest rank, and all merges on the way to a kept token stay, with what they make.
-
-Single characters that occur stay too, and bytes, so that other texts fall into smaller pieces rather than into [UNK].
+A text whose tokens are all kept is cut as before: *WordPiece* takes the longest token that fits, *Unigram* the
+segmentation of the highest score (a token with the lowest score stays, from which that of unknown characters is
+counted), and of *BPE* all merges on the way to a kept token stay, with what they make. Single characters that occur
+stay too, and bytes.
 """
 
 from __future__ import annotations

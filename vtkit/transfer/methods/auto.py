@@ -1,21 +1,14 @@
 """``method = "auto"``: each new token's row by the best evidence there is for that token.
 
 1. ``parallel``: its translations, where parallel text is given and the token occurs in it.
-2. ``subtoken``: the pieces the source tokenizer cuts it into, where the source reads the token's script and the first
-   piece is a stem: a source word of three letters or more that makes up at least half of the token (``receptors`` is
-   ``receptor`` + ``s``).
-3. ``sembridge``: its neighbours by an embedder, where one is given and the source does not read the token's script. A
-   neighbour is then a translation. Within the source's own language it would be another word: neighbours made
-   ``apoptosis`` fire as ``cancer``.
+2. ``subtoken``: the pieces the source tokenizer cuts it into, where the source reads its script and the first piece is
+a stem: a source word of three letters or more that makes up at least half of it.
+3. ``sembridge``: its neighbours by an embedder, where the source does not read its script; within the source's own
+language a neighbour would be another word.
 
-The source *reads* a script if it knows a quarter of the words that the target vocabulary has in it. So English reads
-the Latin words of an English domain (35 to 50 % are known), but not those of German (16 %), nor Hangul.
-
-What is left has no evidence and takes the recipe's ``fallback``: by default a source word's row of its own
-(:mod:`vtkit.transfer.combination`).
-
-This is the rule. :func:`alternatives` has what comes close to it, and a probe decides between them
-(:mod:`vtkit.pipeline.steps.probed_transfer`). docs/transfer.md compares all this with every single method.
+The source *reads* a script if it knows a quarter of the words that the target has in it: English knows 35 to 50 % of an
+English domain's, 16 % of German. What is left takes the recipe's ``fallback``. docs/transfer.md compares all this with
+every single method, and a probe decides between it and its :func:`alternatives`.
 """
 
 from collections import Counter

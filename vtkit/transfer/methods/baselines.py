@@ -9,14 +9,9 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def baseline_mixture(pair: VocabularyPair, method: Fallback = "mean") -> Mixture:
-    """Overlapping tokens keep their row, new ones get what :meth:`Mixture.rows` makes of ``method``.
-
-    Args:
-        method: ``mean`` of all source rows; ``overlap_mean``, the centroid of the overlap (Mean-Init of the vocabulary
-            transfer paper, table 3); noise of 0.02 (``random``), of the moments of all entries of the source
-            (``univariate``), or of each dimension's (``multivariate``, as FOCUS, WECHSEL and OFA for tokens without
-            evidence).
-    """
+    """Overlapping tokens keep their row, new ones get what :meth:`Mixture.rows` makes of ``method``: ``overlap_mean``
+    is Mean-Init of the vocabulary-transfer paper, ``multivariate`` what FOCUS, WECHSEL and OFA give tokens without
+    evidence."""
     return mixture_of_parts(pair, fallback=method)
 
 

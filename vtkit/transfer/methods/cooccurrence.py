@@ -1,10 +1,5 @@
-"""New tokens as mixtures of the source tokens that occur in the same pairs of a parallel text: the second estimator of
-the ``parallel`` method, by vectors of sentence ids.
-
-Each token, of either language, is the vector of the sentence pairs in which it occurs. Tokens that translate each
-other occur in the same pairs, so the cosine of their vectors is high; α-entmax of the cosines makes the mixture, as in
-SemBridge. There is nothing to learn and no alignment inside the sentences.
-"""
+"""The second estimator of the ``parallel`` method: each token, of either language, is the vector of the sentence pairs
+in which it occurs, and α-entmax of the cosines makes the mixture. There is nothing to learn."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +20,12 @@ MOST_CANDIDATES = 256  # source tokens of the highest cosines that the entmax of
 def cooccurrence_mixture(
     bitext: Bitext, pair: VocabularyPair, alpha: float = 4.0, min_probability: float = 0.05
 ) -> Mixture:
-    """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``.
+    """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``, over the source tokens that share a pair with it.
 
     ``x_t`` has the entry ``(n_i m_i)^-¼`` for each pair i of n_i source and m_i target tokens in which t occurs, and 0
-    elsewhere: a dictionary entry of one word in either language says more about the two words than a long sentence
-    about all of its. Source tokens that share no pair with t have cosine 0 and take no part.
+    elsewhere: a dictionary entry says more about its words than a long sentence.
 
     Args:
-        alpha: of the entmax; that of the SemBridge paper.
         min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
     """
     lengths = bitext.source.lengths * bitext.target.lengths

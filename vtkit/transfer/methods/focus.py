@@ -1,8 +1,5 @@
-"""New tokens as sparse mixtures of the shared tokens nearest to them in static vectors of the target language (FOCUS).
-
-It needs text of the target language and nothing else: the vectors are trained on the text as the target tokenizer
-cuts it, so that they are vectors of tokens.
-"""
+"""New tokens as sparse mixtures of the shared tokens nearest to them in static vectors of the target language (FOCUS),
+by default trained on text as the target tokenizer cuts it."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -44,16 +41,12 @@ def focus_mixture(
     seed: int = 0,
 ) -> Mixture:
     """FOCUS (Dobler and de Melo 2023, arXiv:2305.14481): ``E'_t = Σ_u sparsemax(cos(f_t, f_u)) E_u`` over the shared
-    tokens ``u``.
-
-    ``f`` are vectors trained on ``texts`` (:func:`train_vectors`), or given ones. A file that has tokens with the mark
-    of their family (``##s``, ``▁the``) is one of tokens; in any other a token is looked up by the text it stands for.
-    Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings, as in the
-    paper. Shared special tokens are no anchors.
+    tokens ``u``, special ones aside; tokens without a vector get normal noise with the moments of each dimension of E.
 
     Args:
-        vectors: static vectors of tokens or words of the target language. Without them ``texts`` are needed.
-        texts: text of the target language, read once as a stream.
+        vectors: ``f``, of tokens (a file that has ``##s`` or ``▁the`` as the family writes them) or of the texts that
+            they stand for.
+        texts: text of the target language to train ``f`` on (:func:`train_vectors`), read once as a stream.
     """
     if vectors is not None:
         found, where = _given(pair.target, vectors), str(vectors)
@@ -76,11 +69,8 @@ def focus_mixture(
 
 
 def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> NDArray[np.float32]:
-    """Vectors of fastText (Bojanowski et al. 2017, continuous bag of words) for the tokens of ``texts``.
-
-    Settings are those of the authors' code: 3 epochs, tokens that occur 10 times or more, 10 negatives, window 5,
-    character n-grams of 3 to 6 of the token as it is spelled; but a smaller table of n-grams. One thread, so that
-    the same text and seed give the same vectors.
+    """Vectors of fastText (Bojanowski et al. 2017, continuous bag of words) for the tokens of ``texts``, with the
+    settings of FOCUS' authors but a smaller table of n-grams; on one thread, so that text and seed decide.
 
     Args:
         texts: read once, tokenized into a temporary file; special tokens aside.

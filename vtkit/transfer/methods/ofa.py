@@ -8,15 +8,12 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def ofa_mixture(pair: VocabularyPair, vectors: Path) -> Mixture:
-    """OFA (Liu et al. 2024, arXiv:2311.08849): ``E'_t = Σ softmax(cos(w_t, w_s) / 0.1) E_s``.
+    """OFA (Liu et al. 2024, arXiv:2311.08849): ``E'_t = Σ softmax(cos(w_t, w_s) / 0.1) E_s`` over the ten nearest
+    source tokens, ``w`` of a token the mean of the vectors of the words whose tokenization contains it; tokens without
+    a vector get normal noise with the moments of each dimension.
 
-    ``w`` of a token is the mean of the vectors of the words whose tokenization contains it, the sum runs over the
-    ten nearest source tokens. The paper factorises ``E = U Σ Vᵀ`` and mixes the coordinates U; mixing is linear, so
-    mixing rows of the product gives the same at full rank. Tokens without a vector are drawn from normal noise with
-    the moments of each dimension.
-
-    Deviations: the lower ranks of the paper (100, 200, 400) are left out; overlap is vtkit's rule (the authors ignore
-    case too), and words are not capitalised to find more tokens.
+    The paper mixes the coordinates U of ``E = U Σ Vᵀ``, which at full rank is the same; its lower ranks are left out.
+    Overlap is vtkit's rule, and words are not capitalised to find more tokens.
 
     Args:
         vectors: static word vectors that cover both languages in one space.

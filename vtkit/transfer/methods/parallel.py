@@ -1,11 +1,5 @@
-"""New tokens as mixtures of their translations, learned from parallel text: a bridge that needs no pretrained
-multilingual model.
-
-p(source token | target token) is estimated with IBM model 1 (Brown et al. 1993) directly on the token ids of both
-vocabularies, so a word of several pieces in one language finds the pieces of its translation in the other. Any
-mixture of sentence pairs and dictionary entries serves. The probabilities live in one sorted table of the token
-pairs that were ever seen together, and nothing is random: the same text gives the same bytes.
-"""
+"""New tokens as mixtures of their translations, learned from parallel text. p(source token | target token) is estimated
+with IBM model 1 (Brown et al. 1993) directly on the token ids of both vocabularies; nothing is random."""
 
 import numba
 import numpy as np
@@ -21,14 +15,9 @@ MOST_SOURCES = 20  # translations of one token that are kept
 def translation_mixture(
     bitext: Bitext, pair: VocabularyPair, iterations: int = 8, agreement: float = 0.5, min_probability: float = 0.05
 ) -> Mixture:
-    """Each new token as the mixture of the source tokens it is translated by.
-
-    The weights are ``w(s|t) ∝ p(s|t) · p(t|s)^a``: a pair counts for more when the translation holds in both
-    directions. p(s|t) alone gives common source tokens to everything that is rare (rare words collect the
-    translations of their neighbours), which the other direction knows not to be theirs. docs/transfer.md has the
-    figures.
-
-    New tokens that are nowhere in the parallel text have no weights; ``transfer.fallback`` says what they become.
+    """Each new token as the mixture of the source tokens it is translated by, ``w(s|t) ∝ p(s|t) · p(t|s)^a``: p(s|t)
+    alone gives common source tokens to everything that is rare. New tokens that are nowhere in the text have no
+    weights.
 
     Args:
         iterations: rounds of expectation maximisation.
@@ -54,8 +43,7 @@ def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> 
     """``p(s|t) · p(t|s)^a`` with rows that sum to one; (target vocabulary, source vocabulary).
 
     Args:
-        forward: p(s|t), (target, source).
-        backward: p(t|s), (source, target).
+        forward, backward: p(s|t), (target, source), and p(t|s), (source, target).
         exponent: a, above 0.
     """
     both = csr_matrix(forward.multiply(backward.T.tocsr().power(exponent)))
@@ -67,18 +55,13 @@ def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> 
 
 
 def translation_probabilities(bitext: Bitext, source_size: int, target_size: int, iterations: int) -> csr_matrix:
-    """p(source token | target token) by IBM model 1, (target vocabulary, source vocabulary).
+    """p(source token | target token) by IBM model 1, (target vocabulary, source vocabulary): float64 rows that sum to
+    one, empty for tokens that do not occur.
 
-    In every pair each source token ``s`` is produced by one of the target tokens ``t`` or by the empty word, with
-    all of them equally likely beforehand:
+    From a uniform start, each source token ``s`` of a pair is produced by one of its target tokens ``t`` or the empty
+    word:
 
         expected count c(s, t) += p(s|t) / (p(s|empty) + Σ_t' p(s|t')),   p(s|t) = c(s, t) / Σ_s' c(s', t)
-
-    from a uniform start, so the first round distributes by co-occurrence alone. Sums run in a fixed order in
-    double precision.
-
-    Returns:
-        Float64 rows that sum to one for tokens that occur, and empty rows for the others.
     """
     starts, sources, pairs = co_occurrence_table(bitext, source_size, target_size)
     probabilities = np.ones(len(sources))

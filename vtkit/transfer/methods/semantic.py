@@ -1,9 +1,5 @@
 """New tokens as sparse mixtures of the shared tokens nearest to them in the space of the model that owns the target
-vocabulary (the vocabulary-transfer paper's semantic initialisation).
-
-All it needs of that model is a table with a vector for each token: the input embeddings of any transformers or
-sentence-transformers model, or a static table (StaticEmbedding, model2vec).
-"""
+vocabulary (the vocabulary-transfer paper's semantic initialisation), by its table of a vector for each token."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +29,10 @@ class Table:
 
 
 def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: str = "the table") -> Mixture:
-    """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``.
+    """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``, special tokens aside.
 
-    The vocabulary-transfer paper (SIGIR 2026) has α = 2 (sparsemax), and a table over exactly the target vocabulary.
-    Here rows are matched by what a token stands for, so that the table may be that of a vocabulary which holds only
-    part of the target's tokens. A new token it does not hold has no evidence and becomes the mean of all rows, as do
-    special tokens and fillers, which are no anchors either.
+    The vocabulary-transfer paper (SIGIR 2026) has α = 2 and a table over exactly the target vocabulary. Here rows are
+    matched by what a token stands for; a new token without a row becomes the mean of all rows.
 
     Args:
         name: of the table, for messages.
@@ -82,9 +76,9 @@ def load_table(name: str) -> Table:
     """The token vectors of a model and the tokenizer they belong to.
 
     Args:
-        name: a folder or a hub id: a transformers model of any kind (its input embeddings are taken), a
-            sentence-transformers model (those of its first module), or a static table, which is a safetensors file
-            (``embedding.weight`` or ``embeddings``, or a matrix that is alone in it) beside a tokenizer.
+        name: a folder or a hub id: a transformers model (its input embeddings), a sentence-transformers model (those of
+            its first module), or a static table, a safetensors file (``embedding.weight``, ``embeddings``, or its one
+            matrix).
     """
     label = f"target embeddings {name}"
     folder = _first_module(find_model(name, "target embeddings"), label)

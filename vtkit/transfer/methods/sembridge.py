@@ -1,7 +1,4 @@
-"""New tokens as mixtures of the source tokens that an embedder finds closest in meaning (SemBridge).
-
-The embedder must know both languages; within one language any sentence embedder will do.
-"""
+"""New tokens as mixtures of the source tokens closest in meaning by an embedder of both languages (SemBridge)."""
 
 from typing import Any
 
@@ -14,16 +11,13 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def similarity_mixture(pair: VocabularyPair, embedder: Any, alpha: float = 4.0) -> Mixture:
-    """Each new token as ``Σ_s α-entmax(cos(B(t), B(s))) E_s`` over the tokens ``s`` of the source vocabulary.
-
-    ``B`` embeds the text a token stands for, without the mark of its family. The authors' code embeds
-    ``decode(id)``, which leaves ``##`` in the text of WordPiece tokens, and takes part of the specials as text. Here
-    special tokens, fillers and broken bytes take no part; new tokens of that kind become the mean of all rows.
+    """Each new token as ``Σ_s α-entmax(cos(B(t), B(s))) E_s`` over the tokens ``s`` of the source vocabulary. ``B``
+    embeds the text a token stands for (the authors' code leaves ``##`` in it); special tokens, fillers and broken bytes
+    take no part.
 
     Args:
-        embedder: of :class:`vtkit.transfer.embedders.Embedder`, or with sentence-transformers' ``encode``.
-        alpha: the paper has 4, the authors' code 2.5 as its default; 1 is softmax, all of whose weights count though
-            only the heaviest are recorded.
+        embedder: a :class:`vtkit.transfer.embedders.Embedder`, or anything with sentence-transformers' ``encode``.
+        alpha: 4 in the paper, 2.5 in the authors' code; 1 is softmax, of which only the heaviest weights are recorded.
     """
     anchors = [(number, text) for number, text in enumerate(pair.source.texts) if text]
     texts = pair.target.texts

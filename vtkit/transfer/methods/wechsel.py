@@ -23,20 +23,15 @@ def wechsel_mixture(
     source_vectors: Path,
     dictionary: Sequence[Path],
 ) -> Mixture:
-    """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / 0.1) E_s``.
+    """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / 0.1) E_s`` over the ten
+    nearest source tokens, R the :func:`rotation_between` the words of the dictionary.
 
-    R is the orthogonal matrix that brings the source words of the dictionary nearest to their translations
-    (:func:`rotation_between`), the sum runs over the ten nearest source tokens. ``w`` of a token: the paper takes
-    fastText's n-gram vectors where a model has them, else the mean of the vectors of the words that contain the
-    token, weighted by their frequency. Files of word vectors hold neither n-grams nor frequencies, so the weight here
-    is 1/rank of a word's place in its file (Zipf's law). Tokens without a vector get normal noise with the moments
-    of each dimension of the source's embeddings.
-
-    Deviation: overlapping tokens keep their row (the authors mix all but the special tokens).
+    ``w`` of a token is the mean of the vectors of the words that contain it, weighted by 1/rank of a word's place in
+    its file (the paper: by frequency, or fastText's n-grams, which files do not hold). Tokens without a vector get
+    normal noise with the moments of each dimension; overlapping tokens keep their row, which the authors mix too.
 
     Args:
-        vectors: static word vectors of the target language, most frequent words first.
-        source_vectors: static word vectors of the source language, of the same width.
+        vectors, source_vectors: static word vectors of both languages, of one width, most frequent words first.
         dictionary: pairs of words, source language first.
     """
     width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
@@ -76,11 +71,10 @@ def wechsel_mixture(
 
 def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
     """The orthogonal ``R`` with the smallest ``|source R - target|``, (width, width): Schönemann's solution ``U Vᵀ``
-    of the Procrustes problem, with ``U Σ Vᵀ = sourceᵀ target``.
+    with ``U Σ Vᵀ = sourceᵀ target``.
 
     Args:
-        source: vectors of the source words of a dictionary, (pairs, width).
-        target: vectors of their translations, (pairs, width).
+        source, target: vectors of the words of a dictionary and of their translations, (pairs, width).
     """
     rotation, _ = orthogonal_procrustes(np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64))
     return np.asarray(rotation)

@@ -1,13 +1,6 @@
-"""The decoder bias of a new vocabulary: how likely each token is before anything has been read.
-
-Resizing a model in transformers leaves old biases at the row numbers where they stood, so a new token inherits
-the prior of an unrelated one. Here the bias is always set on purpose: from token frequencies, from the model that
-owns the target vocabulary, or from the source's bias, copied or mixed as the embeddings are (``Mixture.bias``).
-
-Means and deviations are over *ordinary* rows only (:func:`ordinary_rows`): tokens that stand for text and are not
-masked. A model's other rows (special tokens, fillers, rows behind the last token, masked dimensions at -10⁴) were never
-trained as priors of a text's tokens, and a few of them would move the moments further than all tokens together.
-"""
+"""The decoder bias of a new vocabulary, how likely each token is before anything has been read: from token frequencies,
+from the model that owns the target vocabulary, or from the source's bias, copied or mixed. Means and deviations are
+over :func:`ordinary_rows` only; others were never trained as priors of a text's tokens."""
 
 from __future__ import annotations
 
@@ -63,14 +56,13 @@ def zscore_bias(
     """The target prior with the mean and the deviation of the source bias, (target vocabulary,).
 
     ``b' = μ(b_src) + σ(b_src) · (b_tgt - μ(b_tgt)) / σ(b_tgt)``: Prior-Aware Distribution Alignment of the
-    vocabulary-transfer paper, whose target prior is the bias of the model that owns the target vocabulary
-    (:func:`model_prior`). A vocabulary without such a model takes :func:`log_frequency` of its tokens instead.
+    vocabulary-transfer paper, with the prior of the model that owns the target vocabulary (:func:`model_prior`), or
+    :func:`log_frequency`.
 
     Args:
-        source_bias: decoder bias of the source encoder, (source vocabulary,).
+        source_bias: (source vocabulary,).
         target_prior: any prior over the target tokens up to scale and shift, (target vocabulary,).
-        source_rows: rows of the source that μ and σ are over (:func:`ordinary_rows`), (source vocabulary,).
-        target_rows: the same of the target, (target vocabulary,). The others get their bias by the same line.
+        source_rows, target_rows: rows that μ and σ are over (:func:`ordinary_rows`); all by default.
     """
     source = np.asarray(source_bias, dtype=np.float64)
     prior = np.asarray(target_prior, dtype=np.float64)
@@ -85,14 +77,12 @@ def zscore_bias(
 def copy_overlap_bias(
     overlap: Overlap, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
-    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows.
+    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows; (target
+    vocabulary,).
 
     Args:
         source_bias: (source vocabulary,).
         source_rows: rows that the mean is over (:func:`ordinary_rows`), (source vocabulary,).
-
-    Returns:
-        (target vocabulary,).
     """
     source = np.asarray(source_bias, dtype=np.float32)
     usual = source if source_rows is None else source[source_rows]
@@ -113,10 +103,8 @@ def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
 
 
 def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
-    """The decoder bias of the masked language model ``name``, in the order of ``target``'s tokens.
-
-    Tokens are found by their spelling, so the model may hold them in another order. Tokens that it does not have
-    (fillers added to the target), and those that it masks, get the mean over its ordinary rows; (target vocabulary,).
+    """The decoder bias of the masked language model ``name`` for ``target``'s tokens by their spelling, (target
+    vocabulary,); tokens that it does not have, or masks, get the mean over its ordinary rows.
 
     Args:
         name: folder or hub id of the model that owns the target vocabulary.

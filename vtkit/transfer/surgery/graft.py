@@ -1,10 +1,6 @@
-"""Grafting: an encoder with the embedding rows, decoder bias and special ids of a new vocabulary.
-
-The new model is built from the source's configuration with the new vocabulary size and filled from the source's state,
-rather than resized in place: resizing leaves old biases at the row numbers where they stood, and with untied
-weights writes checkpoints that do not load (docs/transfer.md). Nothing here knows architectures by name; what was
-grafted is compared with the source on a few texts instead, and refused if it computes anything else.
-"""
+"""Grafting: an encoder with the embedding rows, decoder bias and special ids of a new vocabulary. It is built from the
+source's configuration and state rather than resized in place (docs/transfer.md), compared with the source on a few
+texts, and refused if it computes anything else. Nothing here knows architectures by name."""
 
 import copy
 from collections.abc import Callable
@@ -41,24 +37,18 @@ def graft(
     bias: Tensor,
     output_rows: Tensor | None = None,
 ) -> PreTrainedModel:
-    """A copy of ``source`` that reads and writes ``tokenizer``'s vocabulary.
+    """A copy of ``source`` that reads and writes ``tokenizer``'s vocabulary, in evaluation mode; its logits survive
+    saving and loading. Position embeddings that count from the padding id (RoBERTa) move with it, and a head without
+    bias gets one where its configuration can say so (ModernBERT).
 
     Args:
         source: a masked language model with a discoverable head; its numbers are not changed.
-        tokenizer: the target tokenizer; its special ids go into the configuration.
-        rows: input embeddings of the target vocabulary, (target, width).
-        bias: decoder bias of the target vocabulary, (target,).
+        tokenizer: its special ids go into the configuration.
+        rows, bias: input embeddings, (target, width), and decoder bias, (target,).
         output_rows: decoder rows where the source's are not tied to its embeddings, (target, decoder's width).
 
-    Returns:
-        A new model, in evaluation mode, whose logits survive saving and loading unchanged. Position
-        embeddings that count from the padding id (RoBERTa) are moved when the padding id moves, so that
-        every token keeps the position vector it had. A head without bias is given one where its configuration can
-        say so (ModernBERT).
-
     Raises:
-        DataError: a value is not finite, the source cannot be rebuilt, or what was built does not compute what the
-            source does.
+        DataError: a value is not finite, or the source cannot be rebuilt to compute what it does.
     """
     source = with_plain_head(source)
     target = rebuilt(source, len(tokenizer), tokenizer)
@@ -76,11 +66,11 @@ def graft_encoder(
     *,
     seed: int = 0,
 ) -> SparseEncoder:
-    """A whole sparse encoder on a new vocabulary: pooling, activation, prompts, limits and, of an asymmetric encoder,
-    both sides.
+    """A whole sparse encoder on a new vocabulary: pooling, activation, prompts, limits, and both sides of an asymmetric
+    one.
 
     Args:
-        mixture: every target token in terms of the source tokens. A static query table is mixed by the same weights.
+        mixture: every target token in terms of the source tokens, by which a static query table is mixed too.
         bias: gives the decoder bias of the target vocabulary for that of the source.
     """
     refuse_output_vocabulary(source)

@@ -1,12 +1,7 @@
-"""Head-only transfer: the source keeps its tokenizer and its input embeddings, and writes another vocabulary.
-
-ESPLADE's form of vocabulary transfer: what the encoder reads stays as it was trained, and only the decoder's rows and
-biases become those of the output vocabulary. The two vocabularies differ in size, and a model's configuration has one
-number for both. So the model is untied and has as many rows as the larger of the two: embedding rows behind the input
-vocabulary are never read, decoder rows behind the output vocabulary are never active. Plain sentence-transformers
-loads this like any other encoder and gives the same vectors; only the names of the output dimensions are not its
-tokenizer's (folder ``output_tokenizer``).
-"""
+"""Head-only transfer (ESPLADE): the source keeps its tokenizer and input embeddings, and writes another vocabulary. The
+model is untied and has as many rows as the larger vocabulary: rows behind the input vocabulary are never read, those
+behind the output vocabulary never active. Plain sentence-transformers gives the same vectors; the output dimensions'
+names are in the folder ``output_tokenizer``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,16 +24,14 @@ from vtkit.transfer.surgery.graft import check_unchanged, install, rebuilt
 def graft_head(
     source: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, output_rows: Tensor, bias: Tensor
 ) -> PreTrainedModel:
-    """A copy of ``source`` that reads what it read and writes another vocabulary.
+    """A copy of ``source`` that reads what it read and writes another vocabulary, its decoder untied, in evaluation
+    mode.
 
     Args:
         source: a masked language model with a discoverable head; its numbers are not changed.
-        tokenizer: the source's own tokenizer.
-        output_rows: decoder rows of the output vocabulary, (output vocabulary, decoder's width).
-        bias: decoder bias of the output vocabulary, (output vocabulary,).
-
-    Returns:
-        A new model in evaluation mode with an untied decoder.
+        tokenizer: the source's own.
+        output_rows, bias: of the output vocabulary's decoder, (output vocabulary, decoder's width) and (output
+            vocabulary,).
     """
     source = with_plain_head(source)
     rows = mlm_head(source).embeddings.weight.detach()
