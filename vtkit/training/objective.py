@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from sentence_transformers import SparseEncoder
@@ -176,52 +176,35 @@ TOKENS_A_GROUP = 1024
 """Short texts come in larger groups, up to so many tokens: every group reads and casts all weights once more."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Texts that go through the encoder together."""
-
-    features: dict[str, Tensor]  # as the tokenizer gives them, (texts, length) each
-    seed: int  # of the dropout
-
-
-def encode_groups(model: SparseEncoder, groups: Sequence[Group], again: bool) -> list[Tensor]:
-    """The term weights of each group, (texts, vocabulary) float32.
-
-    Args:
-        again: gradient caching (Gao et al. 2021, arXiv:2101.06983): no activations are held, and each group is computed
-            once more just before its backward pass, by torch's checkpointing. Losses and gradients stay the same.
-    """
-    if again and torch.is_grad_enabled():
-        return [checkpoint(_vectors, model, group, use_reentrant=False, preserve_rng_state=False) for group in groups]
-    return [_vectors(model, group) for group in groups]
-
-
 def term_weights_of(
     model: SparseEncoder, columns: Sequence[dict[str, Tensor]], texts_at_once: int | None = None
 ) -> list[Tensor]:
-    """The term weights of each column of a batch, (texts, vocabulary).
+    """The term weights of each column of a batch, (texts, vocabulary) float32.
 
     Args:
-        texts_at_once: texts whose activations are held at a time; None: all of them.
+        texts_at_once: gradient caching (Gao et al. 2021, arXiv:2101.06983): no activations are held, and so many texts
+            at a time are computed once more just before their backward pass, with the same gradients; None: all of
+            them are held.
     """
-    grouped = [list(_groups(column, texts_at_once or TEXTS_A_GROUP)) for column in columns]
-    every = [group for groups in grouped for _, group in groups]
-    vectors = iter(encode_groups(model, every, again=texts_at_once is not None))
+    compute: Callable[..., Tensor] = _vectors
+    if texts_at_once is not None and torch.is_grad_enabled():
+        compute = partial(checkpoint, _vectors, use_reentrant=False, preserve_rng_state=False)
     weights = []
-    for groups in grouped:
-        order = torch.cat([rows for rows, _ in groups])
-        weights.append(torch.cat([next(vectors) for _ in groups])[torch.argsort(order)])
+    for column in columns:
+        groups = list(_groups(column, texts_at_once or TEXTS_A_GROUP))
+        vectors = torch.cat([compute(model, features, seed) for _, features, seed in groups])
+        weights.append(vectors[torch.argsort(torch.cat([rows for rows, _, _ in groups]))])
     return weights
 
 
-def _groups(column: dict[str, Tensor], texts: int) -> Iterator[tuple[Tensor, Group]]:
-    """The texts of a column in groups of similar length, and which rows they are: padding all of them to the longest
-    nearly doubles the tokens of real collections."""
+def _groups(column: dict[str, Tensor], texts: int) -> Iterator[tuple[Tensor, dict[str, Tensor], int]]:
+    """Rows of similar length, what the tokenizer gives of them, and a seed for the dropout: padding all texts of a
+    column to the longest nearly doubles the tokens of real collections."""
     lengths = column["attention_mask"].sum(dim=1)
     for rows in _by_length(torch.argsort(lengths, stable=True), lengths, texts):
         longest = int(lengths[rows[-1]])
         features = {name: tensor[rows, :longest] for name, tensor in column.items()}
-        yield rows, Group(features, int(torch.randint(2**62, ())))
+        yield rows, features, int(torch.randint(2**62, ()))
 
 
 def _by_length(order: Tensor, lengths: Tensor, least: int) -> Iterator[Tensor]:
@@ -236,10 +219,10 @@ def _by_length(order: Tensor, lengths: Tensor, least: int) -> Iterator[Tensor]:
         start = stop
 
 
-def _vectors(model: SparseEncoder, group: Group) -> Tensor:
+def _vectors(model: SparseEncoder, features: dict[str, Tensor], seed: int) -> Tensor:
     device = model.device
     with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=model.training):
         if model.training:
-            torch.manual_seed(group.seed)
-        vectors: Tensor = model(dict(group.features))["sentence_embedding"]
+            torch.manual_seed(seed)
+        vectors: Tensor = model(dict(features))["sentence_embedding"]
         return vectors.float()

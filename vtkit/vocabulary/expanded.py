@@ -80,7 +80,7 @@ def expand_vocabulary(
 
     - cannot be filled (with every rule: the corpus is exhausted),
     - raises I(C) by less than ε of its magnitude (``entropy-gain``), or by less than ε of what the first increment
-    raised it by (``first-gain``), or
+      raised it by (``first-gain``), or
     - has ``section.size`` tokens.
 
     Words are those that the base's own normalizer and pre-tokenizer make; WordPiece learns WordPiece, byte-level BPE

@@ -58,7 +58,7 @@ def expansion_words(
     for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
 
         def likeliest(batch: Sequence[str] = batch) -> NDArray[np.int32]:
-            return likeliest_tokens(encoder, batch, LIKELIEST, DOCUMENT_LENGTH, "expanding documents")
+            return likeliest_tokens(encoder, batch, LIKELIEST, DOCUMENT_LENGTH)
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
         held = whole_encodings(tokenizer, batch)

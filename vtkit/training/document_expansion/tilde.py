@@ -158,16 +158,14 @@ def train_tilde(
     return curve(history, "loss")
 
 
-def likeliest_tokens(
-    encoder: SparseEncoder, texts: Sequence[str], tokens: int, max_length: int, description: str = "expanding"
-) -> NDArray[np.int32]:
+def likeliest_tokens(encoder: SparseEncoder, texts: Sequence[str], tokens: int, max_length: int) -> NDArray[np.int32]:
     """The ``tokens`` likeliest tokens of each text by the logits at its first token, the likeliest first,
     (texts, tokens)."""
     model = encoder[0].auto_model.eval()
     read = _tokenized(encoder, texts, max_length)
     order = sorted(range(len(texts)), key=lambda row: (-len(read[row]), row))
     likeliest = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
-    with torch.inference_mode(), console.progress(description, total=len(texts)) as bar:
+    with torch.inference_mode(), console.progress("expanding documents", total=len(texts)) as bar:
         start = 0
         while start < len(order):
             rows = order[start : start + max(1, TOKENS_A_BATCH // len(read[order[start]]))]

@@ -2,9 +2,9 @@
 
 1. ``parallel``: its translations, where parallel text is given and the token occurs in it.
 2. ``subtoken``: the pieces the source tokenizer cuts it into, where the source reads its script and the first piece is
-a stem: a source word of three letters or more that makes up at least half of it.
+   a stem: a source word of three letters or more that makes up at least half of it.
 3. ``sembridge``: its neighbours by an embedder, where the source does not read its script; within the source's own
-language a neighbour would be another word.
+   language a neighbour would be another word.
 
 The source *reads* a script if it knows a quarter of the words that the target has in it: English knows 35 to 50 % of an
 English domain's, 16 % of German. What is left takes the recipe's ``fallback``. docs/transfer.md compares all this with
