@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_overlap import wordpiece
 from test_transfer_methods import with_masked
 
-from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.encoder.scratch import scratch_model
@@ -154,10 +154,3 @@ def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=said):
             model_prior(name, Vocabulary(target))
-
-
-def test_the_prior_of_a_real_model_is_its_bias(shared: Path) -> None:
-    name = str(shared / "models" / "minilm-splade-en")
-    encoder = load_encoder(name)
-    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().double().numpy()
-    assert np.array_equal(model_prior(name, Vocabulary(encoder.tokenizer)), bias[: len(encoder.tokenizer)])

@@ -1,7 +1,6 @@
 """Documents expanded by TILDE: the loss, Borda's count, which tokens are added, how they are read, and training."""
 
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +58,6 @@ def test_borda_by_hand() -> None:
     assert borda_count([[1, 2, 3], [9]], 1, depth=3) == [1]  # 9 has 3 points too, and a higher number
     assert borda_count([], 3) == borda_count([[]], 3) == []
     assert aggregated_pairs([[[5, 1], [2, 3]], [[1, 5], [3]]], 2) == [(0, 1), (0, 5), (1, 3), (1, 2)]
-
-
-RANKING = st.lists(st.integers(0, 12), unique=True, max_size=8)
-
-
-@given(st.lists(RANKING, min_size=1, max_size=4), st.randoms())
-def test_borda_asks_nobody_first_and_respects_what_all_agree_on(rankings: list[list[int]], draw: random.Random) -> None:
-    depth = 8
-    found = borda_count(rankings, 100, depth)
-    assert sorted(found) == sorted({document for ranking in rankings for document in ranking})
-    assert borda_count(draw.sample(rankings, len(rankings)), 100, depth) == found
-    assert borda_count([*rankings, *rankings], 100, depth) == found
-    assert borda_count(rankings, 3, depth) == found[:3]
-    assert borda_count([rankings[0]], 100, depth) == rankings[0]
-    for better in found:
-        for worse in found:
-            if all(better in r and (worse not in r or r.index(better) < r.index(worse)) for r in rankings):
-                assert found.index(better) <= found.index(worse)
 
 
 # the loss

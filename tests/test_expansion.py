@@ -7,8 +7,6 @@ import math
 import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import LETTERS, ROLES
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -27,12 +26,9 @@ from vtkit.recipe.load import load_recipe
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
+from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import canonical, tokens
-
-ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def section(**given: Any) -> ExpandedVocabulary:
@@ -295,24 +291,6 @@ def test_the_order_of_the_texts_does_not_matter() -> None:
     first, second = (expand_vocabulary(wordpiece(), order, section()) for order in (texts, texts[::-1]))
     assert first.added == second.added
     assert first.stats.curve == second.stats.curve
-
-
-EXPAND = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from test_expansion import byte_level, expand_vocabulary, made_up_texts, section, wordpiece
-for name, base in (("wordpiece", wordpiece()), ("bpe", byte_level())):
-    expand_vocabulary(base, iter(made_up_texts()), section()).tokenizer.save_pretrained(f"{sys.argv[1]}/{name}")
-"""
-
-
-def test_two_processes_give_the_same_bytes(tmp_path: Path) -> None:
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": seed}
-        command = [sys.executable, "-c", EXPAND, str(tmp_path / seed), str(Path(__file__).parent)]
-        subprocess.run(command, check=True, env=environment)
-    for name in ("wordpiece/tokenizer.json", "bpe/tokenizer.json"):
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
 def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,16 +72,6 @@ def test_shared_dimensions_keep_their_weights_and_the_plain_library_gives_the_sa
     assert all(torch.equal(tensor, weights(ours)[name]) for name, tensor in weights(again).items())
 
 
-def test_what_is_read_is_the_source_bit_for_bit(tmp_path: Path) -> None:
-    ours = moved(tmp_path)
-    before, head = model(), mlm_head(ours[0].auto_model)
-    assert not head.tied
-    assert torch.equal(head.embeddings.weight, mlm_head(before).embeddings.weight)
-    numbers = [TOKENS.index(token) for token in OUTPUT if token in TOKENS]
-    places = [number for number, token in enumerate(OUTPUT) if token in TOKENS]
-    assert torch.equal(head.decoder.weight[places], mlm_head(before).embeddings.weight[numbers])
-
-
 def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     found = calibrate(ours, texts(60, seed=3), 0.2, "token", 48, head_scale=8.0)
@@ -120,18 +110,6 @@ def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
 
 def spans(*pairs: tuple[int, int]) -> NDArray[np.int64]:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def test_labels_by_hand() -> None:
-    # read:    [CLS] un believ able  news  [SEP]      "unbelievable news"
-    # written:       unbeliev|able   news
-    read = spans((0, 0), (0, 2), (2, 8), (8, 12), (13, 17), (0, 0))
-    labels = emlm_labels(read, spans((0, 8), (8, 12), (13, 17)), np.array([70, 71, 72]))
-    assert labels.tolist() == [IGNORED, 70, 70, 71, 72, IGNORED]
-    # the other way round, the first of two output tokens; and text that the output does not write at all
-    labels = emlm_labels(spans((0, 12), (13, 17), (18, 20)), spans((0, 8), (8, 12), (14, 16)), np.array([70, 71, 72]))
-    assert labels.tolist() == [70, 72, IGNORED]
-    assert emlm_labels(spans((0, 2)), spans(), np.array([], dtype=np.int64)).tolist() == [IGNORED]
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12)
@@ -186,22 +164,6 @@ def test_the_alignment_loss_by_hand() -> None:
         for side in masks:
             pair[0 if side is student else 1][:, 2] = MASKED_BIAS
         assert sap_loss(*pair).item() == pytest.approx((4 + 1) / 2 / 2)
-
-
-@given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 20))
-def test_the_alignment_loss_is_its_equation(seed: int, batch: int, vocabulary: int) -> None:
-    draw = torch.Generator().manual_seed(seed)
-    student, teacher = (torch.randn(batch, vocabulary, generator=draw, dtype=torch.float64) for _ in range(2))
-    student.requires_grad_()
-    total = 0.0 * student.sum()
-    for mine, theirs in zip(student, teacher, strict=True):
-        active = [j for j in range(vocabulary) if mine[j] > 0 or theirs[j] > 0]
-        if active:
-            total = total + sum((mine[j] - theirs[j]) ** 2 for j in active) / len(active)
-    found = sap_loss(student, teacher)
-    torch.testing.assert_close(found, total / batch)
-    ours, wanted = (torch.autograd.grad(loss, student)[0] for loss in (found, total / batch))
-    torch.testing.assert_close(ours, wanted)
 
 
 def test_pooled_logits_are_maxima_over_tokens_with_their_gradient() -> None:

@@ -7,11 +7,9 @@ import pytest
 from test_overlap import wordpiece
 from test_vectors import write_text
 
-from vtkit.data.parallel import read_pairs
 from vtkit.system.errors import DataError
 from vtkit.transfer import word_space
 from vtkit.transfer.methods.ofa import ofa_mixture
-from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import pair_of
 
@@ -52,19 +50,3 @@ def test_vectors_of_one_language_only_are_refused(tmp_path: Path) -> None:
         ofa_mixture(pair_of(SOURCE, wordpiece("집")), vectors=english)
     with pytest.raises(DataError, match="None of the new target tokens has a vector"):
         ofa_mixture(PAIR, vectors=write_text(tmp_path / "b.vec", {"house": [1, 0]}))
-
-
-def test_translations_that_share_contexts_are_neighbours(shared: Path, tmp_path: Path) -> None:
-    """Vectors of both languages from sentence pairs taken as one sentence, as a real case in seconds."""
-    from gensim.models import Word2Vec
-
-    source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    target = load_tokenizer(str(shared / "vocab" / "focus-de-bpe-50k"))
-    pairs = list(read_pairs(shared / "data" / "parallel" / "tatoeba-en-de.tsv.gz"))
-    sentences = [[*en.lower().split(), *de.split()] for en, de in pairs]
-    model = Word2Vec(sentences, vector_size=32, window=20, sg=1, min_count=2, epochs=20, workers=1, seed=2)
-    model.wv.save_word2vec_format(str(tmp_path / "ende.bin"), binary=True)
-    mixture = ofa_mixture(pair_of(source, target), vectors=tmp_path / "ende.bin")
-    assert mixture.counts()["ofa"] > 500
-    assert set(np.diff(mixture.weights.indptr)) <= {0, 1, 10}
-    assert np.isfinite(mixture.weights.data).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import ROLES
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
@@ -16,7 +17,6 @@ from vtkit.vocabulary.forms import FILLER, Canonical, Vocabulary, canonical, tok
 from vtkit.vocabulary.overlap import KINDS, is_symbol
 from vtkit.vocabulary.pair import pair_of
 
-ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 
 

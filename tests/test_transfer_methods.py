@@ -33,7 +33,6 @@ from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_
 from vtkit.transfer.result import Neighbour, sample_neighbours
 from vtkit.transfer.softmax_rows import HEAVIEST, SoftmaxRows
 from vtkit.transfer.word_space import unit
-from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
@@ -358,16 +357,6 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     for read_it in (read_provenance, read_new_ids, lambda path: read_mixture(path, ROWS)):
         with pytest.raises(DataError, match=r"provenance\.parquet"):
             read_it(path)
-
-
-def test_subtokens_of_a_real_pair_cover_every_word(shared: Path) -> None:
-    source = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
-    target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    mixture = subtoken_mixture(pair_of(source, target))
-    assert mixture.counts() == {"overlap": 17_216, "subtoken": 12_312, "mean": 994}  # 994 are [unusedN]
-    known = tokens(source)
-    pieces = mixture.sources(target.convert_tokens_to_ids("encyclopedia"))
-    assert sorted(known[n] for n, _ in pieces) == ["cyclopedia", "Ġen"]
 
 
 @pytest.fixture(scope="module")

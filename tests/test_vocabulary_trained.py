@@ -83,9 +83,13 @@ KINDS: dict[str, dict[str, object]] = {
 TRAIN = """
 import sys
 sys.path.insert(0, sys.argv[2])
+import test_expansion
 from test_vocabulary_trained import KINDS, made_up_texts, section, train_vocabulary
 for name, settings in KINDS.items():
     train_vocabulary(iter(made_up_texts()), section(**settings)).save_pretrained(f"{sys.argv[1]}/{name}")
+for name, base in (("expanded", test_expansion.wordpiece()), ("expanded bpe", test_expansion.byte_level())):
+    made = test_expansion.expand_vocabulary(base, iter(made_up_texts()), test_expansion.section())
+    made.tokenizer.save_pretrained(f"{sys.argv[1]}/{name}")
 """
 
 
@@ -94,7 +98,7 @@ def test_processes_with_other_hashes_and_threads_give_the_same_bytes(tmp_path: P
         environment = {**os.environ, "PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
         here = str(Path(__file__).parent)
         subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / number), here], check=True, env=environment)
-    for name in KINDS:
+    for name in (*KINDS, "expanded", "expanded bpe"):
         first, second = (tmp_path / number / name / "tokenizer.json" for number in ("1", "2"))
         assert first.read_bytes() == second.read_bytes(), name
 
@@ -106,16 +110,11 @@ def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(algorithm: str) -
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_token_crosses_white_space_or_punctuation(algorithm: str) -> None:
-    tokenizer = train_vocabulary(made_up_texts(), section(algorithm))
-    for surface, _ in Vocabulary(tokenizer).surfaces:
-        assert surface.isalnum() or len(surface) <= 1, surface
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_first_word_is_the_same_token_as_later_ones(algorithm: str) -> None:
+def test_no_token_crosses_borders_and_the_first_word_is_the_same_token_as_later_ones(algorithm: str) -> None:
     texts = made_up_texts()
     tokenizer = train_vocabulary(texts, section(algorithm))
+    for surface, _ in Vocabulary(tokenizer).surfaces:
+        assert surface.isalnum() or len(surface) <= 1, surface
     word = texts[0].split()[1]
     first, twice = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f"  {word}\t{word} "))
     assert twice == first * 2
@@ -232,13 +231,6 @@ def test_a_corpus_may_hold_any_characters(algorithm: str) -> None:
 def test_a_corpus_with_nothing_to_learn_is_refused(texts: list[str], algorithm: str, size: int, said: str) -> None:
     with pytest.raises(DataError, match=said):
         train_vocabulary(iter(texts), section(algorithm, size))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_size_below_the_alphabet_is_refused_with_the_smallest_one(algorithm: str) -> None:
-    texts = ["".join(chr(0xAC00 + 7 * n) for n in range(start, start + 60)) for start in range(0, 600, 60)] * 3
-    with pytest.raises(DataError, match=r"too small.* alone are \d+ tokens"):
-        train_vocabulary(texts, section(algorithm, 120))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
