@@ -4,7 +4,7 @@ collection, a file is written whole or not at all, and existing files are kept."
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -137,16 +137,20 @@ class Collection:
             bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + PART_BYTES))))
         return list(zip(bounds, [min(bound, len(self)) for bound in bounds[1:]], strict=False))
 
-    def write(self, folder: Path, name: str, lines: Callable[[Iterable[Entry]], Iterable[str]]) -> list[str]:
+    def write(
+        self, folder: Path, name: str, line: Callable[[Entry], str], around: tuple[str, str, str] = ("", "", "")
+    ) -> list[str]:
         """Write every part as ``folder/name``, in which ``{}`` becomes its number; existing parts are kept.
 
         Args:
-            lines: the content of a file of some documents, in pieces.
+            line: what a file has of a document.
+            around: what stands before the first of a file, between two, and behind the last.
 
         Returns:
             The names of the files.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        opening, between, closing = around
         files = []
         with console.progress("documents", total=len(self)) as bar:
             for number, (start, stop) in enumerate(self.parts()):
@@ -154,7 +158,10 @@ class Collection:
                 if not path.exists():
                     fresh = path.with_name(f"{path.name}.partial")
                     with fresh.open("w", encoding="utf-8", newline="\n") as file:
-                        file.writelines(lines(self.entries(start, stop)))
+                        file.write(opening)
+                        for place, entry in enumerate(self.entries(start, stop)):
+                            file.write((between if place else "") + line(entry))
+                        file.write(closing)
                     fresh.rename(path)
                 files.append(path.name)
                 bar.advance(stop - start)

@@ -22,7 +22,7 @@ _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 def write_for_elasticsearch(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
-    names = token_names(source.encoder, _called)
+    names = token_names(source.encoder, lambda token: token.replace(".", "__"))
     why = model_stays_outside(source, portable, names, (isinstance(tokenization, str), str(tokenization)))
     if collection is not None:
         mapping = {
@@ -59,10 +59,6 @@ def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
 def four_inputs(ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """Elasticsearch's inputs of a model with BERT's tokenization: ids, mask, types and positions."""
     return ids, mask, torch.zeros_like(ids), torch.arange(ids.shape[1]).expand_as(ids)
-
-
-def _called(token: str) -> str:
-    return token.replace(".", "__")
 
 
 def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, Any] | str:

@@ -2,7 +2,7 @@
 engine itself encodes texts), bulk files, and the reasons why an engine cannot run the model."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def model_stays_outside(
 def write_bulk(collection: Collection, folder: Path, names: Sequence[str]) -> None:
     """Write ``bulk/part-00000.ndjson`` and so on: an action and a document, alternately; and ``dimensions.json``."""
     (folder / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
-    collection.write(folder / "bulk", "part-{}.ndjson", lambda entries: _bulk(entries, names))
+    collection.write(folder / "bulk", "part-{}.ndjson", lambda entry: _bulk(entry, names))
 
 
 def text_properties() -> dict[str, Any]:
@@ -66,9 +66,8 @@ def text_properties() -> dict[str, Any]:
     }
 
 
-def _bulk(entries: Iterable[Entry], names: Sequence[str]) -> Iterator[str]:
-    for entry in entries:
-        identity = entry.id if len(entry.id.encode()) <= _LONGEST_ID else str(entry.number)
-        vector = {name: weight for name, weight in entry.vector(names).items() if weight >= _LEAST}
-        yield json_line({"index": {"_id": identity}})
-        yield json_line({"id": entry.id, "title": entry.title, "text": entry.text, FIELD: vector})
+def _bulk(entry: Entry, names: Sequence[str]) -> str:
+    identity = entry.id if len(entry.id.encode()) <= _LONGEST_ID else str(entry.number)
+    vector = {name: weight for name, weight in entry.vector(names).items() if weight >= _LEAST}
+    document = {"id": entry.id, "title": entry.title, "text": entry.text, FIELD: vector}
+    return json_line({"index": {"_id": identity}}) + json_line(document)

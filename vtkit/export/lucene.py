@@ -3,7 +3,6 @@ rounded to 255 steps. Terms are ``t`` and a number, since Anserini splits terms 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -23,7 +22,7 @@ _AT_ONCE = 4096
 def write_for_lucene(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``documents/part-00000.jsonl`` and so on (``JsonVectorCollection``) and ``index.ciff``."""
     assert collection is not None
-    collection.write(folder / "documents", "part-{}.jsonl", _lines)
+    collection.write(folder / "documents", "part-{}.jsonl", _line)
     if not (folder / CIFF).exists():
         fresh = folder / f"{CIFF}.partial"
         with fresh.open("wb") as file:
@@ -32,10 +31,9 @@ def write_for_lucene(source: Source, portable: Portable, collection: Collection 
     return {}
 
 
-def _lines(entries: Iterable[Entry]) -> Iterator[str]:
-    for entry in entries:
-        vector = {f"t{number}": int(weight) for number, weight in entry.vector().items()}
-        yield json_line({"id": entry.id, "contents": entry.text, "vector": vector})
+def _line(entry: Entry) -> str:
+    vector = {f"t{number}": int(weight) for number, weight in entry.vector().items()}
+    return json_line({"id": entry.id, "contents": entry.text, "vector": vector})
 
 
 def write_ciff(collection: Collection, file: BinaryIO) -> None:

@@ -1,6 +1,5 @@
 """Target ``milvus``: files of rows for Milvus' import, for Milvus Lite, a server or a cluster."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.export.documents import Collection, Entry, json_line
@@ -11,15 +10,10 @@ from vtkit.export.readme import Facts
 def write_for_milvus(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``rows/part-00000.json`` and so on, each a list of rows."""
     if collection is not None:
-        collection.write(folder / "rows", "part-{}.json", _rows)
+        collection.write(folder / "rows", "part-{}.json", _row, ("[\n", ",", "]\n"))
     return {}
 
 
-def _rows(entries: Iterable[Entry]) -> Iterator[str]:
-    yield "[\n"
-    separator = ""
-    for entry in entries:
-        row = {"number": entry.number, "id": entry.id, "title": entry.title, "text": entry.text}
-        yield separator + json_line(row | {"weights": entry.vector()})
-        separator = ","
-    yield "]\n"
+def _row(entry: Entry) -> str:
+    row = {"number": entry.number, "id": entry.id, "title": entry.title, "text": entry.text}
+    return json_line(row | {"weights": entry.vector()})

@@ -1,6 +1,5 @@
 """Target ``onnx``: the network for ONNX Runtime and OpenVINO, and the documents as lines of JSON."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.export.documents import Collection, Entry, json_line
@@ -11,10 +10,9 @@ from vtkit.export.readme import Facts
 def write_for_onnx(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``documents/part-00000.jsonl`` and so on: ``id``, ``title``, ``text``, ``vector`` by dimension."""
     if collection is not None:
-        collection.write(folder / "documents", "part-{}.jsonl", _lines)
+        collection.write(folder / "documents", "part-{}.jsonl", _line)
     return {}
 
 
-def _lines(entries: Iterable[Entry]) -> Iterator[str]:
-    for entry in entries:
-        yield json_line({"id": entry.id, "title": entry.title, "text": entry.text, "vector": entry.vector()})
+def _line(entry: Entry) -> str:
+    return json_line({"id": entry.id, "title": entry.title, "text": entry.text, "vector": entry.vector()})

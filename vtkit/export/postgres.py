@@ -1,7 +1,6 @@
 """Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY; its dimensions count
 from 1. Without an HNSW index, search reads all rows and is exact."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.export.documents import Collection, Entry
@@ -26,7 +25,7 @@ def write_for_postgres(source: Source, portable: Portable, collection: Collectio
             "top_dimensions",
         )
     table, width = source.identifier, collection.dimensions
-    files = collection.write(folder / "documents", "part-{}.tsv", lambda entries: _rows(entries, width))
+    files = collection.write(folder / "documents", "part-{}.tsv", lambda entry: _row(entry, width))
     statements = {
         "schema.sql": f"CREATE EXTENSION IF NOT EXISTS vector;\nCREATE TABLE {table} (\n  number bigint PRIMARY KEY,\n"
         "  id text NOT NULL,\n  title text NOT NULL,\n  text text NOT NULL,\n"
@@ -50,7 +49,6 @@ def sparsevec(entry: Entry, dimensions: int) -> str:
     return "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in pairs) + f"}}/{dimensions}"
 
 
-def _rows(entries: Iterable[Entry], dimensions: int) -> Iterator[str]:
-    for entry in entries:
-        texts = (part.translate(_ESCAPES) for part in (entry.id, entry.title, entry.text))
-        yield "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"
+def _row(entry: Entry, dimensions: int) -> str:
+    texts = (part.translate(_ESCAPES) for part in (entry.id, entry.title, entry.text))
+    return "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"

@@ -2,7 +2,6 @@
 Weights are complete, so Qdrant's own IDF (``modifier: idf``) stays off."""
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,14 @@ def write_for_qdrant(source: Source, portable: Portable, collection: Collection 
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
-        collection.write(folder / "points", "part-{}.json", _request)
+        collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))
     return {"documents_only": query_table(source.encoder) is not None or source.lexical}
 
 
-def _request(entries: Iterable[Entry]) -> Iterator[str]:
-    yield '{"points":[\n'
-    separator = ""
-    for entry in entries:
-        point = {
-            "id": entry.number,
-            "vector": {VECTOR: {"indices": entry.dimensions.tolist(), "values": entry.weights.tolist()}},
-            "payload": {"id": entry.id, "title": entry.title, "text": entry.text},
-        }
-        yield separator + json_line(point)
-        separator = ","
-    yield "]}\n"
+def _point(entry: Entry) -> str:
+    point = {
+        "id": entry.number,
+        "vector": {VECTOR: {"indices": entry.dimensions.tolist(), "values": entry.weights.tolist()}},
+        "payload": {"id": entry.id, "title": entry.title, "text": entry.text},
+    }
+    return json_line(point)

@@ -4,7 +4,7 @@ for types, and ``tokenizer.json`` no decoder."""
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from vtkit.encoder.asymmetric import WholeEncoder
@@ -42,11 +42,10 @@ def write_for_vespa(source: Source, portable: Portable, collection: Collection |
         return {"why": why}
     called = numbered(collection.dimensions) if why or names is None else names
     (folder / NAMES).write_text(json.dumps(called, ensure_ascii=False), encoding="utf-8")
-    collection.write(folder / "feed", "part-{}.jsonl", lambda entries: _lines(entries, called))
+    collection.write(folder / "feed", "part-{}.jsonl", lambda entry: _line(entry, called))
     return {"why": why}
 
 
-def _lines(entries: Iterable[Entry], names: Sequence[str]) -> Iterator[str]:
-    for entry in entries:
-        fields = {"id": entry.id, "title": entry.title, "text": entry.text, "weights": {"cells": entry.vector(names)}}
-        yield json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})
+def _line(entry: Entry, names: Sequence[str]) -> str:
+    fields = {"id": entry.id, "title": entry.title, "text": entry.text, "weights": {"cells": entry.vector(names)}}
+    return json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})

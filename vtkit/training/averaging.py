@@ -30,6 +30,13 @@ class _Done(Result):
     curves: Curves
     validated: Validated | None
 
+    @classmethod
+    def kept(cls, file: Path) -> "_Done | None":
+        if not file.is_file():
+            return None
+        with safe_open(file, framework="pt") as end:
+            return cls.from_json(json.loads(end.metadata()["done"]))
+
 
 def averaged(
     encoder: SparseEncoder,
@@ -54,7 +61,7 @@ def averaged(
     for number, seed in enumerate(seeds, 1):
         place = folder / f"training-{number}"
         file = place / "end.safetensors"
-        done = distributed.by_main(lambda file=file: _kept(file))  # type: ignore[misc]
+        done = distributed.by_main(lambda file=file: _Done.kept(file))  # type: ignore[misc]
         if done is None:
             console.say(f"  training {number} of {len(seeds)}, seed {seed}")
             set_weights(parameters, start)
@@ -90,13 +97,6 @@ def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
         for end in ends:
             total += end.get_tensor(name)  # type: ignore[no-untyped-call]
         parameter.copy_(total / len(ends))
-
-
-def _kept(file: Path) -> _Done | None:
-    if not file.is_file():
-        return None
-    with safe_open(file, framework="pt") as end:
-        return _Done.from_json(json.loads(end.metadata()["done"]))
 
 
 def _one_behind_the_other(parts: Sequence[Curves]) -> Curves:

@@ -256,15 +256,15 @@ def pooled_logits(hidden: Tensor, mask: Tensor, decoder: nn.Linear) -> Tensor:
     Unlike the sparse head's, the gradient of a negative maximum is kept. The logits are computed again in the backward
     pass instead of being held.
     """
+
+    def highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return nn.functional.linear(vectors, weight).amax(dim=0) + bias
+
     rows = [
-        checkpoint(_highest, vectors[real.bool()], decoder.weight, decoder.bias, use_reentrant=False)
+        checkpoint(highest, vectors[real.bool()], decoder.weight, decoder.bias, use_reentrant=False)
         for vectors, real in zip(hidden, mask, strict=True)
     ]
     return torch.stack(rows)
-
-
-def _highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return nn.functional.linear(vectors, weight).amax(dim=0) + bias
 
 
 def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> None:

@@ -157,7 +157,8 @@ def penalty_term(
         if definition != "batch":
             relevant = len(batch.queries)
             return document_flops(batch.documents[:relevant], batch.documents[relevant:], definition)
-        return value(_documents(batch))
+        extra = [] if batch.sentences is None or batch.sentences is batch.documents else [batch.sentences]
+        return value(torch.cat([batch.documents, *extra]) if extra else batch.documents)
 
     return Term(f"{side}_{name}", of, weight, value if isinstance(value, nn.Module) else None)
 
@@ -165,9 +166,3 @@ def penalty_term(
 def flops_terms(weights: Mapping[Side, Callable[[int], float]]) -> list[Term]:
     """λ_q FLOPS(queries) + λ_d FLOPS(documents), for the sides that have a λ in ``weights``."""
     return [penalty_term(side, "flops", flops, weight) for side, weight in weights.items()]
-
-
-def _documents(batch: Batch) -> Tensor:
-    if batch.sentences is None or batch.sentences is batch.documents:
-        return batch.documents
-    return torch.cat([batch.documents, batch.sentences])

@@ -364,7 +364,9 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
         for left, right in merges:
             tokens_after.append(max(tokens_after[-1] if tokens_after else 0, vocabulary[left + right] + 1))
     else:
-        learned = [_marked(token, plain) for token in learned]
+        for place, token in enumerate(learned):
+            text = "".join(plain.get(character, character) for character in token)
+            learned[place] = f"##{text}" if token[0] in plain else text
     known, tokens = base.get_vocab(), set(learned)
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     return _Learned(
@@ -379,11 +381,6 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
         longest_word=layout.get("max_input_chars_per_word", 0),
         complete=len(learned) + SPECIAL_TOKENS < size,
     )
-
-
-def _marked(token: str, plain: dict[str, str]) -> str:
-    text = "".join(plain.get(character, character) for character in token)
-    return f"##{text}" if token[0] in plain else text
 
 
 def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:

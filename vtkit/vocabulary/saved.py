@@ -44,18 +44,15 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
         special["additional_special_tokens"] = list(tokenizer.extra_special_tokens)
     added = {number: token.__getstate__() for number, token in sorted(backend.get_added_tokens_decoder().items())}
     _write(folder / SETTINGS, settings | special | {"added_tokens_decoder": added})
-    matched = {token["content"]: _as_matched(token) for token in added.values()}
+    matched: dict[str, Any] = {}  # by its name alone, or with the ways of its own in which it is matched
+    for token in added.values():
+        flags = {name: token[name] for name in ("lstrip", "normalized", "rstrip", "single_word")}
+        matched[token["content"]] = {"content": token["content"], **flags} if any(flags.values()) else token["content"]
     shown = {
         role: [matched[each] for each in token] if isinstance(token, list) else matched[token]
         for role, token in special.items()
     }
     _write(folder / SPECIAL_TOKENS, shown)
-
-
-def _as_matched(token: dict[str, Any]) -> str | dict[str, Any]:
-    """An added token by its name, and where it is matched in a way of its own (after a space, say) with that."""
-    flags = {name: token[name] for name in ("lstrip", "normalized", "rstrip", "single_word")}
-    return {"content": token["content"], **flags} if any(flags.values()) else str(token["content"])
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

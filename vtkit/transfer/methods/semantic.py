@@ -81,7 +81,10 @@ def load_table(name: str) -> Table:
             matrix).
     """
     label = f"target embeddings {name}"
-    folder = _first_module(find_model(name, "target embeddings"), label)
+    folder = find_model(name, "target embeddings")
+    modules = read_json(folder / "modules.json", label)
+    if isinstance(modules, list) and modules and isinstance(modules[0], dict):
+        folder /= str(modules[0].get("path", ""))
     config = read_json(folder / "config.json", label)
     static = not isinstance(config, dict) or config.get("model_type") in (None, "model2vec")
     vectors = _static(name, folder) if static else _input_embeddings(name, folder)
@@ -93,14 +96,6 @@ def load_table(name: str) -> Table:
             "each token. They do not belong together."
         )
     return Table(vocabulary, vectors)
-
-
-def _first_module(folder: Path, label: str) -> Path:
-    """Where a sentence-transformers model has its first module; the folder itself of other models."""
-    modules = read_json(folder / "modules.json", label)
-    if isinstance(modules, list) and modules and isinstance(modules[0], dict):
-        return folder / str(modules[0].get("path", ""))
-    return folder
 
 
 def _static(name: str, folder: Path) -> NDArray[np.float32]:
