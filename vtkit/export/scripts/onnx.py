@@ -8,6 +8,7 @@ python index.py load, python index.py search "a query", python index.py replay
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,19 +36,19 @@ def load() -> None:
     print(f"{len(ids):,} documents")
 
 
+@cache
+def opened() -> tuple[sp.csc_matrix, list[str]]:
+    """The matrix, and the documents of its rows."""
+    return sp.load_npz(MATRIX).tocsc(), json.loads(IDS.read_text("utf-8"))
+
+
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not _opened:
-        _opened.append((sp.load_npz(MATRIX).tocsc(), json.loads(IDS.read_text("utf-8"))))
-    matrix, ids = _opened[0]
-    if not vector:
-        return []
+    matrix, ids = opened()
     scores = matrix[:, list(vector)] @ np.asarray(list(vector.values()), dtype=np.float32)
     best = np.lexsort((np.arange(len(scores)), -scores))[:top]
     return [(ids[number], float(scores[number])) for number in best if scores[number] > 0]
 
-
-_opened: list[tuple[sp.csc_matrix, list[str]]] = []
 
 if __name__ == "__main__":
     index_main(load, search)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from functools import cache
 from typing import Any
 
 from encode import HERE, Results, Vector, index_main
@@ -40,12 +41,16 @@ def load() -> None:
     send_bulk(server(), index(), renumbered if SEISMIC else None)
 
 
+@cache
+def places() -> dict[str, str]:
+    """SEISMIC's name of each dimension that is used."""
+    numbers = json.loads((HERE / "seismic.json").read_text("utf-8"))
+    return {name: str(numbers[str(n)]) for n, name in enumerate(names()) if str(n) in numbers}
+
+
 def renumbered(document: dict[str, Any]) -> dict[str, Any]:
     """A document whose dimensions are called as seismic.json says."""
-    if not _places:
-        numbers = json.loads((HERE / "seismic.json").read_text("utf-8"))
-        _places.update({name: str(numbers[str(n)]) for n, name in enumerate(names()) if str(n) in numbers})
-    weights = {_places[name]: weight for name, weight in document["weights"].items()}
+    weights = {places()[name]: weight for name, weight in document["weights"].items()}
     return {**document, "weights": weights}
 
 
@@ -55,8 +60,7 @@ def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
     tokens = {called[number]: weight for number, weight in vector.items()}
     scale = 1.0
     if SEISMIC:
-        renumbered({"weights": {}})
-        tokens = {_places[name]: weight for name, weight in tokens.items() if name in _places}
+        tokens = {places()[name]: weight for name, weight in tokens.items() if name in places()}
     elif max(vector.values()) > LARGEST:
         scale = max(vector.values()) / LARGEST
         tokens = {name: weight / scale for name, weight in tokens.items()}
@@ -65,8 +69,6 @@ def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not vector:
-        return []
     body, scale = query(vector, top)
     return [(identity, score * scale) for identity, score in hits(server()("POST", f"{index()}/_search", body))]
 
@@ -96,8 +98,6 @@ def registered(name: str) -> str:
         sys.exit(f"{name}: {state['state']} {state.get('error', '')}")
     return model
 
-
-_places: dict[str, str] = {}
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["models"]:

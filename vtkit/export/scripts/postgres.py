@@ -11,17 +11,17 @@ import json
 import os
 import re
 import sys
+from functools import cache
 from typing import Any
 
 import psycopg
 from encode import HERE, Results, Vector, index_main
 
 
+@cache
 def connected() -> psycopg.Connection[Any]:
     """The database."""
-    if not _connections:
-        _connections.append(psycopg.connect(os.environ.get("DATABASE_URL", ""), autocommit=True))
-    return _connections[0]
+    return psycopg.connect(os.environ.get("DATABASE_URL", ""), autocommit=True)
 
 
 def load() -> None:
@@ -43,8 +43,6 @@ def load() -> None:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not vector:
-        return []
     width = json.loads((HERE / "settings.json").read_text("utf-8"))["dimensions"]
     query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
     with connected().cursor() as cursor:
@@ -62,8 +60,6 @@ def table() -> str:
     assert found is not None
     return found[1]
 
-
-_connections: list[psycopg.Connection[Any]] = []
 
 if __name__ == "__main__":
     index_main(load, search)

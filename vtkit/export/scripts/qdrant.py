@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+from functools import cache
 
 from encode import HERE, Results, Vector, index_main
 from qdrant_client import QdrantClient, models
@@ -20,15 +21,14 @@ NAME = "text"
 AT_ONCE = 256
 
 
+@cache
 def connected() -> QdrantClient:
     """The server, or the folder."""
-    if not _clients:
-        where = os.environ.get("QDRANT", "http://localhost:6333")
-        if "://" in where:
-            _clients.append(QdrantClient(url=where, api_key=os.environ.get("QDRANT_API_KEY"), timeout=120))
-        else:
-            _clients.append(QdrantClient(path=where))
-    return _clients[0]
+    where = os.environ.get("QDRANT", "http://localhost:6333")
+    server = {"url": where, "api_key": os.environ.get("QDRANT_API_KEY"), "timeout": 120}
+    client = QdrantClient(**(server if "://" in where else {"path": where}))
+    atexit.register(client.close)
+    return client
 
 
 def collection() -> str:
@@ -53,15 +53,10 @@ def load() -> None:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not vector:
-        return []
     query = models.SparseVector(indices=list(vector), values=list(vector.values()))
     found = connected().query_points(collection(), query=query, using=NAME, limit=top, with_payload=["id"])
     return [(point.payload["id"], point.score) for point in found.points if point.payload]
 
-
-_clients: list[QdrantClient] = []
-atexit.register(lambda: [client.close() for client in _clients])
 
 if __name__ == "__main__":
     index_main(load, search)

@@ -33,8 +33,6 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    if not vector:
-        return []
     answer = Server("VESPA", "http://localhost:8080")("POST", "search/", query(vector, top))
     found = answer["root"].get("children", [])
     return [(hit["fields"]["id"], float(hit["relevance"])) for hit in found if hit["relevance"] > 0]
