@@ -1,7 +1,7 @@
 """Kinds of encoders: SPLADE, whose weights are a masked language model's logits, and uniCOIL; one made of the other."""
 
 import copy
-from typing import Literal, assert_never
+from typing import Literal
 
 import torch
 from sentence_transformers import SparseEncoder
@@ -25,15 +25,9 @@ def of_kind(encoder: SparseEncoder, kind: Kind | None) -> SparseEncoder:
         DataError: uniCOIL is asked for an encoder whose queries take a way of their own, or whose output vocabulary is
             not the one that it reads.
     """
-    match kind:
-        case None:
-            return encoder
-        case "splade":
-            return as_splade(encoder)
-        case "unicoil":
-            return as_unicoil(encoder)
-        case _:
-            assert_never(kind)
+    if kind is None:
+        return encoder
+    return as_unicoil(encoder) if kind == "unicoil" else as_splade(encoder)
 
 
 def kind_of(encoder: SparseEncoder) -> Kind:

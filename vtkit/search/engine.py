@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,35 +29,6 @@ if TYPE_CHECKING:
 
 POSTINGS = "postings"  # folder of the index, beside the documents
 CHECKSUMS = "checksums.json"  # file of the checksums of all others in that folder
-
-
-class Index(Protocol):
-    """A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
-
-    @property
-    def info(self) -> IndexInfo:
-        """Counts of its documents and dimensions."""
-        ...
-
-    @property
-    def postings(self) -> ExactIndex:
-        """Its exact lists."""
-        ...
-
-    def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """As :meth:`vtkit.search.exact.ExactIndex.search`. If documents tie for the last place, ``exact`` and
-        ``lucene`` keep those with the lower numbers; other engines may keep any of them.
-
-        Raises:
-            CollapseError: a query weight is infinite or NaN.
-            DataError: the engine's files are damaged, or its server gives no usable answer.
-            ValueError: the queries have another vocabulary, or ``depth`` is not positive.
-        """
-        ...
-
-    def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """As :meth:`vtkit.search.exact.ExactIndex.explain`, by the exact postings."""
-        ...
 
 
 class Ranker(Protocol):
@@ -87,7 +58,14 @@ class EngineIndex:
         return self.postings.info
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """As :meth:`Index.search`; the engine's answers are checked."""
+        """As :meth:`vtkit.search.exact.ExactIndex.search`, but other engines than ``lucene`` may keep any of the
+        documents that tie for the last place.
+
+        Raises:
+            CollapseError: a query weight is infinite or NaN.
+            DataError: the engine's files are damaged, or its server gives no usable answer.
+            ValueError: the queries have another vocabulary, or ``depth`` is not positive.
+        """
         matrix = _sound_queries(queries, self.postings.vocabulary, depth)
         count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
@@ -107,8 +85,12 @@ class EngineIndex:
         return ids, scores
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """As :meth:`Index.explain`."""
+        """As :meth:`vtkit.search.exact.ExactIndex.explain`, by the exact postings."""
         return self.postings.explain(query, document)
+
+
+Index: TypeAlias = "ExactIndex | EngineIndex"
+"""A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
 
 
 def build_index(
