@@ -109,10 +109,10 @@ def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
 def default_split(name: str) -> str:
     """The default judgements of a collection: a public collection's first; in a folder "test", else "dev", else its
     first."""
-    there = splits_of(name)
-    if public_collection(name) and there:
-        return there[0]
-    return next((split for split in ("test", "dev", *there) if split in there), "test")
+    splits = splits_of(name)
+    if public_collection(name) and splits:
+        return splits[0]
+    return next((split for split in ("test", "dev", *splits) if split in splits), "test")
 
 
 def splits_of(name: str) -> Sequence[str]:
@@ -208,16 +208,18 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
     for group in groups:
         try:
             sources = [
-                Source(_folder_of(each, subset.config, split, needed), each.parts)
-                for each in group
-                if set(each.parts) & set(needed)
+                Source(_folder_of(repository, subset.config, split, needed), repository.parts)
+                for repository in group
+                if set(repository.parts) & set(needed)
             ]
             break
         except hub.GatedRepository:  # another group may have the same files without terms
             if group == groups[-1]:
                 raise
     by_config = find_parts(sources)
-    where = " and ".join(f"{each.id}{f' at {each.revision}' if each.revision else ''}" for each in group)
+    where = " and ".join(
+        f"{repository.id}{f' at {repository.revision}' if repository.revision else ''}" for repository in group
+    )
     parts = by_config.get(subset.config) or (Parts() if subset.config else next(iter(by_config.values()), Parts()))
     advice = "Run again with --download, or name a folder that holds the files."
     called = "-".join(filter(None, [public.name, name]))
@@ -237,7 +239,9 @@ def _folder_of(repository: Repository, config: str, split: str, needed: Sequence
 def _group(subset: Subset) -> tuple[Repository, ...]:
     """The repositories of a subset: those in the cache, else the first."""
     cached = (
-        group for group in subset.sources if all(hub.in_cache(each.id, "dataset", each.revision) for each in group)
+        group
+        for group in subset.sources
+        if all(hub.in_cache(repository.id, "dataset", repository.revision) for repository in group)
     )
     return next(cached, subset.sources[0])
 
@@ -250,13 +254,13 @@ def _subset(public: PublicCollection, name: str) -> Subset:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, [each for public in PUBLIC for each in public.names], n=1, cutoff=0.7)
+    near = get_close_matches(name, [subset for public in PUBLIC for subset in public.names], n=1, cutoff=0.7)
     return f"{name}: there is no such collection or folder.{_meant(near)} {FORMS}"
 
 
-def _meant_of(name: str, there: Mapping[str, object]) -> str:
-    near = get_close_matches(name, list(there), n=1, cutoff=0.7)
-    listed = ", ".join(sorted(filter(None, there)))
+def _meant_of(name: str, names: Mapping[str, object]) -> str:
+    near = get_close_matches(name, list(names), n=1, cutoff=0.7)
+    listed = ", ".join(sorted(filter(None, names)))
     return f"{_meant(near)} It has: {listed}." if listed else ""
 
 
@@ -274,9 +278,9 @@ def _known(
     if not absent and not gone:
         return qrels, None
     kept = {
-        query: there
+        query: known
         for query, judged in qrels.items()
-        if query in queries and (there := {name: grade for name, grade in judged.items() if name not in absent})
+        if query in queries and (known := {name: grade for name, grade in judged.items() if name not in absent})
     }
     whole, left = (sum(map(len, judgements.values())) for judgements in (qrels, kept))
     return kept, (

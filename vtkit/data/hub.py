@@ -54,8 +54,8 @@ def cache_folder() -> Path:
 def in_cache(repo_id: str, repo_type: RepositoryKind = "model", revision: str | None = None) -> bool:
     """Whether a commit of a repository (any, unless given) is in the cache; files may be missing after an interrupted
     download."""
-    there = _commits(repo_id, repo_type)
-    return revision in there if _is_commit(revision) else bool(there)
+    commits = _commits(repo_id, repo_type)
+    return revision in commits if _is_commit(revision) else bool(commits)
 
 
 def reachable(timeout_s: float = 1.5) -> bool:
@@ -213,9 +213,9 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
         ) from error
     except LocalEntryNotFoundError as error:
         others = _commits(repo_id, repo_type)
-        there = f" (which has its revisions {', '.join(others)})" if others else ""
+        revisions = f" (which has its revisions {', '.join(others)})" if others else ""
         raise DataError(
-            f"{label} is not in the cache {cache_folder()}{there}. Run again with --download, or name a folder."
+            f"{label} is not in the cache {cache_folder()}{revisions}. Run again with --download, or name a folder."
         ) from error
     except ValueError as error:  # not the name of a repository
         raise DataError(
@@ -242,9 +242,9 @@ def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_typ
         blob = (folder / name).resolve()
         stamp = (str(blob), blob.stat().st_mtime_ns)
         if name in sizes:
-            there = _size(blob)
-            if there != sizes[name]:
-                damaged.append(f"{blob} ({name}) has {there:,} of {sizes[name]:,} bytes")
+            size = _size(blob)
+            if size != sizes[name]:
+                damaged.append(f"{blob} ({name}) has {size:,} of {sizes[name]:,} bytes")
         elif repo_type == "dataset" and stamp not in _whole:
             if not _is_whole(blob, blob.name):
                 damaged.append(f"{blob} ({name}) has another checksum than on the hub")

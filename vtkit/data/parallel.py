@@ -131,12 +131,12 @@ def alignment_of(pairs: Sequence[tuple[str, str]]) -> Alignment | None:
     order = np.random.default_rng(0).permutation(np.array(usable))
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     won = np.full(len(pairs), np.nan)
-    for learned, asked in (halves, halves[::-1]):
+    for learned, tested in (halves, halves[::-1]):
         model = _Translations([sources[i] for i in learned], [targets[i] for i in learned])
-        asked = np.array(sorted(asked.tolist(), key=lambda i: len(sources[i])))
-        own = model.scores([sources[i] for i in asked], [targets[i] for i in asked])
-        other = model.scores([sources[i] for i in np.roll(asked, -1)], [targets[i] for i in asked])
-        won[asked] = np.where(np.isclose(own, other), 0.5, own > other)
+        tested = np.array(sorted(tested.tolist(), key=lambda i: len(sources[i])))
+        by_own = model.scores([sources[i] for i in tested], [targets[i] for i in tested])
+        by_other = model.scores([sources[i] for i in np.roll(tested, -1)], [targets[i] for i in tested])
+        won[tested] = np.where(np.isclose(by_own, by_other), 0.5, by_own > by_other)
     judged = won[np.array(usable)]
     parts = tuple(float(part.mean()) for part in np.array_split(judged, PARTS))
     return Alignment(float(judged.mean()), len(usable), parts)

@@ -103,8 +103,10 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
             if scored_list.scores is None:
                 continue
             scored = True
-            there = data.numbers_of(scored_list.documents) >= 0
-            for name, score, known in zip(scored_list.documents, scored_list.scores, there.tolist(), strict=True):
+            known_documents = data.numbers_of(scored_list.documents) >= 0
+            for name, score, known in zip(
+                scored_list.documents, scored_list.scores, known_documents.tolist(), strict=True
+            ):
                 if known:
                     gathering.add(scored_list.query, name, score)
                 else:
@@ -184,7 +186,7 @@ def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
     ``endings``."""
     try:
         with tarfile.open(path, "r:gz") as archive:
-            inside = next((each for each in archive if each.isfile() and f"/{each.name}".endswith(endings)), None)
+            inside = next((entry for entry in archive if entry.isfile() and f"/{entry.name}".endswith(endings)), None)
             file = archive.extractfile(inside) if inside is not None else None
             if inside is None or file is None:
                 raise DataError(f"{path}: holds no file called {' or '.join(endings)}")
@@ -272,7 +274,7 @@ def _id(value: Any) -> str:
 
 
 def _ids(value: Any) -> list[str]:
-    return [_id(each) for each in listed(value)]
+    return [_id(identity) for identity in listed(value)]
 
 
 def numbers(values: Iterable[Any]) -> list[float]:

@@ -62,9 +62,9 @@ def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
         number += 1
         for column in wanted.columns:
             if column not in row:
-                there = ", ".join(row)
+                columns = ", ".join(row)
                 raise DataError(
-                    f"{wanted.spec}: there is no column {column!r}. There are {there}. A dataset is {wanted.form}."
+                    f"{wanted.spec}: there is no column {column!r}. There are {columns}. A dataset is {wanted.form}."
                 )
             if not isinstance(row[column], str | None):
                 kind = type(row[column]).__name__

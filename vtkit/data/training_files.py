@@ -212,21 +212,21 @@ def _object_row(entry: Mapping[str, Any]) -> _Row:
         if values is None
     ]
     numbered = [value for name, value in entry.items() if _NUMBERED.fullmatch(name)]
-    others = [*(_named(entry, "other") or []), *(each for value in numbered for each in listed(value))]
+    others = [*(_named(entry, "other") or []), *(text for value in numbered for text in listed(value))]
     every = [*(query or []), *(relevant or []), *others]
-    if not all(isinstance(each, str) for each in every) or (query is not None and len(query) != 1):
+    if not all(isinstance(text, str) for text in every) or (query is not None and len(query) != 1):
         wrong.append("query and documents must be strings, or documents lists of strings")
     if wrong or query is None or relevant is None:
         raise ValueError("; ".join(wrong))
     scores = _given_scores(entry, len(relevant), len(others))
-    return _Row(query[0].strip(), [each.strip() for each in relevant], [each.strip() for each in others], scores)
+    return _Row(query[0].strip(), [text.strip() for text in relevant], [text.strip() for text in others], scores)
 
 
 def _list_row(entry: Mapping[str, Any]) -> _Row:
     """A row with one list of documents; those with a label above 0 or, without labels, the highest score are
     relevant."""
     query, documents = _named(entry, "query"), _named(entry, "documents")
-    if query is None or documents is None or not all(isinstance(each, str) for each in [*query, *documents]):
+    if query is None or documents is None or not all(isinstance(text, str) for text in [*query, *documents]):
         raise ValueError(f"{' or '.join(FIELDS['query'])} is missing, or documents is no list of strings")
     labels, scores = (
         None if entry.get(name) is None else numbers(listed(entry[name])) for name in ("labels", "scores")
@@ -254,7 +254,7 @@ def _named(entry: Mapping[str, Any], part: str) -> list[Any] | None:
 def _given_scores(entry: Mapping[str, Any], relevant: int, others: int) -> list[float]:
     """The scores of a row, those of relevant documents first; empty if it has none."""
     if entry.get("pos_scores") is not None or entry.get("neg_scores") is not None:
-        scores = [each for name in ("pos_scores", "neg_scores") for each in listed(entry.get(name) or [])]
+        scores = [score for name in ("pos_scores", "neg_scores") for score in listed(entry.get(name) or [])]
         if len(scores) != relevant + others:
             raise ValueError(f"has {len(scores)} scores for {relevant + others} documents")
         return numbers(scores)

@@ -56,14 +56,14 @@ def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
 
 def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
     """The tokenizer that names the output dimensions of ``encoder``."""
-    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
-    return own or encoder.tokenizer
+    tokenizer = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    return tokenizer or encoder.tokenizer
 
 
 def writes_units(encoder: SparseEncoder) -> bool:
     """Whether the dimensions of ``encoder`` are latent units, which no text can be cut into."""
-    own = output_tokenizer(encoder)
-    return own is not encoder.tokenizer and isinstance(own.backend_tokenizer.model, models.WordLevel)
+    tokenizer = output_tokenizer(encoder)
+    return tokenizer is not encoder.tokenizer and isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
 
 
 def dimension_names(encoder: SparseEncoder) -> list[str]:

@@ -265,14 +265,14 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
     """Refuse weights that do not fit ``folder``'s configuration."""
     other = sorted(info["mismatched_keys"], key=lambda entry: str(entry[0]))
     if other:
-        key, there, wanted = other[0]
+        key, shape, wanted = other[0]
         more = f" ({len(other) - 1} more tensors differ)" if len(other) > 1 else ""
         vocabulary = int(model.config.vocab_size)
-        by_vocabulary = vocabulary in tuple(wanted) and vocabulary not in tuple(there)
+        by_vocabulary = vocabulary in tuple(wanted) and vocabulary not in tuple(shape)
         said = f"vocab_size {vocabulary}" if by_vocabulary else f"the shape {tuple(wanted)}"
         raise DataError(
             f"{name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
-            f"weights hold {key} of the shape {tuple(there)}{more}. Fetch the model again, or restore the "
+            f"weights hold {key} of the shape {tuple(shape)}{more}. Fetch the model again, or restore the "
             "configuration that its weights were saved with."
         )
     missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)

@@ -111,8 +111,8 @@ def fit_to_states(
     with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
         for _ in range(steps):
             rows = np.sort(rng.choice(fitted_on, min(POSITIONS, len(fitted_on)), replace=False))
-            hidden, own = states.some(rows)
-            loss = nn.functional.cross_entropy(head.logits(hidden) + prior, own)
+            hidden, tokens = states.some(rows)
+            loss = nn.functional.cross_entropy(head.logits(hidden) + prior, tokens)
             for parameter in parameters:
                 parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
@@ -133,7 +133,7 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
     rows = [np.asarray(ids, dtype=np.int64) for ids in first_tokens(tokenizer, list(texts), length)["input_ids"]]
     special = np.array(tokenizer.all_special_ids)
     wanted = [~np.isin(ids, special) for ids in rows]
-    total, width = sum(int(each.sum()) for each in wanted), model.config.hidden_size
+    total, width = sum(int(mask_of_text.sum()) for mask_of_text in wanted), model.config.hidden_size
     folder.mkdir(parents=True, exist_ok=True)
     states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, width))
     ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
@@ -153,10 +153,10 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
                 hidden = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
             for row, number in enumerate(some):
                 keep = np.flatnonzero(wanted[number])
-                own = slice(place, place + len(keep))
-                states[own], ids[own] = hidden[row, keep], rows[number][keep]
-                held_out[own] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-                place = own.stop
+                rows_of_text = slice(place, place + len(keep))
+                states[rows_of_text], ids[rows_of_text] = hidden[row, keep], rows[number][keep]
+                held_out[rows_of_text] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+                place = rows_of_text.stop
             if not np.isfinite(states[place - 1 : place]).all():
                 raise DataError("The source's hidden states are not finite: its weights are damaged. Fetch it again.")
             bar.advance(len(some))
@@ -236,10 +236,10 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     gram, cross = torch.zeros(width, width).double(), torch.zeros(width, embeddings.shape[1]).double()
     sums = torch.zeros(width).double()
     for begin in range(0, len(rows), ROWS_AT_ONCE):
-        hidden, own = (each.cpu() for each in states.some(rows[begin : begin + ROWS_AT_ONCE]))
+        hidden, tokens = (part.cpu() for part in states.some(rows[begin : begin + ROWS_AT_ONCE]))
         hidden = hidden.double()
         gram += hidden.T @ hidden
-        cross += hidden.T @ (embeddings[own] - centre)
+        cross += hidden.T @ (embeddings[tokens] - centre)
         sums += hidden.sum(0)
     # of centred states: X'X - n m m', X'Y - m sum(Y); the second part has no effect but for the mean of Y
     mean = sums / len(rows)
@@ -252,10 +252,10 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
         ordinary = ~_masked(head.decoder)
         head.decoder.bias[ordinary] = 0.0
         # a softmax that is neither flat nor sure of itself to begin with
-        hidden, own = states.some(rows[:: max(1, len(rows) // 512)])
+        hidden, tokens = states.some(rows[:: max(1, len(rows) // 512)])
         logits = head.logits(hidden)
         logits = logits - logits.mean(1, keepdim=True)
-        head.norm.weight.mul_(10.0 / max(float(logits.gather(1, own[:, None]).mean()), 1.0))
+        head.norm.weight.mul_(10.0 / max(float(logits.gather(1, tokens[:, None]).mean()), 1.0))
 
 
 def _sum_of(rows: Tensor, ids: NDArray[np.int64]) -> Tensor:
@@ -268,8 +268,8 @@ def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tenso
     right = 0
     with torch.no_grad():
         for begin in range(0, len(rows), 512):
-            hidden, own = states.some(rows[begin : begin + 512])
-            right += int(((head.logits(hidden) + prior).argmax(1) == own).sum())
+            hidden, tokens = states.some(rows[begin : begin + 512])
+            right += int(((head.logits(hidden) + prior).argmax(1) == tokens).sum())
     return right / max(len(rows), 1)
 
 
@@ -278,12 +278,12 @@ def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: flo
     is :data:`OWN_LOGIT` in the mean; the share that is."""
     ordinary = ~_masked(head.decoder)
     with torch.no_grad():
-        hidden, own = states.some(rows)
+        hidden, tokens = states.some(rows)
         logits = head.logits(hidden)
         kept = logits[:, ordinary]
         most = max(1, round(activation * kept.numel()))
         threshold = float(kept.flatten().topk(most).values[-1])
-        own_logit = float((logits.gather(1, own[:, None]) - threshold).clamp(min=0).mean())
+        own_logit = float((logits.gather(1, tokens[:, None]) - threshold).clamp(min=0).mean())
         scale = OWN_LOGIT / max(own_logit, 1e-6)
         head.decoder.bias[ordinary] = scale * (head.decoder.bias[ordinary] - threshold)
         head.norm.weight.mul_(scale)

@@ -51,8 +51,8 @@ def tokens_held(
         encodings = chain.from_iterable(
             whole_encodings(tokenizer, some) for some in batches(chain.from_iterable(parts))
         )
-        for own in parts:
-            ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(own))))
+        for parts_of_text in parts:
+            ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text))))
             held = np.array(sorted(ids), dtype=np.int64)
             yield held if folded_to is None else np.unique(folded_to[held])
 

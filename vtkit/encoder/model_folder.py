@@ -95,11 +95,11 @@ def find_model(name: str, label: str = "source model") -> Path:
     if not downloads_allowed():
         return folder
     try:
-        there = [file.path for file in get_cached_repo_tree(name, revision=folder.name)]
+        files = [file.path for file in get_cached_repo_tree(name, revision=folder.name)]
     except CachedRepoTreeNotFoundError:  # the hub could not be reached, and an older client filled the cache
         return folder
     modules = [".", OUTPUT_TOKENIZER, *(module.relative_to(folder).as_posix() for module, _ in _modules(folder, name))]
-    return fetch(name, model_files(there, modules), "model")
+    return fetch(name, model_files(files, modules), "model")
 
 
 def check_model(folder: Path, label: str) -> None:

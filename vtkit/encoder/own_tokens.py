@@ -43,6 +43,6 @@ def with_own_tokens(
     """``vectors`` with ``rise`` added in the dimensions that each text holds (``tokens_held`` of ``idf.py``)."""
     columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
     starts = np.cumsum([0, *map(len, held)])
-    own = sparse.csr_matrix((rise[columns], columns, starts), vectors.shape)
-    own.eliminate_zeros()
-    return (vectors + own).tocsr()
+    raised = sparse.csr_matrix((rise[columns], columns, starts), vectors.shape)
+    raised.eliminate_zeros()
+    return (vectors + raised).tocsr()

@@ -98,7 +98,7 @@ class TransformerQueries:
         if (
             missing
             or info["mismatched_keys"]
-            or not all(bool(torch.isfinite(each).all()) for each in model.parameters())
+            or not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
         ):
             return None
         longest = max_input_length(model, cutting)
@@ -125,8 +125,12 @@ class TransformerQueries:
         for start in range(0, len(token_ids), at_once):
             batch = token_ids[start : start + at_once]
             longest = max(1, *map(len, batch)) if batch else 1
-            ids = torch.tensor([each + [padding] * (longest - len(each)) for each in batch], device=self.model.device)
-            mask = torch.tensor([[1] * len(each) + [0] * (longest - len(each)) for each in batch], device=ids.device)
+            ids = torch.tensor(
+                [listed + [padding] * (longest - len(listed)) for listed in batch], device=self.model.device
+            )
+            mask = torch.tensor(
+                [[1] * len(listed) + [0] * (longest - len(listed)) for listed in batch], device=ids.device
+            )
             weights = self._weights(ids, mask)
             pooled = weights.sum(dim=1) if self.pooling == "sum" else weights.amax(dim=1)
             rows.append(sparse.csr_matrix(pooled.cpu().numpy()))

@@ -29,13 +29,13 @@ _NOT_READ = (
 def weight_files(names: Iterable[str]) -> list[str]:
     """Of the files of one folder, those that its weights are loaded from, as transformers chooses: safetensors before
     pickles, one file before shards. Any other safetensors where there are none of these names (static tables)."""
-    there = sorted(names)
+    ordered = sorted(names)
     for whole, index, shards in (SAFETENSORS, PICKLES):
-        if whole in there:
+        if whole in ordered:
             return [whole]
-        if index in there:
-            return [index, *(name for name in there if fnmatch(name, shards))]
-    return [name for name in there if name.endswith(".safetensors")]
+        if index in ordered:
+            return [index, *(name for name in ordered if fnmatch(name, shards))]
+    return [name for name in ordered if name.endswith(".safetensors")]
 
 
 def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
@@ -51,10 +51,10 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
         inside.get(path.parent, []).append(path.name)
     return [
         (module / name).as_posix()
-        for module, there in inside.items()
+        for module, files in inside.items()
         for name in [
-            *(name for name in sorted(there) if _matches(name, _READ) and not _matches(name, _NOT_READ)),
-            *weight_files(there),
+            *(name for name in sorted(files) if _matches(name, _READ) and not _matches(name, _NOT_READ)),
+            *weight_files(files),
         ]
     ]
 

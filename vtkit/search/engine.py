@@ -70,18 +70,18 @@ class EngineIndex:
         count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
-        asked = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
-        answers = self.ranker.rank(matrix[asked], min(depth, count)) if len(asked) else iter(())
-        for row, (found, weights) in zip(asked, answers, strict=True):
-            if len(found) > depth or not _sound_answer(found, weights, count):
+        rows = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
+        answers = self.ranker.rank(matrix[rows], min(depth, count)) if len(rows) else iter(())
+        for row, (numbers, weights) in zip(rows, answers, strict=True):
+            if len(numbers) > depth or not _sound_answer(numbers, weights, count):
                 raise DataError(
                     f"{self.engine} names documents that the index does not have, or gives no scores: its files or "
                     f"its server belong to another index. {REBUILD}"
                 )
             good = weights > 0
-            found, weights = found[good], weights[good].astype(np.float32)
-            order = np.lexsort((found, -weights))
-            ids[row, : len(order)], scores[row, : len(order)] = found[order], weights[order]
+            numbers, weights = numbers[good], weights[good].astype(np.float32)
+            order = np.lexsort((numbers, -weights))
+            ids[row, : len(order)], scores[row, : len(order)] = numbers[order], weights[order]
         return ids, scores
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
@@ -178,8 +178,8 @@ def open_index(index: IndexSection, folder: Path) -> Index:
 
     require_engine(index.engine)
     _refuse_damage(folder, index.engine)
-    exact, own = ExactIndex.load(folder), folder / index.engine
-    if index.engine != "exact" and not own.is_dir():
+    exact, files = ExactIndex.load(folder), folder / index.engine
+    if index.engine != "exact" and not files.is_dir():
         raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
     ranker: Ranker
     match index.engine:
@@ -188,20 +188,20 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         case "lucene":
             from vtkit.search.lucene import LuceneRanker
 
-            ranker = LuceneRanker.open(own, exact.document_count)
+            ranker = LuceneRanker.open(files, exact.document_count)
         case "seismic":
             from vtkit.search.seismic import SeismicRanker
 
-            ranker = SeismicRanker.open(own, len(exact.documents), exact.vocabulary)
+            ranker = SeismicRanker.open(files, len(exact.documents), exact.vocabulary)
         case "milvus":
             from vtkit.search.milvus import MilvusRanker
 
             with_weights = int((exact.info.document_sizes > 0).sum())
-            ranker = MilvusRanker.open(own, index.url, with_weights)
+            ranker = MilvusRanker.open(files, index.url, with_weights)
         case "opensearch":
             from vtkit.search.opensearch import OpenSearchRanker
 
-            ranker = OpenSearchRanker.open(own, index)
+            ranker = OpenSearchRanker.open(files, index)
         case _:
             assert_never(index.engine)
     return EngineIndex(exact, ranker, index.engine)

@@ -28,12 +28,12 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
     lengths: list[npt.NDArray[np.int64]] = []
     maxima: list[npt.NDArray[np.float32]] = []
     for part in parts:
-        there = np.diff(part.starts)
+        list_lengths = np.diff(part.starts)
         counts += maxscore_operations(part, matrix, DEPTH)
-        postings += present @ there
-        lists += present @ (there > 0)
-        lengths.append(there[there > 0])
-        maxima.append(list_maxima(part)[there > 0])
+        postings += present @ list_lengths
+        lists += present @ (list_lengths > 0)
+        lengths.append(list_lengths[list_lengths > 0])
+        maxima.append(list_maxima(part)[list_lengths > 0])
     if matrix.shape[0]:
         _milliseconds(parts, matrix[0])  # compiles and maps files, which is not timed
     milliseconds = [_milliseconds(parts, matrix[row]) for row in range(matrix.shape[0])]

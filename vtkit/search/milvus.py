@@ -99,8 +99,8 @@ class MilvusRanker:
         record = _Collection.from_file(folder / _COLLECTION, REBUILD)
         name, uri = record.collection, record.uri
         if uri != url:
-            own, asked = uri or "the embedded Milvus", url or "the embedded Milvus"
-            raise DataError(f"{folder} was built for {own}, but index.url names {asked}. {REBUILD}")
+            built_for, named = uri or "the embedded Milvus", url or "the embedded Milvus"
+            raise DataError(f"{folder} was built for {built_for}, but index.url names {named}. {REBUILD}")
         with ExitStack() as opened:
             where = uri or opened.enter_context(_copy_of(folder / _DATABASE))
             client = connected(where)

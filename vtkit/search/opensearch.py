@@ -131,13 +131,13 @@ class OpenSearchRanker:
         for start in range(0, queries.shape[0], at_once):
             batch = queries[start : start + at_once]
             scales = [_scale(batch, row) for row in range(batch.shape[0])]
-            asked: list[dict[str, Any]] = []
+            requests: list[dict[str, Any]] = []
             for row, scale in enumerate(scales):
                 features = _features(batch, row, self.features, MOST_CLAUSES, scale)
                 query = query_of(features, self.settings.opensearch.query)
-                asked += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
+                requests += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
             with answers(self.settings):
-                responses = self.client.msearch(index=self.index, body=asked)["responses"]
+                responses = self.client.msearch(index=self.index, body=requests)["responses"]
                 hits = [_hits(response) for response in responses]
             if len(hits) != batch.shape[0]:
                 raise DataError(f"OpenSearch at {self.settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
@@ -169,10 +169,10 @@ def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
     for query, (_, wanted) in zip(text.texts, exact, strict=True):
         _, scores = ranker.rank_text(query)
         if not same_scores(scores, wanted):
-            best, own = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
+            best, expected = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
             raise DataError(
                 f"OpenSearch at {ranker.settings.url} encodes queries differently from vtkit: the best score for "
-                f"{query[:80]!r} is {best} as text and {own} as vtkit's vector. Set index.opensearch.query to "
+                f"{query[:80]!r} is {best} as text and {expected} as vtkit's vector. Set index.opensearch.query to "
                 '"neural_sparse", or try a newer OpenSearch: older ones have older tokenizers.'
             )
     if text.texts:

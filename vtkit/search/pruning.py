@@ -202,7 +202,7 @@ def _prune(
     places: Any, rows: Any, steps: Any,
     terms: Any, query: Any,
     ids: Any, scores: Any,
-    sums: Any, maxima: Any, heap: Any, numbers: Any, found: Any,
+    sums: Any, maxima: Any, heap: Any, numbers: Any, bounds: Any,
 ) -> bool:  # fmt: skip
     """Answer one query into ``ids`` and ``scores``, (depth,); False if everything has to be scored instead.
 
@@ -256,15 +256,15 @@ def _prune(
                 if score <= 0 or score < border:
                     continue
                 if size == room:
-                    size = _keep(numbers, found, size, border)
+                    size = _keep(numbers, bounds, size, border)
                     if 2 * size > room:  # too many equal scores
                         return False
-                numbers[size], found[size] = first + document, score
+                numbers[size], bounds[size] = first + document, score
                 size += 1
                 best = push(heap, best, score)
                 if best == depth and share * heap[0] - rounding > max(border, SMALLEST):
                     border = share * heap[0] - rounding
-    size = _keep(numbers, found, size, border)
+    size = _keep(numbers, bounds, size, border)
     kept = 0
     for candidate in range(size):
         number = numbers[candidate]
@@ -294,11 +294,11 @@ def search_pruned(
     queries, depth = ids.shape
     sums, maxima = np.zeros(WINDOW, np.float32), np.zeros(WINDOW // BLOCK, np.int32)
     room = 16 * depth + 1024
-    numbers, found, heap = np.empty(room, np.int64), np.empty(room, np.float32), np.empty(depth, np.float32)
+    numbers, bounds, heap = np.empty(room, np.int64), np.empty(room, np.float32), np.empty(depth, np.float32)
     for query in range(worker, queries, workers):
         entries = slice(query_starts[query], query_starts[query + 1])
         answered[query] = _prune(
             starts, documents, weights, document_count, places, rows, steps,
             query_terms[entries], query_weights[entries], ids[query], scores[query],
-            sums, maxima, heap, numbers, found,
+            sums, maxima, heap, numbers, bounds,
         )  # fmt: skip

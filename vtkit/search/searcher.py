@@ -241,8 +241,8 @@ class Searcher:
 
     def _own(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
         """The encoder's dimensions of a query's vector, named."""
-        own = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
-        return self._named(vector.indices[own], vector.data[own])
+        of_encoder = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
+        return self._named(vector.indices[of_encoder], vector.data[of_encoder])
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
         named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}

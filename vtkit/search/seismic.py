@@ -81,11 +81,11 @@ def _probe(index: Any, documents: sp.csr_matrix) -> tuple[float, float]:
         largest = np.argsort(weights)[::-1][:_PROBE_WEIGHTS]
         kept = np.sort(generator.choice(largest, (len(largest) + 1) // 2, replace=False))
         queries.rows[row], queries.data[row] = [terms[place] for place in kept], [weights[place] for place in kept]
-    asked = queries.tocsr()
-    exact = ExactIndex.build(documents).search(asked, DEPTH)
+    probes = queries.tocsr()
+    exact = ExactIndex.build(documents).search(probes, DEPTH)
     overlap = heap_factor = 0.0
     for heap_factor in _HEAP_FACTORS:
-        approximate = SeismicRanker(index, heap_factor).rank(asked, DEPTH)
+        approximate = SeismicRanker(index, heap_factor).rank(probes, DEPTH)
         pairs = zip(exact[0], approximate, strict=True)
         overlap = float(np.mean([np.isin(ids[ids >= 0], near).mean() for ids, (near, _) in pairs]))
         if overlap >= _OVERLAP:

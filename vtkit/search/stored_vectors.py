@@ -73,8 +73,8 @@ def join_vectors(parts: Sequence[Path], folder: Path) -> None:
     :func:`write_vectors` does, with no more than one part in memory."""
     folder.mkdir(parents=True)
     ends = [read_vectors(part).indptr[1:] for part in parts]
-    entries = np.cumsum([0, *(int(each[-1]) if len(each) else 0 for each in ends)])
-    starts = [each.astype(np.int64) + entry for each, entry in zip(ends, entries, strict=False)]
+    entries = np.cumsum([0, *(int(row_ends[-1]) if len(row_ends) else 0 for row_ends in ends)])
+    starts = [row_ends.astype(np.int64) + entry for row_ends, entry in zip(ends, entries, strict=False)]
     np.save(folder / "indptr.npy", np.concatenate([np.zeros(1, np.int64), *starts]), allow_pickle=False)
     for name in ("indices", "data"):
         kind = np.dtype(_ARRAYS[name])

@@ -101,17 +101,19 @@ class QueryWords:
     def parts(self, shared: Contributions, names: Sequence[str]) -> tuple[WordShare, ...]:
         """What each word adds to a score, the largest first, without those that add nothing: of the dimensions
         ``shared`` with a document, called ``names``."""
-        own: list[list[tuple[str, float]]] = [[] for _ in self.words]
+        by_encoder: list[list[tuple[str, float]]] = [[] for _ in self.words]
         terms: list[list[tuple[str, float]]] = [[] for _ in self.words]
         for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):
-            side, name = (own if dimension < self.width else terms), names[dimension].removeprefix("bm25:")
+            side, name = (by_encoder if dimension < self.width else terms), names[dimension].removeprefix("bm25:")
             for number, share in self.shares.get(dimension, {0: 1.0}).items():
                 side[number].append((name, product * share))
         parts = []
-        for word, encoder, bm25 in zip(self.words, own, terms, strict=True):
+        for word, encoder, bm25 in zip(self.words, by_encoder, terms, strict=True):
             if encoder or bm25:
-                one, other = (round(sum(value for _, value in side), 4) for side in (encoder, bm25))
-                parts.append(WordShare(word, round(one + other, 4), one, other, _top(encoder), _top(bm25)))
+                encoder_sum, bm25_sum = (round(sum(value for _, value in side), 4) for side in (encoder, bm25))
+                parts.append(
+                    WordShare(word, round(encoder_sum + bm25_sum, 4), encoder_sum, bm25_sum, _top(encoder), _top(bm25))
+                )
         return tuple(sorted(parts, key=lambda part: -part.score))
 
 
