@@ -23,7 +23,7 @@ from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.pipeline.steps.index_corpus import IndexedSet, IndexResult
 from vtkit.pipeline.store import Dependencies, Store
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_record import IndexRecord
+from vtkit.search.index_info import IndexRecord
 from vtkit.system.results import Result
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 

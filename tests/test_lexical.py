@@ -25,7 +25,7 @@ from vtkit.report.verdict import standings
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts
 from vtkit.search.engine import index_in_memory
-from vtkit.search.index_record import IndexRecord
+from vtkit.search.index_info import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
 from vtkit.settings.index import IndexSection

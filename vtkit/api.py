@@ -303,7 +303,7 @@ def export_for(
     """
     from typing import get_args
 
-    from vtkit.data.queries import read_query_file
+    from vtkit.data.document_files import read_query_file
     from vtkit.export.result import Target
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
-from vtkit.data.queries import QUERY_FORMS
+from vtkit.data.document_files import QUERY_FORMS
 from vtkit.export.result import Target
 from vtkit.system import console
 from vtkit.system.outputs import refuse_existing

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vtkit.commands.options import JsonOption, SearchedArgument, argument, option
-from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
+from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.runtime import kept_for_good

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
-from vtkit.data.queries import is_blank
+from vtkit.data.document_files import is_blank
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import folded_dimensions

@@ -16,7 +16,7 @@ from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.engine import POSTINGS, build_index, query_table_of
-from vtkit.search.index_record import IndexRecord
+from vtkit.search.index_info import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import CollapseError, DataError, VtkitError

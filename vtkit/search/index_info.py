@@ -1,20 +1,26 @@
-"""Facts about an index, whichever engine searches it: counts, and the parts of a document's score."""
+"""Facts about an index, whichever engine searches it: counts, the parts of a document's score, and its record."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from vtkit.evaluation.measures.cost import DocumentFrequencies, Histogram
+from vtkit.settings.analysers import Analysis
+from vtkit.settings.engines import Engine
+from vtkit.settings.index import DocumentWeighting
 from vtkit.system.errors import CollapseError
+from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+RECORD = "index.json"  # file of the record, in the folder of an index
 _LARGEST_WEIGHT = 1e15  # its square, and sums of many squares, are finite in float32
 
 REBUILD = "Rebuild the index: vtkit run RECIPE --force index, or vtkit index if it belongs to no run."
@@ -105,3 +111,38 @@ def digest_of(documents: sp.csr_matrix) -> str:
     for array in (documents.indptr.astype("<i8"), documents.indices.astype("<i4"), documents.data.astype("<f4")):
         digest.update(memoryview(array))
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class LexicalRecord(Result):
+    """The lexical part in the record of an index."""
+
+    language: str
+    analysis: Analysis
+    terms: int  # dimensions of the part
+    document_scale: float
+    """BM25's impacts in documents are multiplied by it, so that the largest weight of both parts is the same: an engine
+    that rounds weights to steps then spends all steps on each part."""
+
+    encoder_factor: float
+    term_factor: float  # the two parts of a query are multiplied by these
+
+
+@dataclass(frozen=True)
+class IndexRecord(Result):
+    """The record of an index."""
+
+    engine: Engine
+    vocabulary: int  # dimensions of the encoder
+    tokenizer: str  # tokenizer_digest of the tokenizer that names them
+    weighting: DocumentWeighting = "none"
+    lexical: LexicalRecord | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write it into ``folder``."""
+        self.to_file(folder / RECORD)
+
+    @classmethod
+    def load(cls, folder: Path) -> IndexRecord:
+        """The record in ``folder``."""
+        return cls.from_file(folder / RECORD, REBUILD)

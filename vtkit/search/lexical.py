@@ -13,8 +13,7 @@ import scipy.sparse as sp
 
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
-from vtkit.search.index_info import REBUILD
-from vtkit.search.index_record import LexicalRecord
+from vtkit.search.index_info import REBUILD, LexicalRecord
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
 

@@ -74,7 +74,7 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
         RecipeError: queries need the model, or more than a table.
         DataError: the table has weights that Lucene does not accept.
     """
-    from vtkit.data.queries import is_blank
+    from vtkit.data.document_files import is_blank
     from vtkit.encoder.asymmetric import WholeEncoder, query_table
     from vtkit.encoder.families import as_array
     from vtkit.encoder.folding import folds

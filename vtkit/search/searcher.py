@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit.data.document_files import DOCUMENTS
-from vtkit.data.queries import is_blank
+from vtkit.data.document_files import DOCUMENTS, is_blank
 from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.engine import POSTINGS, Index, open_index
-from vtkit.search.index_info import REBUILD
-from vtkit.search.index_record import IndexRecord
+from vtkit.search.index_info import REBUILD, IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.search.words import QueryWords

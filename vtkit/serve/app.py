@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vtkit import __version__
-from vtkit.data.queries import is_blank
+from vtkit.data.document_files import is_blank
 from vtkit.search.results import Found, Weighted
 from vtkit.serve.batching import Batcher
 from vtkit.serve.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded

@@ -66,7 +66,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.search.engine import POSTINGS, build_index, query_table_of
-    from vtkit.search.index_record import IndexRecord
+    from vtkit.search.index_info import IndexRecord
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
     encoder = load_encoder(model_name(recipe, inputs), "cpu")

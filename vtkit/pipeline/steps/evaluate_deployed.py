@@ -27,7 +27,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     """
     from vtkit.evaluation.systems import SparseSystem
     from vtkit.search.engine import POSTINGS, open_index
-    from vtkit.search.index_record import IndexRecord
+    from vtkit.search.index_info import IndexRecord
     from vtkit.search.lexical import LexicalPart
 
     assert recipe.evaluate is not None

@@ -121,7 +121,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
 
 def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: Path) -> list[tuple[int, int]]:
     """Query and document for the documents that the rankings of the recipe together put first."""
-    from vtkit.data.queries import is_blank
+    from vtkit.data.document_files import is_blank
     from vtkit.search.bm25 import Bm25
     from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, QUERY_LENGTH, RANKING_DEPTH, aggregated_pairs
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
