@@ -132,10 +132,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "config: no model_type": (without("config.json", "model_type"), "cannot be loaded.*model_type"),
     "config: unknown model_type": (with_values("config.json", model_type="no-such"), r"config\.json says model_type"),
     "config: vocab_size less": (
-        with_values("config.json", vocab_size=SIZE - 5), rf"config\.json says vocab_size {SIZE - 5}.*{SIZE} rows"
-    ),
-    "config: vocab_size more": (
-        with_values("config.json", vocab_size=10**12), rf"config\.json says vocab_size 1000000000000.*{SIZE} rows"
+        with_values("config.json", vocab_size=SIZE - 5), rf"config\.json says vocab_size {SIZE - 5}.*\({SIZE}"
     ),
     "config: hidden_size other": (with_values("config.json", hidden_size=64), r"config\.json says the shape .*64"),
     "config: more layers": (with_values("config.json", num_hidden_layers=3), r"lack 16 of the tensors.*layer\.2"),

@@ -121,7 +121,7 @@ def splits_of(name: str) -> Sequence[str]:
     if place is not None:
         parts = _configurations(place[0])
         parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else None)
-        return sorted(parts_of_name.qrels) if parts_of_name is not None else ()
+        return sorted(parts_of_name.splits["qrels"]) if parts_of_name is not None else ()
     return public[0].subsets[public[1]].splits if public and public[1] in public[0].subsets else ()
 
 

@@ -51,20 +51,13 @@ _SAME_SPLIT = {"dev": "validation", "validation": "dev"}
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of a collection: split -> files; files without a split are under ""."""
+    """The files of a collection: part -> split -> files; files without a split are under ""."""
 
-    corpus: dict[str, list[Path]] = field(default_factory=dict)
-    queries: dict[str, list[Path]] = field(default_factory=dict)
-    qrels: dict[str, list[Path]] = field(default_factory=dict)
-
-    def of(self, part: Part) -> dict[str, list[Path]]:
-        """The files of one part."""
-        files: dict[str, list[Path]] = getattr(self, part)
-        return files
+    splits: dict[Part, dict[str, list[Path]]] = field(default_factory=lambda: {part: {} for part in PARTS})
 
     def files(self, part: Part, split: str) -> list[Path]:
         """The files of ``part`` for ``split``; all files of a corpus or queries without such a split."""
-        return chosen(self.of(part), part, split)
+        return chosen(self.splits[part], part, split)
 
 
 @dataclass(frozen=True)
@@ -82,13 +75,13 @@ def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
     for source in sources:
         for part, config, split, path in [*_said_by_head(source)] or _named(source):
             if part in source.parts:
-                parts_by_name.setdefault(config, Parts()).of(part).setdefault(split, []).append(path)
+                parts_by_name.setdefault(config, Parts()).splits[part].setdefault(split, []).append(path)
     shared = parts_by_name.get("", Parts())
     for parts in parts_by_name.values():
         for part in PARTS:
-            if not parts.of(part):
-                parts.of(part).update(shared.of(part))
-    if any(config for config in parts_by_name) and not (shared.corpus and shared.queries):
+            if not parts.splits[part]:
+                parts.splits[part].update(shared.splits[part])
+    if any(config for config in parts_by_name) and not (shared.splits["corpus"] and shared.splits["queries"]):
         parts_by_name.pop("", None)
     return parts_by_name
 
@@ -119,7 +112,8 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
 
 def splits_there(parts: Parts) -> str:
     """The judgements of a collection, for a message."""
-    return f"splits there: {', '.join(sorted(parts.qrels))}" if parts.qrels else "there are no judgements at all"
+    splits = ", ".join(sorted(parts.splits["qrels"]))
+    return f"splits there: {splits}" if splits else "there are no judgements at all"
 
 
 def chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:

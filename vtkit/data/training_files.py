@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,37 +59,6 @@ class _Row:
     scores: list[float]
 
 
-@dataclass
-class _Gathered:
-    """Rows as a collection: equal texts are one query or one document."""
-
-    queries: dict[str, str] = field(default_factory=dict)  # text -> id
-    documents: dict[str, str] = field(default_factory=dict)
-    qrels: dict[str, dict[str, int]] = field(default_factory=dict)
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    empty: int = 0
-    contradicting: int = 0  # documents that are both relevant and not relevant to a query
-
-    def add(self, row: _Row) -> None:
-        """Add a row. A document that is relevant in any row is relevant."""
-        if not row.query or not any(row.relevant):
-            self.empty += 1
-            return
-        query = self.queries.setdefault(row.query, f"q{len(self.queries) + 1}")
-        judged, scored = self.qrels.setdefault(query, {}), self.scores.setdefault(query, {})
-        for place, text in enumerate([*row.relevant, *row.others]):
-            if not text:
-                continue
-            document = self.documents.setdefault(text, f"d{len(self.documents) + 1}")
-            grade = int(place < len(row.relevant))
-            before = judged.get(document)
-            if before is not None and before != grade:
-                self.contradicting += 1
-            judged[document] = max(grade, before or 0)
-            if row.scores:
-                scored.setdefault(document, row.scores[place])
-
-
 def load_training_data(name: str | Path) -> RetrievalSet:
     """:func:`load_training_file`, or the same of two columns of a dataset, queries and a relevant document each
     (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, :func:`vtkit.data.streaming.read_column_pairs`)."""
@@ -114,33 +83,53 @@ def load_training_file(path: str | Path) -> RetrievalSet:
 
 
 def _collected(path: Path, rows: Iterable[_Row], problems: Problems, name: str = "") -> RetrievalSet:
+    """Rows as a collection: equal texts are one query or one document, and a document that is relevant in any row is
+    relevant."""
     name = name or path.name
-    gathered = _Gathered()
-    scored = without = 0
+    queries: dict[str, str] = {}  # text -> id
+    documents: dict[str, str] = {}
+    qrels: dict[str, dict[str, int]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    empty = contradicting = scored = rows_read = 0
     with problems.reading(path):
         for row in rows:
-            gathered.add(row)
+            rows_read += 1
             scored += bool(row.scores)
-            without += not row.scores
-    if scored and without:
-        problems.add(path, f"{scored} rows have scores and {without} have none: all rows or none must have scores")
-    problems.stop_if_any()
-    if gathered.empty:
-        console.say(f"  left out: {gathered.empty} rows of {name} without a query or a relevant document")
-    if gathered.contradicting:
-        console.say(
-            f"  {gathered.contradicting} documents of {name} are listed as relevant and as not relevant to the same "
-            "query; they count as relevant"
+            if not row.query or not any(row.relevant):
+                empty += 1
+                continue
+            query = queries.setdefault(row.query, f"q{len(queries) + 1}")
+            judged = qrels.setdefault(query, {})
+            for place, text in enumerate([*row.relevant, *row.others]):
+                if not text:
+                    continue
+                document = documents.setdefault(text, f"d{len(documents) + 1}")
+                grade = int(place < len(row.relevant))
+                contradicting += judged.get(document, grade) != grade
+                judged[document] = max(grade, judged.get(document, 0))
+                if row.scores:
+                    scores.setdefault(query, {}).setdefault(document, row.scores[place])
+    if 0 < scored < rows_read:
+        problems.add(
+            path, f"{scored} rows have scores and {rows_read - scored} have none: all rows or none must have scores"
         )
-    if not gathered.queries:
+    problems.stop_if_any()
+    if empty:
+        console.say(f"  left out: {empty} rows of {name} without a query or a relevant document")
+    if contradicting:
+        console.say(
+            f"  {contradicting} documents of {name} are listed as relevant and as not relevant to the same query; they "
+            "count as relevant"
+        )
+    if not queries:
         problems.add(path, "holds no query with a relevant document")
     problems.stop_if_any()
     return RetrievalSet(
         name,
-        [Document(identity, "", text) for text, identity in gathered.documents.items()],
-        [Query(identity, text) for text, identity in gathered.queries.items()],
-        gathered.qrels,
-        {query: scores for query, scores in gathered.scores.items() if scores},
+        [Document(identity, "", text) for text, identity in documents.items()],
+        [Query(identity, text) for text, identity in queries.items()],
+        qrels,
+        scores,
     )
 
 

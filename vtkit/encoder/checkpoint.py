@@ -35,7 +35,6 @@ from vtkit.encoder.model_folder import (
     model_folder,
     read_json,
     refuse_lacking,
-    tensor_shapes,
     transformer_folder,
 )
 from vtkit.encoder.query_tables import weights_by_token
@@ -102,7 +101,6 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     if layers is not None and layers > config.num_hidden_layers:
         raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
     settings = {} if layers is None else {"num_hidden_layers": layers}
-    _check_vocabulary_size(label, folder)
     with quiet_libraries():
         with library_errors(f"{label} cannot be loaded with a masked-language-model head"):
             model, info = AutoModelForMaskedLM.from_pretrained(
@@ -223,7 +221,6 @@ def _has_modules(folder: Path) -> bool:
 
 def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     """The masked language model in ``folder``, loaded with ``settings``."""
-    _check_vocabulary_size(name, folder)
     for head in ({}, {"legacy": False}):
         with library_errors(f"{name} cannot be loaded as a masked language model"):
             model, info = AutoModelForMaskedLM.from_pretrained(
@@ -241,24 +238,6 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     _check_weights(name, folder, model, info)
     trained: PreTrainedModel = model
     return trained
-
-
-def _check_vocabulary_size(name: str, folder: Path) -> None:
-    """Refuse a ``vocab_size`` that no weight has, before the library makes room for so many rows."""
-    path = folder / "config.json"
-    size = read_json(path, f"{name}").get("vocab_size") if path.is_file() else None
-    if size is None:  # the library's default for the architecture, or a message of its own
-        return
-    shapes = tensor_shapes(folder)
-    tables = {key: shape[0] for key, shape in shapes.items() if len(shape) == 2 and "embed" in key}
-    if not tables or any(size in shape for shape in shapes.values()):
-        return
-    key = max(tables, key=lambda name: tables[name])
-    raise DataError(
-        f"{name}: its files do not belong together. {path} says vocab_size {size}, and its weights have "
-        f"{tables[key]} rows ({key}). Fetch the model again, or restore the "
-        "configuration that its weights were saved with."
-    )
 
 
 def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:

@@ -210,17 +210,6 @@ def read_json(path: Path, label: str) -> Any:
         raise DataError(f"{label}: {path} is damaged: it is not valid JSON ({error}). {_fetch_again()}") from error
 
 
-def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in the safetensors files of ``folder``, read from their headers."""
-    from safetensors import safe_open
-
-    shapes: dict[str, tuple[int, ...]] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as opened:
-            shapes.update({key: tuple(opened.get_slice(key).get_shape()) for key in opened.keys()})  # noqa: SIM118
-    return shapes
-
-
 def _transformers(folder: Path, label: str) -> dict[Path, bool]:
     """Each folder of a module, the model's own first, and whether it holds a transformer."""
     modules = {folder: not (folder / "modules.json").is_file()}
