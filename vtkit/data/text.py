@@ -60,9 +60,6 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
     for number, line in enumerate(read_lines(path, invalid), 1):
         if not line.strip():
             continue
-        if line.startswith("\ufeff"):
-            yield number, "begins with a byte order mark (U+FEFF), which only the start of a file may have"
-            continue
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -126,15 +126,9 @@ def position_offset(model: PreTrainedModel) -> int:
 
     The kin are known by a position table that leaves the padding id's row out.
     """
-    table = _position_table(model)
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    table = next((module for module in tables if isinstance(module, nn.Embedding)), None)
     return 0 if table is None or table.padding_idx is None else int(table.padding_idx) + 1
-
-
-def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            return module
-    return None
 
 
 def _with_older_deberta_head(model: PreTrainedModel) -> PreTrainedModel:

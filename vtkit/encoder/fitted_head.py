@@ -244,7 +244,8 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     # of centred states: X'X - n m m', X'Y - m sum(Y); the second part has no effect but for the mean of Y
     mean = sums / len(rows)
     gram -= len(rows) * torch.outer(mean, mean)
-    cross -= torch.outer(mean, _sum_of(embeddings - centre, states.ids[rows]))
+    counts = torch.from_numpy(np.bincount(states.ids[rows], minlength=len(embeddings))).double()
+    cross -= torch.outer(mean, counts @ (embeddings - centre))
     gram += RIDGE * gram.diagonal().mean() * torch.eye(width).double()
     weight = torch.linalg.solve(gram, cross).T
     head.start_from(weight, mean, gram / len(rows))
@@ -256,11 +257,6 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
         logits = head.logits(hidden)
         logits = logits - logits.mean(1, keepdim=True)
         head.norm.weight.mul_(10.0 / max(float(logits.gather(1, tokens[:, None]).mean()), 1.0))
-
-
-def _sum_of(rows: Tensor, ids: NDArray[np.int64]) -> Tensor:
-    """Sum of the rows ``ids``, each as often as it occurs."""
-    return torch.from_numpy(np.bincount(ids, minlength=len(rows))).double() @ rows
 
 
 def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tensor) -> float:
