@@ -39,7 +39,7 @@ from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.weight_files import weight_files
 from vtkit.system.errors import DataError
 from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
-from vtkit.transfer.embedders import load_embedder
+from vtkit.transfer.embedders import Embedder
 from vtkit.transfer.methods.semantic import load_table
 
 TEXTS = ["river stone amber", "pebble", "the falcon and the heron"]
@@ -229,7 +229,7 @@ def test_a_router_is_a_sparse_encoder_whose_queries_are_looked_up_without_it(tmp
     np.testing.assert_allclose(queries.encode(TEXTS, 32).toarray(), theirs, atol=1e-5)
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), SparseTeacher)
     with pytest.raises(DataError, match="is a sparse encoder"):
-        load_embedder(str(folder))
+        Embedder(str(folder))
 
 
 def beside_a_pickle(folder: Path) -> Path:
@@ -272,8 +272,8 @@ def test_an_embedder_in_bge_m3s_layout(tmp_path: Path) -> None:
     write(folder / "onnx" / "config.json", {"model_type": "nothing known"})
     (folder / "onnx" / "model.onnx_data").write_bytes(b"0" * 1000)
     np.testing.assert_allclose(encode_dense(load_dense(str(folder), "embedder"), TEXTS, "query"), expected, atol=1e-5)
-    vectors = dict(zip(*next(load_embedder(str(folder)).encode(["pebble"])), strict=True))
-    np.testing.assert_allclose(vectors["pebble"], expected[1], atol=1e-2 if load_embedder(str(folder)).half else 1e-5)
+    vectors = dict(zip(*next(Embedder(str(folder)).encode(["pebble"])), strict=True))
+    np.testing.assert_allclose(vectors["pebble"], expected[1], atol=1e-2 if Embedder(str(folder)).half else 1e-5)
     table = load_table(str(folder)).vectors
     np.testing.assert_array_equal(table, torch.load(folder / "pytorch_model.bin")["embeddings.word_embeddings.weight"])
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), DenseTeacher)
@@ -324,7 +324,7 @@ def loaders(folder: Path) -> list[Callable[[], object]]:
         lambda: load_encoder(str(folder)),
         lambda: load_table(str(folder)),
         lambda: load_teacher(str(folder), (16, 32), "finetune.teachers"),
-        lambda: list(load_embedder(str(folder)).encode(["a"])),
+        lambda: list(Embedder(str(folder)).encode(["a"])),
     ]
 
 

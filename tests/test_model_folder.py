@@ -19,7 +19,7 @@ from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import model_folder
 from vtkit.system.errors import DataError
-from vtkit.transfer.embedders import load_embedder
+from vtkit.transfer.embedders import Embedder
 from vtkit.transfer.methods.semantic import load_table
 
 PACKAGE = Path(__file__).resolve().parents[1] / "vtkit"
@@ -47,7 +47,7 @@ def copy(bare: Path, tmp_path: Path) -> Path:
 
 
 def embedded(name: str) -> list[object]:
-    return list(load_embedder(name).encode(["a"]))
+    return list(Embedder(name).encode(["a"]))
 
 
 def change(path: Path, **values: object) -> None:
