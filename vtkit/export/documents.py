@@ -176,14 +176,14 @@ class Collection:
             if self.nine_bits:
                 rows.data = (rows.data.view(np.int32) >> 15 << 15).view(np.float32)
             scores = (rows @ queries.T).T.tocsr()
-            for row, found in enumerate(best):
+            for row, results in enumerate(best):
                 part = slice(scores.indptr[row], scores.indptr[row + 1])
                 numbers, values = scores.indices[part] + start, scores.data[part] * (self.step or 1.0)
                 order = np.lexsort((numbers, -values))[:depth]
-                found += zip(numbers[order].tolist(), values[order].tolist(), strict=True)
-                found.sort(key=lambda each: (-each[1], each[0]))
-                del found[depth:]
-        return [[each for each in found if each[1] > 0] for found in best]
+                results += zip(numbers[order].tolist(), values[order].tolist(), strict=True)
+                results.sort(key=lambda each: (-each[1], each[0]))
+                del results[depth:]
+        return [[each for each in results if each[1] > 0] for results in best]
 
     def _bounds(self, document: int) -> NDArray[np.int64]:
         """The position at which the list of each term reaches ``document``, (vocabulary,)."""

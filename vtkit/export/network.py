@@ -211,7 +211,7 @@ def check_torchscript(
     Args:
         weights: finds (batch, vocabulary) in the output of the file.
     """
-    own = encode(encoder, texts, max_length, description="checking")
+    expected = encode(encoder, texts, max_length, description="checking")
     load: Any = torch.jit.load
     with _silent():
         traced, rows = load(str(path)), []
@@ -220,7 +220,7 @@ def check_torchscript(
         with torch.inference_mode():
             output = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
         rows.append(sparse.csr_matrix(weights(output).numpy()))
-    difference = float(abs(own - sparse.vstack(rows, "csr")).max()) if rows else 0.0
+    difference = float(abs(expected - sparse.vstack(rows, "csr")).max()) if rows else 0.0
     if not difference <= TOLERANCE:
         raise _differs(encoder, "TorchScript", difference)
     return difference
@@ -229,13 +229,13 @@ def check_torchscript(
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
     """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; an 8-bit file that is too far off is
     removed."""
-    own = encode(encoder, texts, max_length, description="checking")
+    expected = encode(encoder, texts, max_length, description="checking")
     exact = run_onnx(folder / MODEL, encoder, texts, max_length)
-    difference = float(abs(own - exact).max()) if len(texts) else 0.0
+    difference = float(abs(expected - exact).max()) if len(texts) else 0.0
     if not difference <= TOLERANCE:
         raise _differs(encoder, "ONNX", difference)
     rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
-    cosine = _mean_cosine(own, rough)
+    cosine = _mean_cosine(expected, rough)
     if cosine < LEAST_COSINE:
         (folder / QUANTISED).unlink()
     return Checked(len(texts), difference, cosine if cosine >= LEAST_COSINE else None)

@@ -153,11 +153,11 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
         ]
         if collection.changed:
             expected = collection.search(vectors)
-            own = np.full(ids.shape, -1, dtype=np.int32), np.zeros(ids.shape, dtype=np.float32)
+            exported = np.full(ids.shape, -1, dtype=np.int32), np.zeros(ids.shape, dtype=np.float32)
             for row, results in enumerate(expected):
                 for rank, (number, score) in enumerate(results):
-                    own[0][row, rank], own[1][row, rank] = number, score
-            kept = agreement("as exported", *own, ids, scores).overlap
+                    exported[0][row, rank], exported[1][row, rank] = number, score
+            kept = agreement("as exported", *exported, ids, scores).overlap
     with (folder / REPLAY).open("w", encoding="utf-8") as file:
         for row, (query, results) in enumerate(zip(source.queries, expected, strict=True)):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])

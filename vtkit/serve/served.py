@@ -96,7 +96,7 @@ class Served:
                 rows.append(slice(len(texts), len(texts) + len(taken)))
                 texts += taken
         vectors = encode_side(self.encoder, texts, side, self.longest(side), precision=self.precision)
-        return [each if isinstance(each, Exception) else vectors[each] for each in rows]
+        return [row if isinstance(row, Exception) else vectors[row] for row in rows]
 
     def _text(self, text: Text, side: Side) -> str:
         if isinstance(text, str):

@@ -64,12 +64,12 @@ class _Server(Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:

@@ -163,9 +163,9 @@ def _crop(texts: Sequence[str], section: AdaptSection, size: int, seed: int) -> 
 def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Made:
     batches = batches_of(len(alignment.pairs), section.steps, size, seed)
     read = [[alignment.pairs[pair][0] for pair in batch] for batch in batches]
-    asked = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
+    steps = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
     teacher = SparseTeacher(alignment.source, section.max_length)
-    scores = KeptScores(teacher, asked, folder)
+    scores = KeptScores(teacher, steps, folder)
 
     def taught(batch: Batch) -> Tensor:
         return scores[batch.step].to(batch.sentence_scores.device)
@@ -197,13 +197,13 @@ def _distill(
     match settings.queries:
         case "crops":
             draws = (np.random.default_rng([seed, 4, row]) for row in range(len(rows)))
-            asked = [crop_pair(texts[n], draw)[0] for n, draw in zip(rows, draws, strict=True)]
+            queries = [crop_pair(texts[n], draw)[0] for n, draw in zip(rows, draws, strict=True)]
         case "openings":
             openings = [opening_pair(text, QUERY_WORDS) for text in texts]
-            asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
+            queries, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
         case _:
             assert generator is not None
-            asked = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
+            queries = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
     _refuse_signs(loss, pairwise, several=len(teachers) > 1)
@@ -213,15 +213,15 @@ def _distill(
         return Bm25.build(documents, language)
 
     def sampled() -> np.ndarray:
-        rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
+        rankings = [bm25().search(queries, DEPTH)[0], *_mined(settings, queries, documents, section, folder)]
         return _sampled(rankings, rows, len(texts), seed)
 
     candidates = np.stack([rows, distributed.by_main(sampled)], axis=1)
     own, others = ([documents[number] for number in column] for column in candidates.T.tolist())
     steps = []
-    for start in range(0, len(asked), size):
+    for start in range(0, len(queries), size):
         batch = slice(start, start + size)
-        steps.append(Asked(asked[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
+        steps.append(Asked(queries[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
     teacher = only([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
     scores = KeptScores(teacher, steps, folder)
     if loss == "margin_mse":
@@ -241,7 +241,7 @@ def _distill(
     terms = [Term("distillation", distillation)]
     if loss == "listwise":
         terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
-    return {"query": asked, "document": own, "negative_1": others}, terms
+    return {"query": queries, "document": own, "negative_1": others}, terms
 
 
 def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:

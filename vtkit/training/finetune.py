@@ -89,13 +89,13 @@ def finetune(
     def bm25() -> Bm25:
         return Bm25.build(contents, language, folder=folder / "bm25")
 
-    found: list[Ranking] = []
+    of_last_round: list[Ranking] = []
     """What the encoder of the round before ranks."""
 
     def rankings(depth: int) -> Sequence[Ranking]:
         place, setting = folder / RANKINGS_FOLDER, "finetune.mining"
         mined = system_rankings(data, section.mining, lengths, encoder, bm25, place, depth, setting, read)
-        return [*mined, *found]
+        return [*mined, *of_last_round]
 
     def pools() -> Pools:
         return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
@@ -121,7 +121,7 @@ def finetune(
         place = folder / f"round-{number}"
         averaged(encoder, [seed], partial(train, validation=None), place)
         queries = [query.text for query in data.queries]
-        found[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
+        of_last_round[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
         set_weights(parameters, start)
         mined = pools()
     if section.trainings == 1:

@@ -84,11 +84,11 @@ def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float = L
             counts 0.
     """
     scaled = standardized(teacher)
-    asked = ~scaled.isnan()
+    scored = ~scaled.isnan()
     tells = (scaled.nan_to_num() != 0).any(dim=1)
-    log_p = nn.functional.log_softmax((scaled / temperature).masked_fill(~asked, -torch.inf), dim=1)
-    log_q = nn.functional.log_softmax(student.masked_fill(~asked, -torch.inf), dim=1)
-    divergence = torch.where(asked, log_p.exp() * (log_p - log_q), 0.0).sum(dim=1)
+    log_p = nn.functional.log_softmax((scaled / temperature).masked_fill(~scored, -torch.inf), dim=1)
+    log_q = nn.functional.log_softmax(student.masked_fill(~scored, -torch.inf), dim=1)
+    divergence = torch.where(scored, log_p.exp() * (log_p - log_q), 0.0).sum(dim=1)
     return torch.where(tells, divergence, 0.0).mean()
 
 
@@ -98,13 +98,13 @@ def standardized(scores: Tensor) -> Tensor:
     Args:
         scores: (queries, documents), NaN where a teacher was not asked; these stay NaN.
     """
-    asked = ~scores.isnan()
-    count = asked.sum(dim=1, keepdim=True).clamp(min=1)
-    filled = torch.where(asked, scores, 0.0)
-    centred = torch.where(asked, filled - filled.sum(dim=1, keepdim=True) / count, 0.0)
+    scored = ~scores.isnan()
+    count = scored.sum(dim=1, keepdim=True).clamp(min=1)
+    filled = torch.where(scored, scores, 0.0)
+    centred = torch.where(scored, filled - filled.sum(dim=1, keepdim=True) / count, 0.0)
     deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
     tells = deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)
-    return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~asked, torch.nan)
+    return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~scored, torch.nan)
 
 
 def normalized_entropy(logits: Tensor) -> Tensor:
@@ -114,8 +114,8 @@ def normalized_entropy(logits: Tensor) -> Tensor:
     Args:
         logits: (queries, documents), NaN where there is none; queries with fewer than two do not count.
     """
-    asked = ~logits.isnan()
-    counts = asked.sum(dim=1)
-    log_p = nn.functional.log_softmax(logits.double().masked_fill(~asked, -torch.inf), dim=1)
-    entropy = -torch.where(asked, log_p.exp() * log_p, 0.0).sum(dim=1)
+    scored = ~logits.isnan()
+    counts = scored.sum(dim=1)
+    log_p = nn.functional.log_softmax(logits.double().masked_fill(~scored, -torch.inf), dim=1)
+    entropy = -torch.where(scored, log_p.exp() * log_p, 0.0).sum(dim=1)
     return (entropy / counts.log())[counts > 1].mean()

@@ -151,15 +151,15 @@ def tokenized(
     for batch in batches(texts):
         read = first_tokens(tokenizer, batch, max_length, return_offsets_mapping=sizes or output is not None)
         long = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
-        own = [batch[number] for number in long]
+        long_texts = [batch[number] for number in long]
         spans = [read["offset_mapping"][number] for number in long] if sizes or output is not None else []
         kept += [first + number for number in long]
         first += len(batch)
         for number in long:
             token_ids.append(read["input_ids"][number])
-        for labels in [] if output is None else output_labels(output, own, spans):
+        for labels in [] if output is None else output_labels(output, long_texts, spans):
             wanted.append(labels)
-        for text, inside in zip(own, spans, strict=True) if sizes else ():
+        for text, inside in zip(long_texts, spans, strict=True) if sizes else ():
             bytes_of.append([len(text[a:b].encode()) for a, b in inside])
     return TokenizedTexts(
         kept, token_ids.whole(), None if output is None else wanted.whole(), bytes_of.whole() if sizes else None

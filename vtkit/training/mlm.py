@@ -370,9 +370,9 @@ def held_out_predictions(
         bytes_of.append(padded([sizes[row] for row in batches.batches[number]], 0)[0][predicted])
         labels_of.append(labels)
         for start in range(0, len(labels), POSITIONS_AT_ONCE):
-            asked = slice(start, start + POSITIONS_AT_ONCE)
-            wanted = labels[asked].to(device)
-            logits = nn.functional.linear(hidden[asked].float(), decoder.weight, bias)
+            chunk = slice(start, start + POSITIONS_AT_ONCE)
+            wanted = labels[chunk].to(device)
+            logits = nn.functional.linear(hidden[chunk].float(), decoder.weight, bias)
             log_probabilities.append(-nn.functional.cross_entropy(logits, wanted, reduction="none").double().cpu())
             right.append((logits.argmax(dim=1) == wanted).cpu())
     if not right:

@@ -181,9 +181,11 @@ def _search(
 ) -> npt.NDArray[np.int32]:
     precision = fastest_precision()
     if isinstance(model, DenseTeacher):
-        asked = encode_dense(model.embedder, queries, "query", precision, "encoding queries")
-        read = encode_dense(model.embedder, documents, "document", precision, "encoding documents for hard negatives")
-        return nearest_documents(asked, read, depth, lambda a, b: np.asarray(model.embedder.similarity(a, b)))[0]
+        asking = encode_dense(model.embedder, queries, "query", precision, "encoding queries")
+        vectors = encode_dense(
+            model.embedder, documents, "document", precision, "encoding documents for hard negatives"
+        )
+        return nearest_documents(asking, vectors, depth, lambda a, b: np.asarray(model.embedder.similarity(a, b)))[0]
     weights = encode_side(
         model.encoder,
         documents,

@@ -137,8 +137,8 @@ class TrainingBatches:
             fits = document not in wanted and documents.isdisjoint(relevant)
             if fits and negatives:
                 wider = wanted | relevant
-                own = self._left(query, wider)
-                least = min(least - len(relevant - wanted), own) if queries else own
+                left = self._left(query, wider)
+                least = min(least - len(relevant - wanted), left) if queries else left
                 if least < negatives:
                     least = min(self._left(each, wider) for each in (query, *queries))
                 fits = least >= negatives

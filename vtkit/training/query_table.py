@@ -54,8 +54,8 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
         case "binary" | "idf":
             return with_static_queries(encoder, section.query_encoder, documents)
         case "learned":
-            own = None if table is None else as_array(table.weight) * can_weigh(encoder)
-            start = idf_query_weights(encoder, documents) if own is None else own
+            weights = None if table is None else as_array(table.weight) * can_weigh(encoder)
+            start = idf_query_weights(encoder, documents) if weights is None else weights
             return with_query_table(encoder, start, frozen=False)
         case _:
             assert_never(section.query_encoder)

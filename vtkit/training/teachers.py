@@ -82,9 +82,9 @@ class SparseTeacher:
         queries = [text for step in steps for text in step.queries]
         documents = [text for step in steps for text in step.documents]
         same = queries == documents
-        read = encode_side(self.encoder, documents, "document", self.max_length, precision=precision)
-        asked = read if same else encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
-        return [(asked[q] @ read[d].T).toarray().astype(np.float32) for q, d in _slices(steps)]
+        vectors = encode_side(self.encoder, documents, "document", self.max_length, precision=precision)
+        asking = vectors if same else encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
+        return [(asking[q] @ vectors[d].T).toarray().astype(np.float32) for q, d in _slices(steps)]
 
 
 @dataclass(frozen=True)

@@ -85,16 +85,16 @@ def bias_of(
         case "zscore":
             name = section.bias.model
             prior = model_prior(name, pair.target) if name is not None else log_frequency(_counted(counts))
-            made = has_text(pair.target, len(prior)) & (mixture.methods != "masked")
-            bias = zscore_bias(source_bias, prior, ordinary_rows(pair.source, source_bias), made)
+            ordinary = has_text(pair.target, len(prior)) & (mixture.methods != "masked")
+            bias = zscore_bias(source_bias, prior, ordinary_rows(pair.source, source_bias), ordinary)
         case _:
             assert_never(section.bias.method)
     return masked(bias, mixture)
 
 
 def _counted(counts: Counts) -> NDArray[np.integer]:
-    found = counts()
-    if found is None:
+    token_counts = counts()
+    if token_counts is None:
         raise DataError(
             '{bias.method} = "zscore" counts the target tokens in text, and there is none. Give {bias.corpus} or '
             '{bias.model}, or set {bias.method} to "mixture".',
@@ -102,7 +102,7 @@ def _counted(counts: Counts) -> NDArray[np.integer]:
             "bias.corpus",
             "bias.model",
         )
-    return found
+    return token_counts
 
 
 def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair, texts: Texts, seed: int) -> Mixture:
@@ -111,11 +111,11 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
         case AutoTransfer():
             from vtkit.transfer.methods.auto import auto_mixture
 
-            asked: tuple[AnyMethod, ...] = (
+            both: tuple[AnyMethod, ...] = (
                 section.settings_of(ParallelTransfer),
                 section.settings_of(SembridgeTransfer),
             )
-            given = [method for method in asked if not method.missing]
+            given = [method for method in both if not method.missing]
             return auto_mixture(pair, [(method.name, _mixture(method, section, pair, texts, seed)) for method in given])
         case ParallelTransfer():
             from vtkit.transfer.methods.bitext import pairs_in, read_bitext

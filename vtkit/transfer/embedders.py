@@ -104,9 +104,9 @@ def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
     else:
         vectors = np.asarray(embedder.encode(distinct, batch_size=BATCH, show_progress_bar=False), dtype=np.float32)
         known = dict(zip(distinct, _finite(vectors, distinct), strict=True))
-    found = np.stack([known[text] for text in texts]) if texts else np.empty((0, 0), dtype=np.float32)
-    found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-    return found
+    units = np.stack([known[text] for text in texts]) if texts else np.empty((0, 0), dtype=np.float32)
+    units /= np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-12)
+    return units
 
 
 class Cache:
@@ -185,18 +185,18 @@ def _cached(texts: Sequence[str], embedder: Embedder) -> dict[str, NDArray[np.fl
 
 
 def _embedded(texts: Sequence[str], embedder: Embedder, cache: Cache | None) -> dict[str, NDArray[np.float32]]:
-    made, unwritten = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
+    written, unwritten = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
     with console.progress("token texts embedded", total=len(texts)) as bar:
         for batch, vectors in embedder.encode(texts) if texts else ():
             unwritten.update(zip(batch, vectors, strict=True))
             bar.advance(len(batch))
             if cache is not None and len(unwritten) >= TEXTS_A_SHARD:
                 cache.write(unwritten)
-                made.update(unwritten)
+                written.update(unwritten)
                 unwritten = {}
     if cache is not None and unwritten:
         cache.write(unwritten)
-    return {**made, **unwritten}
+    return {**written, **unwritten}
 
 
 def _batches(texts: Sequence[str], lengths: Sequence[int]) -> Iterator[list[str]]:

@@ -113,8 +113,8 @@ def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
     highest is 0. A weight close to zero may differ by far more where α is large.
     """
     _check_alpha(alpha)
-    found: NDArray[np.float64] = _solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()
-    return found
+    weights: NDArray[np.float64] = _solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()
+    return weights
 
 
 def _solve(scores: torch.Tensor, alpha: float) -> torch.Tensor:

@@ -126,8 +126,8 @@ def fit_units(
             behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
-    made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
-    whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(encoder))
+    plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
+    whole = WholeEncoder(modules=list(plain), device="cpu", **settings_of(encoder))
     whole.output_tokenizer = _named(names)
     return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
 
@@ -166,9 +166,9 @@ def _learned(
         for step in range(steps):
             picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
-                wanted = head.output(states.some(np.sort(picked))[0])
-            found, places = sae(wanted)
-            errors = (found - wanted).square().sum(1)
+                batch = head.output(states.some(np.sort(picked))[0])
+            rebuilt, places = sae(batch)
+            errors = (rebuilt - batch).square().sum(1)
             optimiser.zero_grad()
             errors.mean().backward()
             optimiser.step()
@@ -176,7 +176,7 @@ def _learned(
             fired[places.flatten()] = True
             if step % REVIVED_EVERY == REVIVED_EVERY - 1:
                 if step < REVIVED_UNTIL * steps:
-                    revived += _revive(sae, optimiser, ~fired, (wanted - found).detach(), errors.detach())
+                    revived += _revive(sae, optimiser, ~fired, (batch - rebuilt).detach(), errors.detach())
                 fired.zero_()
             bar.advance(1)
     return sae, revived
@@ -207,24 +207,24 @@ def _as_decoder(
     head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[Tensor, Tensor, NDArray[np.int64], list[str]]:
     """Decoder rows and biases of the units, how often each fires for the tokens ``rows``, and their names."""
-    found, own = states.some(rows)
-    wanted = head.output(found)
+    hidden, token_ids = states.some(rows)
+    outputs = head.output(hidden)
     fires = np.zeros(len(sae.bias), dtype=np.int64)
-    for some in torch.split(wanted, 1024):
+    for some in torch.split(outputs, 1024):
         fires += np.bincount(sae(some)[1].flatten().cpu().numpy(), minlength=len(fires))
     threshold, total, positive = torch.zeros_like(sae.bias), 0.0, 0
     names: list[str] = []
     spelled = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     for begin in range(0, len(fires), UNITS_AT_ONCE):
         part = slice(begin, begin + UNITS_AT_ONCE)
-        values = nn.functional.linear(wanted - sae.centre, sae.encoder[part], sae.bias[part]).relu().T
+        values = nn.functional.linear(outputs - sae.centre, sae.encoder[part], sae.bias[part]).relu().T
         ordered = values.sort(dim=1, descending=True).values
         last = torch.as_tensor(np.minimum(fires[part], len(rows) - 1), device=values.device)
         threshold[part] = ordered.gather(1, last[:, None]).flatten()
         above = (values - threshold[part, None]).relu()
         total, positive = total + float(above.sum()), positive + int(above.count_nonzero())
         for unit, row in enumerate(above):
-            by_token = torch.zeros(len(spelled), device=row.device).index_add_(0, own, row)
+            by_token = torch.zeros(len(spelled), device=row.device).index_add_(0, token_ids, row)
             first = by_token.topk(NAMED_BY).indices.tolist()
             shown = " ".join(spelled[token] for token in first if by_token[token] > 0)
             names.append(f"{begin + unit}:{shown}" if shown else f"{begin + unit}")

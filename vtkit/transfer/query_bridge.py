@@ -46,7 +46,7 @@ def query_translations(bitext: Bitext, pair: VocabularyPair) -> sp.csr_matrix:
     known = pair.overlap.overlap_ids
     same = pair.overlap.target_to_source[known]
     unseen = np.diff(table.indptr)[same] == 0
-    own = sp.csr_matrix((np.ones(unseen.sum()), (same[unseen], known[unseen])), shape=table.shape)
-    sums = np.asarray(own.sum(axis=1)).ravel()
-    own = sp.csr_matrix(sp.diags_array(1.0 / np.where(sums > 0, sums, 1.0)) @ own)
-    return sp.csr_matrix(table + own, dtype=np.float32)
+    identity = sp.csr_matrix((np.ones(unseen.sum()), (same[unseen], known[unseen])), shape=table.shape)
+    sums = np.asarray(identity.sum(axis=1)).ravel()
+    identity = sp.csr_matrix(sp.diags_array(1.0 / np.where(sums > 0, sums, 1.0)) @ identity)
+    return sp.csr_matrix(table + identity, dtype=np.float32)

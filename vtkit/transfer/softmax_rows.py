@@ -27,10 +27,10 @@ class SoftmaxRows:
         """``W values``, (rows, columns) or (rows,), of ``values`` of the source tokens, (source rows, columns) or
         (source rows,)."""
         of_anchors = values[self.source_ids]
-        made = np.empty((len(self.ids), *values.shape[1:]), dtype=np.float32)
+        mixed = np.empty((len(self.ids), *values.shape[1:]), dtype=np.float32)
         for block, weights in self._blocks():
-            made[block] = weights @ of_anchors
-        return made
+            mixed[block] = weights @ of_anchors
+        return mixed
 
     def heaviest(self, source_rows: int) -> csr_matrix:
         """The :data:`HEAVIEST` weights of each row as they are, so that they sum to less than one; (rows, source

@@ -65,12 +65,12 @@ def cased_ids(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> NDArray[np.in
 def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Canonical]:
     """Cased tokens whose lower-cased form, same word-start mark, is no token: id -> that form, by id."""
     forms = Vocabulary.of(vocabulary).forms
-    there = set(forms)
+    known = set(forms)
     missing = {}
     for number, form in enumerate(forms):
         if form is not None and _is_cased(form):
             lower = Canonical(form.starts_word, lowered(form.surface))
-            if lower not in there:
+            if lower not in known:
                 missing[number] = lower
     return missing
 

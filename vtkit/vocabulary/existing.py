@@ -292,11 +292,11 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
     for role in ROLES:
         given = [settings[name] for name in NAMES_OF_ROLE[role] if name in settings]
         named = [str(token["content"] if isinstance(token, dict) else token) for token in given]
-        there = [token for token in (*named, *SPELLINGS[role]) if backend.token_to_id(token) is not None]
-        if role == "cls" and there and "cls_token" not in settings and backend.token_to_id("[CLS]") is not None:
-            there.insert(0, "[CLS]")
-        if there or named:
-            roles[role] = (there or named)[0]
+        candidates = [token for token in (*named, *SPELLINGS[role]) if backend.token_to_id(token) is not None]
+        if role == "cls" and candidates and "cls_token" not in settings and backend.token_to_id("[CLS]") is not None:
+            candidates.insert(0, "[CLS]")
+        if candidates or named:
+            roles[role] = (candidates or named)[0]
     return roles
 
 

@@ -273,7 +273,7 @@ def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | in
     pre_tokenizer = backend.pre_tokenizer
     added = {token.content: n for n, token in tokenizer.added_tokens_decoder.items() if not token.special}
     longest_first = sorted(added, key=lambda content: (-len(content), content))
-    found = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if added else None
+    added_token = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if added else None
 
     def words(text: str) -> list[str | int]:
         if pre_tokenizer is None:
@@ -282,9 +282,9 @@ def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | in
 
     def cut(text: str) -> list[str | int]:
         text = normalize(text)
-        if found is None or not found.search(text):
+        if added_token is None or not added_token.search(text):
             return words(text)
-        parts = found.split(text)
+        parts = added_token.split(text)
         return [word for part in parts for word in ([added[part]] if part in added else words(part) if part else [])]
 
     return cut

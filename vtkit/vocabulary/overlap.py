@@ -68,7 +68,7 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
             case and word-start mark.
     """
     source_tokens, target_tokens = source.tokens, target.tokens
-    found = np.full(len(target_tokens), -1, dtype=np.int32)
+    source_ids = np.full(len(target_tokens), -1, dtype=np.int32)
     kinds = np.zeros(len(target_tokens), dtype=np.int8)
     exact: dict[Canonical, int] = {}
     symbols: dict[str, int] = {}
@@ -88,21 +88,21 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
     for number, form in enumerate(target.forms):
         role = target_roles.get(number)
         if expanded and number < len(source_tokens):
-            found[number], kinds[number] = number, EXACT if role is None else SPECIAL
+            source_ids[number], kinds[number] = number, EXACT if role is None else SPECIAL
         elif role is not None:
             if role in source_roles:
-                found[number], kinds[number] = source_roles[role], SPECIAL
+                source_ids[number], kinds[number] = source_roles[role], SPECIAL
         elif form is None:
             continue
         elif form in exact:
-            found[number], kinds[number] = exact[form], EXACT
+            source_ids[number], kinds[number] = exact[form], EXACT
         elif mode != "exact" and is_symbol(form.surface) and form.surface in symbols:
-            found[number], kinds[number] = symbols[form.surface], SYMBOL
+            source_ids[number], kinds[number] = symbols[form.surface], SYMBOL
         elif mode == "fuzzy":
             match = folded.get(_folded(form), folded_surface.get(form.surface.casefold()))
             if match is not None:
-                found[number], kinds[number] = match, FUZZY
-    return Overlap(mode, found, kinds, len(source_tokens))
+                source_ids[number], kinds[number] = match, FUZZY
+    return Overlap(mode, source_ids, kinds, len(source_tokens))
 
 
 def is_symbol(surface: str) -> bool:

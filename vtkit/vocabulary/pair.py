@@ -58,7 +58,7 @@ class VocabularyPair:
                 first_with.setdefault(form, number)
         wanted = [number for number in self.overlap.new_ids.tolist() if surfaces[number][0]]
         texts = [f" {surfaces[number][0]}" if surfaces[number][1] else surfaces[number][0] for number in wanted]
-        found: dict[int, list[int]] = {}
+        pieces_of: dict[int, list[int]] = {}
         encodings = self.source.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         for number, encoding in zip(wanted, encodings, strict=True):
             pieces = [piece for piece in encoding.ids if (form := forms[piece]) is not None and form.surface.strip()]
@@ -67,8 +67,8 @@ class VocabularyPair:
             first = forms[pieces[0]]
             if first is not None:
                 pieces[0] = first_with.get(Canonical(surfaces[number][1], first.surface), pieces[0])
-            found[number] = pieces
-        return found
+            pieces_of[number] = pieces
+        return pieces_of
 
 
 def pair_of(

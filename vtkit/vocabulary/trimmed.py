@@ -196,7 +196,7 @@ def _ids_of(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[NDArray[np.i
         encodings = chain.from_iterable(
             tokenizer.encode_batch_fast(some) for some in batches(chain.from_iterable(parts))
         )
-        for own in parts:
+        for parts_of_text in parts:
             yield np.fromiter(
-                chain.from_iterable(encoding.ids for encoding in islice(encodings, len(own))), dtype=np.int64
+                chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text))), dtype=np.int64
             )

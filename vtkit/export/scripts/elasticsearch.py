@@ -29,8 +29,8 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
     called = names()
     tokens = {called[number]: weight for number, weight in vector.items()}
-    asked = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
-    return {"query": asked, "size": top, "_source": ["id"]}
+    clause = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
+    return {"query": clause, "size": top, "_source": ["id"]}
 
 
 def search(vector: Vector, top: int) -> Results:

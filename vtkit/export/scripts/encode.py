@@ -73,7 +73,7 @@ class Encoder:
         tokenizer = self._tokenizer(side, padded=True)
         session = self._session(side)
         inputs = {each.name for each in session.get_inputs()}
-        found = []
+        vectors = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             batch = [side["prompt"] + text for text in texts[start : start + TEXTS_AT_ONCE]]
             encodings = tokenizer.encode_batch(batch)
@@ -83,8 +83,8 @@ class Encoder:
             (weights,) = session.run(["weights"], {key: value for key, value in given.items() if key in inputs})
             for row in weights:
                 active = np.flatnonzero(row > 0)
-                found.append(dict(zip(active.tolist(), row[active].tolist(), strict=True)))
-        return found
+                vectors.append(dict(zip(active.tolist(), row[active].tolist(), strict=True)))
+        return vectors
 
     def _table(self, texts: Sequence[str]) -> list[Vector]:
         side = self.settings["query"]
@@ -93,14 +93,14 @@ class Encoder:
             weights = json.loads((HERE / "idf.json").read_text("ascii"))
             self._opened["table"] = {tokenizer.token_to_id(token): weight for token, weight in weights.items()}
         table, folded_to = self._opened["table"], side["folded_to"]
-        found = []
+        vectors = []
         for text in texts:
             vector: Vector = {}
             for number in sorted(set(tokenizer.encode(side["prompt"] + text, add_special_tokens=False).ids)):
                 place, weight = int(folded_to.get(str(number), number)), table[number]
                 vector[place] = max(vector.get(place, 0.0), weight)
-            found.append(largest(vector, side["active"]) if side["active"] is not None else vector)
-        return found
+            vectors.append(largest(vector, side["active"]) if side["active"] is not None else vector)
+        return vectors
 
     def _raised(self, vector: Vector, text: str, rises: Any) -> Vector:
         """As the documents of the index: the tokens of the whole text have more weight."""
@@ -133,11 +133,11 @@ class Encoder:
             numbers = {term: lexical["first"] + number for number, term in enumerate(terms)}
             self._opened["terms"] = analyser(lexical["language"], lexical["analysis"]), numbers
         cut, numbers = self._opened["terms"]
-        found: Vector = {}
+        vector: Vector = {}
         for term in cut(text):
             if term in numbers:
-                found[numbers[term]] = found.get(numbers[term], 0.0) + lexical["term_factor"]
-        return found
+                vector[numbers[term]] = vector.get(numbers[term], 0.0) + lexical["term_factor"]
+        return vector
 
     def _tokenizer(self, side: dict[str, Any], padded: bool) -> Any:
         from tokenizers import Tokenizer

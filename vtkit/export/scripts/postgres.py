@@ -56,9 +56,9 @@ def search(vector: Vector, top: int) -> Results:
 
 def table() -> str:
     """Its name, as schema.sql has it."""
-    found = re.search(r"CREATE TABLE (\w+)", (HERE / "schema.sql").read_text("utf-8"))
-    assert found is not None
-    return found[1]
+    statement = re.search(r"CREATE TABLE (\w+)", (HERE / "schema.sql").read_text("utf-8"))
+    assert statement is not None
+    return statement[1]
 
 
 if __name__ == "__main__":

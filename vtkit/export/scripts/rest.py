@@ -49,8 +49,8 @@ def index_name(suffix: str = "") -> str:
 
 def names() -> list[str]:
     """What the dimensions are called."""
-    found: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
-    return found
+    listed: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    return listed
 
 
 def send_bulk(server: Server, index: str, change: Any = None) -> None:

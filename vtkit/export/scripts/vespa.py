@@ -34,8 +34,8 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     answer = Server("VESPA", "http://localhost:8080")("POST", "search/", query(vector, top))
-    found = answer["root"].get("children", [])
-    return [(hit["fields"]["id"], float(hit["relevance"])) for hit in found if hit["relevance"] > 0]
+    hits = answer["root"].get("children", [])
+    return [(hit["fields"]["id"], float(hit["relevance"])) for hit in hits if hit["relevance"] > 0]
 
 
 if __name__ == "__main__":

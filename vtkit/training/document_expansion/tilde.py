@@ -236,8 +236,8 @@ class _TildeTrainer(SequentialTrainer):
             ids, mask = inputs[f"{side}_ids"], inputs[f"{side}_mask"]
             self.speed.tokens += int(mask.sum())
             logits = first_logits(model, ids, mask)
-            there = torch.zeros_like(logits).scatter_(1, inputs[f"{other}_ids"], 1.0)
-            losses.append(likelihood_loss(logits, there, self.counted.to(logits.device)))
+            terms = torch.zeros_like(logits).scatter_(1, inputs[f"{other}_ids"], 1.0)
+            losses.append(likelihood_loss(logits, terms, self.counted.to(logits.device)))
         loss = distributed.gathered(torch.stack(losses).mean()[None]).mean()
         self.gate(self.state.global_step, loss.detach())
         return loss

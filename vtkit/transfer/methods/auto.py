@@ -36,12 +36,12 @@ def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> 
         given: what ``parallel`` and ``sembridge`` found, where the recipe has what they need.
     """
     stems, unread = stems_and_unread(pair)
-    found = dict(given)
+    mixtures = dict(given)
     pieces = only(subtoken_mixture(pair), stems)
-    order = [("parallel", found["parallel"])] if "parallel" in found else []
+    order = [("parallel", mixtures["parallel"])] if "parallel" in mixtures else []
     order.append(("subtoken", pieces))
-    if "sembridge" in found:
-        order.append(("sembridge", only(found["sembridge"], unread)))
+    if "sembridge" in mixtures:
+        order.append(("sembridge", only(mixtures["sembridge"], unread)))
     return back_off(order)
 
 
@@ -55,17 +55,17 @@ def alternatives(section: TransferSection) -> dict[str, TransferSection]:
     if section.methods != (AutoTransfer.name,):
         return {}
     parallel, sembridge = section.settings_of(ParallelTransfer), section.settings_of(SembridgeTransfer)
-    found: dict[str, TransferSection] = {}
+    sections: dict[str, TransferSection] = {}
     if not parallel.missing:
         other = "cooccurrence" if parallel.estimator == "ibm1" else "ibm1"
-        found[f"parallel.estimator = {other}"] = section.model_copy(
+        sections[f"parallel.estimator = {other}"] = section.model_copy(
             update={"parallel": parallel.model_copy(update={"estimator": other})}
         )
         if not sembridge.missing:
-            found["without the embedder"] = section.model_copy(update={"sembridge": SembridgeTransfer()})
+            sections["without the embedder"] = section.model_copy(update={"sembridge": SembridgeTransfer()})
     elif sembridge.missing:
-        found["subtoken"] = section.model_copy(update={"method": "subtoken", "fallback": "reassigned"})
-    return found
+        sections["subtoken"] = section.model_copy(update={"method": "subtoken", "fallback": "reassigned"})
+    return sections
 
 
 def stems_and_unread(pair: VocabularyPair) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

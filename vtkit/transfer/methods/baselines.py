@@ -28,8 +28,8 @@ def subtoken_mixture(pair: VocabularyPair) -> Mixture:
     cut, not its spelling (``##school`` is "school"). A piece that occurs twice counts twice.
     """
     pieces = pair.pieces
-    lengths = [len(found) for found in pieces.values()]
+    lengths = [len(cut) for cut in pieces.values()]
     rows = np.repeat(np.arange(len(pieces)), lengths)
-    columns = np.array([piece for found in pieces.values() for piece in found], dtype=np.int64)
+    columns = np.array([piece for cut in pieces.values() for piece in cut], dtype=np.int64)
     weights = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(pieces), pair.source_rows))
     return mixture_of_parts(pair, [Part("subtoken", np.array(list(pieces), dtype=np.int64), weights)])

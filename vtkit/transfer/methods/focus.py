@@ -49,20 +49,22 @@ def focus_mixture(
         texts: text of the target language to train ``f`` on (:func:`train_vectors`), read once as a stream.
     """
     if vectors is not None:
-        found, where = _given(pair.target, vectors), str(vectors)
+        token_vectors, where = _given(pair.target, vectors), str(vectors)
     else:
         assert texts is not None
-        found, where = train_vectors(pair.target, texts, seed), "the text that vectors were trained on"
+        token_vectors, where = train_vectors(pair.target, texts, seed), "the text that vectors were trained on"
     overlap = pair.overlap
-    has = found.any(axis=1) & np.array([bool(text) for text in pair.target.texts]) & (overlap.kinds != SPECIAL)
+    usable = (
+        token_vectors.any(axis=1) & np.array([bool(text) for text in pair.target.texts]) & (overlap.kinds != SPECIAL)
+    )
     anchors, ids = overlap.overlap_ids, overlap.new_ids
     if not len(ids):
         return mixture_of_parts(pair)
-    anchors, ids = anchors[has[anchors]], ids[has[ids]]
+    anchors, ids = anchors[usable[anchors]], ids[usable[ids]]
     if not len(anchors) or not len(ids):
         whose = "tokens that both vocabularies share" if not len(anchors) else "new tokens"
         raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
-    new, known = unit(found[ids]), unit(found[anchors])
+    new, known = unit(token_vectors[ids]), unit(token_vectors[anchors])
     source_ids = overlap.target_to_source[anchors].astype(np.int64)
     part = similarity_part("focus", pair, ids, new, known, source_ids, SPARSEMAX)
     return mixture_of_parts(pair, [part], fallback="multivariate")

@@ -41,10 +41,10 @@ def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray
 def has_text(vocabulary: Vocabulary, size: int) -> NDArray[np.bool_]:
     """Which of ``size`` rows stand for text: not special tokens, fillers, pieces of characters and rows behind the last
     token; (size,)."""
-    found = np.zeros(size, dtype=bool)
+    rows = np.zeros(size, dtype=bool)
     texts = [bool(text) for text in vocabulary.texts][:size]
-    found[: len(texts)] = texts
-    return found
+    rows[: len(texts)] = texts
+    return rows
 
 
 def zscore_bias(
@@ -124,8 +124,8 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     values = bias.detach().double().numpy()
     places = {token: number for number, token in enumerate(known.tokens) if token and number < len(values)}
     wanted = target.tokens
-    found = np.array([places.get(token, -1) for token in wanted], dtype=np.int64)
-    shared = found >= 0
+    rows = np.array([places.get(token, -1) for token in wanted], dtype=np.int64)
+    shared = rows >= 0
     if shared.sum() < SMALLEST_SHARE * len(wanted):
         raise DataError(
             f"{{bias.model}} = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
@@ -133,8 +133,8 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
             "bias.model",
         )
     prior = np.full(len(wanted), values[ordinary_rows(known, values)].mean())
-    shared &= ~is_masked(values)[found]
-    prior[shared] = values[found[shared]]
+    shared &= ~is_masked(values)[rows]
+    prior[shared] = values[rows[shared]]
     return prior
 
 

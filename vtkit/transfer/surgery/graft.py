@@ -178,23 +178,23 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
         with torch.no_grad():
             logits = target(input_ids=ids, attention_mask=mask).logits
             with without_decoder(head.decoder):
-                found = target(input_ids=ids, attention_mask=mask).logits
+                ours = target(input_ids=ids, attention_mask=mask).logits
                 alone = target(input_ids=ids[1:, :7], attention_mask=mask[1:, :7]).logits
             vectors = nn.functional.embedding(ids, head.embeddings.weight).to(source.device, source.dtype)
             with without_decoder(decoder):
-                wanted = source(inputs_embeds=vectors, attention_mask=mask.to(source.device)).logits.to(found)
-            projected = nn.functional.linear(found, head.decoder.weight, head.decoder.bias)
+                original = source(inputs_embeds=vectors, attention_mask=mask.to(source.device)).logits.to(ours)
+            projected = nn.functional.linear(ours, head.decoder.weight, head.decoder.bias)
     except (TypeError, ValueError, NotImplementedError, IndexError) as error:
         raise DataError(f"{name} takes other inputs than token ids and an attention mask ({error})") from error
     finally:
         source.train(was_training)
     real = mask.bool()
-    if not _close(found[real], wanted[real]):
+    if not _close(ours[real], original[real]):
         raise DataError(
             f"{name} does not compute under the new vocabulary what it computed under the old one: something in it "
             "besides embeddings, decoder and positions depends on token ids. vtkit cannot move it."
         )
-    if not _close(alone[0], found[1, :7]):
+    if not _close(alone[0], ours[1, :7]):
         raise DataError(
             f"{name} mixes padding into its vectors: the vector of a text would depend on the texts in its batch."
         )

@@ -68,8 +68,8 @@ def graft_encoder_head(
     rows = mixture.rows(as_array(decoder.weight), seed=seed)
     biases = bias(as_array(decoder.bias))
     grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases))
-    made = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
-    whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(source))
+    plain = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
+    whole = WholeEncoder(modules=list(plain), device="cpu", **settings_of(source))
     whole.output_tokenizer = output_tokenizer
     whole.eval()
     return whole
