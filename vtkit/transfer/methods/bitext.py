@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from vtkit.data.parallel import read_pairs
 from vtkit.data.sequences import Ragged, RaggedRows
@@ -118,13 +119,14 @@ def co_occurrence_table(
         Where the row of each target token begins, (target size + 1,); the source ids; sentence pairs that fit.
     """
     keys = np.empty(0, dtype=np.int64)
+    sizes = np.cumsum(bitext.source.lengths.astype(np.int64) * bitext.target.lengths)
     begin = 0
     while begin < len(bitext):
-        source, target = bitext.source, bitext.target
-        fresh, end = _co_occurrences(
-            source.values, source.starts, target.values, target.starts, source_size, begin, KEYS_AT_ONCE
-        )
-        merged = np.union1d(keys, fresh)
+        reached = sizes[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(sizes, reached + KEYS_AT_ONCE, side="right")))
+        source = _occurrences(bitext.source, begin, end, source_size)
+        together = (_occurrences(bitext.target, begin, end, target_size).T @ source).tocoo()
+        merged = np.union1d(keys, together.row.astype(np.int64) * source_size + together.col)
         if len(merged) > LARGEST_TABLE and begin > 0:
             break
         keys, begin = merged, end
@@ -138,25 +140,11 @@ def co_occurrence_table(
     return starts, (keys % source_size).astype(np.int32), begin
 
 
-@numba.njit(cache=True)
-def _co_occurrences(source_ids, source_starts, target_ids, target_starts, source_size, begin, most):  # type: ignore[no-untyped-def]
-    """Keys ``target · source_size + source`` of whole sentence pairs from ``begin`` on, until ``most`` are reached."""
-    end, room = begin, 0
-    while end < len(source_starts) - 1:
-        size = (source_starts[end + 1] - source_starts[end]) * (target_starts[end + 1] - target_starts[end])
-        if end > begin and room + size > most:
-            break
-        room += size
-        end += 1
-    keys = np.empty(room, dtype=np.int64)
-    place = 0
-    for pair in range(begin, end):
-        for j in range(target_starts[pair], target_starts[pair + 1]):
-            base = np.int64(target_ids[j]) * source_size
-            for i in range(source_starts[pair], source_starts[pair + 1]):
-                keys[place] = base + source_ids[i]
-                place += 1
-    return np.unique(keys), end
+def _occurrences(texts: Ragged, begin: int, end: int, size: int) -> csr_matrix:
+    """How often each token occurs in the texts from ``begin`` to ``end``, (texts, vocabulary)."""
+    starts = texts.starts[begin : end + 1]
+    ids = texts.values[starts[0] : starts[-1]]
+    return csr_matrix((np.ones(len(ids)), ids, starts - starts[0]), shape=(end - begin, size))
 
 
 @numba.njit(cache=True, inline="always")
