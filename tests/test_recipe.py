@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -789,6 +789,7 @@ def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_f
 
 
 @given(st.text(min_size=1))
+@example("/")
 def test_answers_cannot_break_out_of_a_new_recipe(answer: str) -> None:
     text = new_recipe(name=answer, language=answer, source=answer, tokenizer=answer, evaluate=[answer])
     data = tomllib.loads(text)

@@ -179,6 +179,8 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
 def _configurations(folder: Path) -> dict[str, Parts]:
     """The collections in a folder; judgements may be in a folder beside it, as in repositories of BEIR and C-MTEB:
     ``scifact`` and ``scifact-qrels``."""
+    if not folder.resolve().name:
+        return {}  # the root of a file system
     beside = folder.absolute().with_name(f"{folder.absolute().name}-qrels")
     return find_parts([Source(folder), *([Source(beside, ("qrels",))] if beside.is_dir() else [])])
 

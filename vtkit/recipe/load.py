@@ -10,10 +10,11 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,8 @@ _MOST_REPAIRED = 20
 _ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}
 """Settings of which a table has only one: giving one replaces an inherited other one."""
 Settings = TypeVar("Settings", bound=BaseModel)
-_OVERRIDES = 1_000_000  # rank of --set among the files, whose ranks count up from 0: after all of them
+E = TypeVar("E")
+_LAST = 1_000_000  # rank of --set among the files, whose ranks count up from 0: after all of them
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,11 @@ def load_recipe(
         RecipeError: everything that is wrong with the recipe, with file, line and setting.
     """
     reader = _Reader(str(path))
-    if given is None:
-        tree = reader.read(Path(path), text)
-    else:
-        tree = _tree(dict(given), (), lambda _: Place("", Path.cwd(), (0, 0)))
+    tree = reader.read(Path(path), text) if given is None else _tree(given, lambda _: Place("", Path.cwd(), (0, 0)))
     tree, reported = _settled(reader, tree, overrides, labelled=text is None and given is None, cell=cell)
     tree = _with_specification(tree, reader)
-    if sweep_paths and isinstance(sweep := tree.entries.get("sweep"), _Table):
-        tree = replace(tree, entries={**tree.entries, "sweep": _with_absolute_paths(sweep)})
+    if sweep_paths:
+        tree = _with_absolute_paths(tree)
     recipe = _checked(Recipe, tree, reader.problems, reported, reader.shown)
     return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
 
@@ -125,21 +124,20 @@ def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpeci
 
 def _settled(
     reader: _Reader,
-    tree: _Table,
+    tree: _Tree,
     overrides: Sequence[str],
     verdict: str = "cannot be run",
     *,
     labelled: bool = True,
     cell: Mapping[str, int | str] | None = None,
-) -> tuple[_Table, set[str]]:
+) -> tuple[_Tree, set[str]]:
     """``tree`` with ``overrides`` and ``cell`` laid over it and absolute paths, and the settings known to be wrong."""
     incomplete = bool(reader.problems)
     overlay = reader.overlay(overrides, labelled=labelled)
     if incomplete:  # checking what could be read would only mislead
         raise refusal(reader.shown, reader.problems, verdict)
     reported = {problem.setting for problem in reader.problems}
-    tree = _of_cell(_merged(tree, overlay, [Recipe]), cell)
-    return _resolved(_without_dropped(tree), [Recipe], reader.problems), reported
+    return _resolved(_of_cell(_merged(tree, overlay), cell), reader.problems), reported
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:
@@ -181,6 +179,9 @@ def required_things(recipe: Recipe) -> Iterator[Named]:
             yield thing
 
 
+_Key = tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class _Value:
     """A setting: anything that is no table."""
@@ -190,21 +191,72 @@ class _Value:
     text: str | None = None  # the value as it stood in an override, where it was not in quotes
 
 
-@dataclass(frozen=True)
-class _Dropped:
-    """What ``--set section=none`` leaves, until the tables are merged."""
-
-    place: Place
+_DROPPED = object()  # the value that ``--set section=none`` leaves, until settings are merged
 
 
 @dataclass(frozen=True)
-class _Table:
-    entries: dict[str, _Node]
-    place: Place | None = None
-    fresh: bool = False  # nothing is inherited: the table was dropped before this one was given
+class _Tree:
+    """Settings by their paths, in the order in which they are laid over others."""
+
+    values: dict[_Key, _Value] = field(default_factory=dict)
+    tables: dict[_Key, Place] = field(default_factory=dict)
+
+    def without(self, keys: Iterable[_Key]) -> _Tree:
+        """What is left when these settings and tables go, with all that is in them."""
+        gone = set(keys)
+
+        def left(entries: dict[_Key, E]) -> dict[_Key, E]:
+            return {key: each for key, each in entries.items() if gone.isdisjoint(_beginnings(key))}
+
+        return _Tree(left(self.values), left(self.tables))
+
+    def inside(self, above: _Key) -> _Tree:
+        """What is in a table, with all paths from there."""
+
+        def in_it(entries: dict[_Key, E]) -> dict[_Key, E]:
+            size = len(above)
+            return {key[size:]: each for key, each in entries.items() if key[:size] == above and len(key) > size}
+
+        return _Tree(in_it(self.values), in_it(self.tables))
+
+    def below(self, above: _Key, place: Place) -> _Tree:
+        """The same settings in a table, which was written at ``place``."""
+        around = dict.fromkeys(_beginnings(above), place)
+        tables = around | {(*above, *key): each for key, each in self.tables.items()}
+        return _Tree({(*above, *key): node for key, node in self.values.items()}, tables)
+
+    def value(self, key: _Key) -> Any:
+        """What a setting is given; None where it is not."""
+        return self.values[key].value if key in self.values else None
+
+    def dotted(self) -> dict[str, _Value]:
+        """Dotted setting -> value, of tables in tables and of names with dots alike."""
+        return {".".join(key): node for key, node in self.values.items()}
+
+    def place_of(self, key: _Key) -> Place | None:
+        """Where a setting was written, or the innermost table around it that was."""
+        places = self.tables | {key: node.place for key, node in self.values.items()}
+        return next((places[part] for part in reversed(_beginnings(key)) if part in places), None)
+
+    def data(self) -> dict[str, Any]:
+        """Tables in tables, as pydantic takes them in its strict mode: lists as tuples."""
+        nested: dict[str, Any] = {}
+        for key in self.tables:
+            _table_in(nested, key)
+        for key, node in self.values.items():
+            _table_in(nested, key[:-1])[key[-1]] = _listed(node.value)
+        return nested
 
 
-_Node = _Value | _Dropped | _Table
+def _beginnings(key: _Key) -> list[_Key]:
+    """The tables around a setting, and the setting."""
+    return [key[:size] for size in range(1, len(key) + 1)]
+
+
+def _table_in(nested: dict[str, Any], key: _Key) -> dict[str, Any]:
+    for part in key:
+        nested = nested.setdefault(part, {})
+    return nested
 
 
 class _Reader:
@@ -215,7 +267,7 @@ class _Reader:
         self.files: list[Path] = []
         self.problems: list[Problem] = []
 
-    def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Table:
+    def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Tree:
         """The settings of ``path``, or of the ``text`` that it would hold, over those of the files it extends;
         ``shown`` is its name in messages, empty for the recipe itself, and ``chain`` the files that led here."""
         path = _absolute(path)
@@ -232,17 +284,17 @@ class _Reader:
             text = _text_of(path) if text is None else text
             data = tomllib.loads(text)
             lines = key_lines(text)
-            own = _tree(data, (), lambda key: place(_line_of(key, lines)))
+            own = _tree(data, lambda key: place(_line_of(key, lines)))
         except _Unreadable as error:
             where = place(error.line) if error.line else None
             self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
-            return _Table({})
+            return _Tree()
         except ValueError as error:
             line, what = _syntax_problem(str(error), text or "")
             self.problems.append(Problem(place(line), "", what))
-            return _Table({})
-        merged = _Table({})
-        for base, stands in self._bases(own.entries.pop("extends", None)):
+            return _Tree()
+        merged = _Tree()
+        for base, stands in self._bases(own):
             base_shown = os.path.normpath(os.path.join(os.path.dirname(shown or self.shown), os.path.expanduser(base)))
             base_path = _absolute(path.parent / os.path.expanduser(base))
             links = [os.path.realpath(link) for link in (*chain, path, base_path)]
@@ -254,68 +306,54 @@ class _Reader:
                 what = f"there is no file {plain(str(base_path))}.{_near(base_path)}"
                 self.problems.append(Problem(stands, "extends", what))
             else:
-                merged = _merged(merged, self.read(base_path, None, base_shown, (*chain, path)), [Recipe])
-        return _merged(merged, own, [Recipe])
+                merged = _merged(merged, self.read(base_path, None, base_shown, (*chain, path)))
+        return _merged(merged, own.without([("extends",)]))
 
-    def overlay(self, overrides: Sequence[str], *, labelled: bool = True) -> _Table:
+    def overlay(self, overrides: Sequence[str], *, labelled: bool = True) -> _Tree:
         """All overrides as one tree, laid over each other in their order; ``labelled`` if a user wrote all of them."""
-        merged = _Table({})
+        merged = _Tree()
         for number, override in enumerate(overrides, 1):
-            place = Place(f"--set {number}" if labelled else "", Path.cwd(), (_OVERRIDES, number))
-            layer = self._override(override, place)
+            layer = self._override(override, Place(f"--set {number}" if labelled else "", Path.cwd(), (_LAST, number)))
             if isinstance(layer, Problem):
                 self.problems.append(layer)
             else:
-                merged = _merged(merged, layer, [])
+                merged = _merged(merged, layer, replaces=False)
         return merged
 
-    def _override(self, override: str, place: Place) -> _Table | Problem:
+    def _override(self, override: str, place: Place) -> _Tree | Problem:
         name, equals, text = override.partition("=")
         key = tuple(part.strip() for part in name.split("."))
-        text = text.strip()
-
+        setting, text = ".".join(key), text.strip()
         if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
             what = f"must be section.key=value, such as adapt.steps=4000, not {shown_value(override)}."
             return Problem(place, "", what)
         if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
-            return Problem(place, ".".join(key), "is not valid UTF-8.")
+            return Problem(place, setting, "is not valid UTF-8.")
         if key == ("extends",):
-            return Problem(place, "extends", "is allowed only in the file of a recipe.")
-        field, unknown = _setting_at(key)
-        node: _Node
-        if text == "none" and not (field and "none" in choices(field.annotation)):
-            if unknown:
-                return Problem(place, ".".join(key), unknown)
-            node = _Dropped(place)
-        else:
-            value, is_toml = one_value(text)
-            if not is_toml:
-                value = text
-            if not is_toml and text[:1] in ("[", "{") and not (field and takes_text(field.annotation)):
-                example = f'--set \'{".".join(key)}=["a", "b"]\''
-                return Problem(
-                    place, ".".join(key), f"not valid TOML: {cut(plain(text))}. A list is written {example}."
-                )
-            node = _tree(value, (), lambda _: place) if isinstance(value, dict) else _Value(value, place, text)
-        for part in reversed(key):
-            node = _Table({part: node}, place)
-        assert isinstance(node, _Table)
-        return node
+            return Problem(place, setting, "is allowed only in the file of a recipe.")
+        known = _field_at(key)
+        if text == "none" and not (known and "none" in choices(known.annotation)):
+            unknown = _unknown_at(key)
+            return Problem(place, setting, unknown) if unknown else _one_setting(key, _Value(_DROPPED, place))
+        value, is_toml = one_value(text)
+        if not is_toml and text[:1] in ("[", "{") and not (known and takes_text(known.annotation)):
+            example = f'--set \'{setting}=["a", "b"]\''
+            return Problem(place, setting, f"not valid TOML: {cut(plain(text))}. A list is written {example}.")
+        return _one_setting(key, _Value(value if is_toml else text, place, text))
 
-    def _bases(self, extends: _Node | None) -> Iterator[tuple[str, Place]]:
-        if extends is None:
+    def _bases(self, own: _Tree) -> Iterator[tuple[str, Place]]:
+        if (place := own.place_of(("extends",))) is None:
             return
-        assert extends.place is not None
-        value = extends.value if isinstance(extends, _Value) else {}
+        value = own.values[("extends",)].value if ("extends",) in own.values else {}
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(
             isinstance(name, str) and name and "\0" not in name for name in names
         ):
             what = f"must be the name of a recipe file, or a list of them, not {shown_value(value)}."
-            self.problems.append(Problem(extends.place, "extends", what))
+            self.problems.append(Problem(place, "extends", what))
             return
         for name in names:
-            yield name, extends.place
+            yield name, place
 
 
 class _Unreadable(Exception):
@@ -374,189 +412,157 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
 
 def _line_of(key: tuple[str, ...], lines: Mapping[tuple[str, ...], int]) -> int:
     """The line of a key, else of the innermost table around it."""
-    return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), 1)
+    return next((lines[part] for part in reversed(_beginnings(key)) if part in lines), 1)
 
 
-def _tree(data: dict[str, Any], above: tuple[str, ...], place: Callable[[tuple[str, ...]], Place]) -> _Table:
+def _tree(data: Mapping[str, Any], place: Callable[[_Key], Place], above: _Key = ()) -> _Tree:
     """TOML, as it was read, as a tree; ``place`` tells where a key path was written."""
-    entries: dict[str, _Node] = {}
+    tree = _Tree()
     for name, value in data.items():
         key = (*above, name)
-        entries[name] = _tree(value, key, place) if isinstance(value, dict) else _Value(value, place(key))
-    return _Table(entries, place(above))
-
-
-def _merged(
-    below: _Table, above: _Table, tables: Sequence[type[BaseModel]], discriminator: str | None = None
-) -> _Table:
-    """``above`` laid over ``below``; ``tables`` are what may stand here, none where nothing is to be dropped."""
-    entries = {} if above.fresh else dict(below.entries)
-    for name in _replaced(below, above, tables, discriminator):
-        entries.pop(name, None)
-    for name, node in above.entries.items():
-        inherited = entries.get(name)
-        if isinstance(node, _Table) and isinstance(inherited, _Table):
-            known = field_called(name, tables)
-            inner = tables_in(known.annotation) if known else []
-            tag = known.discriminator if known and isinstance(known.discriminator, str) else None
-            entries[name] = _merged(inherited, node, inner, tag)
-        elif isinstance(node, _Table) and isinstance(inherited, _Dropped):
-            entries[name] = replace(node, fresh=True)
+        if isinstance(value, Mapping):
+            inner = _tree(value, place, key)
+            tree.tables.update({key: place(key)} | inner.tables)
+            tree.values.update(inner.values)
         else:
-            entries[name] = node
-    # What is missing from a table is said of the recipe's own file, if that has the table, else of a base.
-    places = [table.place for table in (below, above) if table.place and not (table is below and above.fresh)]
-    return _Table(entries, min(places, key=lambda place: place.order, default=None), below.fresh or above.fresh)
-
-
-def _replaced(
-    below: _Table, above: _Table, tables: Sequence[type[BaseModel]], discriminator: str | None
-) -> Iterator[str]:
-    """Settings of ``below`` that have no meaning any more under those of ``above``."""
-    if discriminator is not None:
-        old, new = (_value_of(table.entries.get(discriminator)) for table in (below, above))
-        chosen = [table for table in tables if new in tags_of(table, discriminator)]
-        if chosen and new != old:
-            yield from (name for table in tables for name in table.model_fields if name not in chosen[0].model_fields)
-    for table in tables:
-        names = _ONE_OF.get(table, ())
-        if any(isinstance(above.entries.get(name), _Value | _Table) for name in names):
-            yield from (name for name in names if name not in above.entries)
-
-
-def _of_cell(tree: _Table, cell: Mapping[str, int | str] | None) -> _Table:
-    """``tree`` with the settings of a cell of its [sweep] laid over it, and without [sweep]; where no cell is asked
-    for, [sweep] with its settings named by dotted paths, however they were written."""
-    sweep = tree.entries.get("sweep")
-    if not isinstance(sweep, _Table):
-        return tree
-    values = sweep.entries.get("values")
-    values = _Table(_settings_in(values), values.place) if isinstance(values, _Table) else values
-    if cell is None:
-        kept = {"values": values} if values is not None else {}
-        return replace(tree, entries={**tree.entries, "sweep": replace(sweep, entries={**sweep.entries, **kept})})
-    tree = replace(tree, entries={name: node for name, node in tree.entries.items() if name != "sweep"})
-    chosen: dict[str, _Node] = {}
-    for axis in reversed(AXES):
-        named = sweep.entries.get(axis)
-        option = named.entries.get(str(cell[axis])) if axis in cell and isinstance(named, _Table) else None
-        chosen |= _settings_in(option) if isinstance(option, _Table) else {}
-    for setting, number in cell.items():
-        listed = values.entries.get(setting) if isinstance(values, _Table) else None
-        if isinstance(listed, _Value):
-            chosen[setting] = replace(listed, value=listed.value[int(number)])
-    for setting, node in chosen.items():
-        if isinstance(node, _Value) and node.value == "none":
-            known, _ = _setting_at(tuple(setting.split(".")))
-            node = node if known and "none" in choices(known.annotation) else _Dropped(node.place)
-        tree = _merged(tree, _nested(setting, node), [Recipe])
+            tree.values[key] = _Value(value, place(key))
     return tree
 
 
-def _nested(setting: str, node: _Node) -> _Table:
-    """A tree of one setting, named by its dotted path; its value may be a table."""
-    if isinstance(node, _Value) and isinstance(node.value, dict):
-        place = node.place
-        node = _tree(node.value, (), lambda _: place)
-    for part in reversed(setting.split(".")):
-        node = _Table({part: node}, node.place)
-    assert isinstance(node, _Table)
-    return node
+def _one_setting(key: _Key, node: _Value) -> _Tree:
+    """A tree of one setting; its value may be a table."""
+    if isinstance(node.value, dict):
+        return _tree(node.value, lambda _: node.place).below(key, node.place)
+    return _Tree({key[-1:]: node}).below(key[:-1], node.place)
 
 
-def _with_absolute_paths(sweep: _Table) -> _Table:
-    """[sweep] with absolute paths in its values, rows and columns."""
+def _merged(below: _Tree, above: _Tree, *, replaces: bool = True) -> _Tree:
+    """``above`` laid over ``below``; with ``replaces``, settings that lose their meaning by it go."""
+    below = below.without([*above.values, *(_replaced(below, above) if replaces else ())])
+    values = {key: node for key, node in below.values.items() if key not in above.tables or node.value is _DROPPED}
+    # What is missing from a table is said of the recipe's own file, if that has the table, else of a base.
+    tables = {
+        key: min(place, below.tables.get(key, place), key=lambda either: either.order)
+        for key, place in above.tables.items()
+    }
+    return _Tree(values | above.values, below.tables | tables)
 
-    def absolute(setting: str, node: _Value, value: Any) -> Any:
+
+def _replaced(below: _Tree, above: _Tree) -> Iterator[_Key]:
+    """Settings of ``below`` that have no meaning any more under those of ``above``."""
+    for key in below.tables.keys() & above.tables.keys():
+        known = _field_at(key)
+        tables = tables_in(known.annotation) if known else []
+        if known and isinstance(tag := known.discriminator, str):
+            old, new = (tree.value((*key, tag)) for tree in (below, above))
+            chosen = [table for table in tables if new in tags_of(table, tag)]
+            if chosen and new != old:
+                names = {name for table in tables for name in table.model_fields}
+                yield from ((*key, name) for name in names - chosen[0].model_fields.keys())
+        for one_of in (_ONE_OF.get(table, ()) for table in tables):
+            given = {name for name in one_of if above.value((*key, name)) not in (None, _DROPPED)}
+            given |= {name for name in one_of if (*key, name) in above.tables}
+            yield from ((*key, name) for name in one_of if given and name not in given)
+
+
+def _of_cell(tree: _Tree, cell: Mapping[str, int | str] | None) -> _Tree:
+    """``tree`` with the settings of a cell of its [sweep] laid over it, and without [sweep]; where no cell is asked
+    for, [sweep] with its settings named by dotted paths, however they were written."""
+    sweep = tree.inside(("sweep",))
+    listed = sweep.inside(("values",)).dotted()
+    if cell is None:
+        dotted = _Tree({(setting,): node for setting, node in listed.items()})
+        place = tree.tables.get(_SWEPT)
+        return tree if place is None else _merged(tree.without([_SWEPT]), dotted.below(_SWEPT, place), replaces=False)
+    chosen: dict[str, _Value] = {}
+    for axis in reversed(AXES):
+        chosen |= sweep.inside((axis, str(cell[axis]))).dotted() if axis in cell else {}
+    for setting in listed.keys() & cell.keys():
+        node = listed[setting]
+        chosen[setting] = replace(node, value=node.value[int(cell[setting])])
+    tree = tree.without([("sweep",)])
+    for setting, node in chosen.items():
+        key = tuple(setting.split("."))
+        known = _field_at(key)
+        if node.value == "none" and not (known and "none" in choices(known.annotation)):
+            node = replace(node, value=_DROPPED)
+        tree = _merged(tree, _one_setting(key, node))
+    return tree
+
+
+def _with_absolute_paths(tree: _Tree) -> _Tree:
+    """``tree`` with absolute paths in the values, rows and columns of [sweep], its settings named by dotted paths."""
+
+    def absolute(key: _Key, node: _Value, value: Any) -> Any:
         if value == "none":
             return value
-        resolved: Any = _data(_resolved(_nested(setting, _Value(value, node.place)), [Recipe], []))
-        for part in setting.split("."):
+        resolved: Any = _resolved(_one_setting(key, _Value(value, node.place)), []).data()
+        for part in key:
             resolved = resolved[part]
         return resolved
 
-    def in_option(option: _Node) -> _Node:
-        settings = _settings_in(option).items() if isinstance(option, _Table) else ()
-        resolved: dict[str, _Node] = {
-            setting: replace(node, value=absolute(setting, node, node.value)) if isinstance(node, _Value) else node
-            for setting, node in settings
-        }
-        return replace(option, entries=resolved) if isinstance(option, _Table) else option
-
-    entries = dict(sweep.entries)
-    if isinstance(values := entries.get("values"), _Table):
-        listed: dict[str, _Node] = {
-            setting: replace(node, value=[absolute(setting, node, value) for value in node.value])
-            for setting, node in values.entries.items()
-            if isinstance(node, _Value) and isinstance(node.value, list)
-        }
-        entries["values"] = replace(values, entries=values.entries | listed)
-    for axis in AXES:
-        if isinstance(named := entries.get(axis), _Table):
-            entries[axis] = replace(named, entries={name: in_option(node) for name, node in named.entries.items()})
-    return replace(sweep, entries=entries)
-
-
-def _settings_in(table: _Table, above: str = "") -> dict[str, _Node]:
-    """Dotted setting -> value, of tables in tables and of names with dots alike."""
-    settings: dict[str, _Node] = {}
-    for name, node in table.entries.items():
-        settings |= _settings_in(node, f"{above}{name}.") if isinstance(node, _Table) else {f"{above}{name}": node}
-    return settings
+    depths: dict[_Key, int] = {("sweep", "rows"): 3, ("sweep", "columns"): 3, _SWEPT: 2}  # of the settings in them
+    values = {}
+    for key, node in tree.values.items():
+        depth = depths.get(key[:2], len(key))
+        if setting := ".".join(key[depth:]):
+            path, value = tuple(setting.split(".")), node.value
+            several = depth == 2 and isinstance(value, list)
+            value = [absolute(path, node, each) for each in value] if several else absolute(path, node, value)
+            key, node = (*key[:depth], setting), replace(node, value=value)
+        values[key] = node
+    tables = {key: place for key, place in tree.tables.items() if len(key) <= depths.get(key[:2], len(key))}
+    return _Tree(values, tables)
 
 
 _NOT_BUILT = "cannot be built"
 _SPECIFIED = ("vocabulary", "casing")
+_SWEPT = ("sweep", "values")
 
 
-def _with_specification(tree: _Table, reader: _Reader) -> _Table:
+def _with_specification(tree: _Tree, reader: _Reader) -> _Tree:
     """``tree`` with the sections of the specification that its tokenizer names, where it names one."""
-    own = tree.entries.get("vocabulary")
-    named = own.entries.get("tokenizer") if isinstance(own, _Table) else None
-    if not isinstance(own, _Table) or not isinstance(named, _Value):
-        return tree
-    if _value_of(own.entries.get("kind")) != "existing" or not str(named.value).lower().endswith(".toml"):
+    path = Path(str(tree.value(("vocabulary", "tokenizer"))))
+    if tree.value(("vocabulary", "kind")) != "existing" or path.suffix.lower() != ".toml":
         return tree
     problems = reader.problems
-    path = Path(str(named.value))
     before = len(problems)
     specified = reader.read(path, None, os.path.relpath(path))
     if len(problems) > before:
         raise refusal(reader.shown, problems)
-    specified = _specification_only(_resolved(_without_dropped(specified), [Recipe], problems), problems)
-    beside = {name: node for name, node in own.entries.items() if name not in ("kind", "tokenizer")}
-    over = _Table({"vocabulary": replace(own, entries=beside)})
-    specified_casing, own_casing = (table.entries.get("casing", _Table({})) for table in (specified, tree))
-    if isinstance(specified_casing, _Table) and isinstance(own_casing, _Table) and "input" in own_casing.entries:
-        built, wanted = (_value_of(table.entries.get("input")) for table in (specified_casing, own_casing))
-        if wanted != (built or "keep"):
-            what = f"{plain(path.name)} sets {shown_value(built or 'keep')}: change it there, or leave it out here."
-            problems.append(Problem(own_casing.entries["input"].place, "casing.input", what))
-    rest = {name: node for name, node in tree.entries.items() if name != "vocabulary"}
-    return _merged(_merged(specified, _Table(rest, tree.place), [Recipe]), over, [Recipe])
+    specified = _specification_only(_resolved(specified, problems), problems)
+    casing = ("casing", "input")
+    built = specified.value(casing) or "keep"
+    if casing in tree.values and tree.value(casing) != built:
+        what = f"{plain(path.name)} sets {shown_value(built)}: change it there, or leave it out here."
+        problems.append(Problem(tree.place_of(casing), ".".join(casing), what))
+    vocabulary = ("vocabulary",)
+    beside = tree.inside(vocabulary).without([("kind",), ("tokenizer",)]).below(vocabulary, tree.tables[vocabulary])
+    return _merged(_merged(specified, tree.without([vocabulary])), beside)
 
 
-def _specification_only(tree: _Table, problems: list[Problem]) -> _Table:
+def _specification_only(tree: _Tree, problems: list[Problem]) -> _Tree:
     """The sections of a specification; what else stands in it is a problem."""
     what = "a specification has only the sections [vocabulary] and [casing]."
-    problems += [Problem(node.place, name, what) for name, node in tree.entries.items() if name not in _SPECIFIED]
-    vocabulary = tree.entries.get("vocabulary")
-    kind = vocabulary.entries.get("kind") if isinstance(vocabulary, _Table) else None
-    if _value_of(kind) == "existing" and kind is not None:
-        problems.append(Problem(kind.place, "vocabulary.kind", 'must be "trained" or "expanded" in a specification.'))
-    return replace(tree, entries={name: node for name, node in tree.entries.items() if name in _SPECIFIED})
+    others = dict.fromkeys(key[:1] for key in (*tree.tables, *tree.values) if key[0] not in _SPECIFIED)
+    problems += [Problem(tree.place_of(key), key[0], what) for key in others]
+    kind = ("vocabulary", "kind")
+    if tree.value(kind) == "existing":
+        what = 'must be "trained" or "expanded" in a specification.'
+        problems.append(Problem(tree.place_of(kind), ".".join(kind), what))
+    return tree.without(others)
 
 
 def _checked(
     model: type[Settings],
-    tree: _Table,
+    tree: _Tree,
     problems: list[Problem],
     reported: set[str],
     shown: str,
     verdict: str = "cannot be run",
 ) -> Settings:
-    """The settings of ``tree``, if nothing is wrong with them; ``told`` are those of which it is said already."""
-    data = _data(tree)
+    """The settings of ``tree``, if nothing is wrong with them; of those that are ``reported`` it is said already."""
+    data = tree.data()
     try:
         settings = model.model_validate(data, strict=True)
     except ValidationError as error:
@@ -572,36 +578,20 @@ def _checked(
     return settings
 
 
-def _places(tree: _Table) -> dict[str, str]:
-    return {".".join(key): node.place.label for key, node in _nodes(tree) if node.place and node.place.label}
+def _places(tree: _Tree) -> dict[str, str]:
+    places = tree.tables | {key: node.place for key, node in tree.values.items()}
+    return {".".join(key): place.label for key, place in places.items() if place.label}
 
 
-def _value_of(node: _Node | None) -> Any:
-    return node.value if isinstance(node, _Value) else None
-
-
-def _without_dropped(table: _Table) -> _Table:
-    entries: dict[str, _Node] = {}
-    for name, node in table.entries.items():
-        if not isinstance(node, _Dropped):
-            entries[name] = _without_dropped(node) if isinstance(node, _Table) else node
-    return replace(table, entries=entries)
-
-
-def _resolved(
-    table: _Table, tables: Sequence[type[BaseModel]], problems: list[Problem], above: tuple[str, ...] = ()
-) -> _Table:
-    """``table`` with absolute paths; what is wrong with its names and numbers is added to ``problems``."""
-    entries: dict[str, _Node] = {}
-    for name, node in table.entries.items():
-        key = (*above, name)
-        known = field_called(name, tables)
-        if isinstance(node, _Table):
-            node = _resolved(node, tables_in(known.annotation) if known else [], problems, key)
-        elif isinstance(node, _Value):
-            node = replace(node, value=_resolved_value(node, known, ".".join(key), problems))
-        entries[name] = node
-    return replace(table, entries=entries)
+def _resolved(tree: _Tree, problems: list[Problem]) -> _Tree:
+    """``tree`` with absolute paths, without what was dropped; what is wrong with its names and numbers is added to
+    ``problems``."""
+    values = {
+        key: replace(node, value=_resolved_value(node, _field_at(key), ".".join(key), problems))
+        for key, node in tree.values.items()
+        if node.value is not _DROPPED
+    }
+    return _Tree(values, tree.tables)
 
 
 def _resolved_value(node: _Value, known: FieldInfo | None, setting: str, problems: list[Problem]) -> Any:
@@ -623,41 +613,18 @@ def _resolved_value(node: _Value, known: FieldInfo | None, setting: str, problem
     return named if isinstance(value, list) else named[0]
 
 
-def _data(table: _Table) -> dict[str, Any]:
-    """The tree as pydantic takes it in its strict mode: lists as tuples."""
-    nodes = table.entries.items()
-    return {name: _data(node) if isinstance(node, _Table) else _listed(_value_of(node)) for name, node in nodes}
-
-
 def _listed(value: Any) -> Any:
     return tuple(_listed(entry) for entry in value) if isinstance(value, list) else value
 
 
-def _nodes(table: _Table, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Node]]:
-    for name, node in table.entries.items():
-        yield (*above, name), node
-        if isinstance(node, _Table):
-            yield from _nodes(node, (*above, name))
-
-
-def _problem(fault: Fault, tree: _Table) -> Problem:
+def _problem(fault: Fault, tree: _Tree) -> Problem:
     """``fault`` with the place of its setting, or of the innermost table around it that was written."""
-    if not fault.path:  # a check across sections names those it is about
-        named = re.findall(r"\[(\w+)\]|\b(\w+\.\w+)\b", fault.what)
-        places = [_place_of(tuple((section or dotted).split(".")), tree) for section, dotted in named]
-        return Problem(next(filter(None, places), None), "", fault.what)
-    return Problem(_place_of(fault.path, tree), ".".join(fault.path), fault.what)
-
-
-def _place_of(path: tuple[str, ...], tree: _Table) -> Place | None:
-    place = None
-    node: _Node = tree
-    for part in path:
-        if not isinstance(node, _Table) or part not in node.entries:
-            break
-        node = node.entries[part]
-        place = node.place
-    return place
+    if fault.path:
+        return Problem(tree.place_of(fault.path), ".".join(fault.path), fault.what)
+    # a check across sections names those it is about
+    named = (section or dotted for section, dotted in re.findall(r"\[(\w+)\]|\b(\w+\.\w+)\b", fault.what))
+    places = (tree.place_of(tuple(setting.split("."))) for setting in named)
+    return Problem(next(filter(None, places), None), "", fault.what)
 
 
 def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
@@ -670,8 +637,8 @@ def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fa
         return []
     repaired = deepcopy(data)
     for fault in faults:
-        known, unknown = _setting_at(fault.path)
-        if fault.kind == "value_error" or "Did you mean" in (unknown or "") or (known and known.is_required()):
+        known, unknown = _field_at(fault.path), _unknown_at(fault.path)
+        if fault.kind == "value_error" or "Did you mean" in unknown or (known and known.is_required()):
             return []
         table: Any = repaired
         for part in fault.path[:-1]:
@@ -686,16 +653,24 @@ def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fa
     return []
 
 
-def _setting_at(path: tuple[str, ...]) -> tuple[FieldInfo | None, str | None]:
-    """The setting ``path`` of a recipe, or what to say where there is none."""
+@cache
+def _field_at(key: _Key) -> FieldInfo | None:
+    """The setting ``key`` of a recipe; none where there is none."""
+    known: FieldInfo | None = None
     tables: list[type[BaseModel]] = [Recipe]
-    known = None
-    for depth, part in enumerate(path, 1):
+    for part in key:
         known = field_called(part, tables)
-        if known is None:
-            return None, unknown_setting(path[:depth], tables)
-        tables = tables_in(known.annotation)
-    return known, None
+        tables = tables_in(known.annotation) if known else []
+    return known
+
+
+def _unknown_at(key: _Key) -> str:
+    """What to say where a recipe has no setting ``key``; nothing where it has one."""
+    for part in _beginnings(key):
+        if _field_at(part) is None:
+            above = _field_at(part[:-1])
+            return unknown_setting(part, tables_in(above.annotation) if above else [Recipe])
+    return ""
 
 
 def _absolute(path: Path) -> Path:
