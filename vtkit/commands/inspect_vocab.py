@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
@@ -18,15 +17,6 @@ from vtkit.system.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
     from vtkit.inspect.inspection import Inspection
-
-
-class HanCounts(StrEnum):
-    """What Han characters that several languages share count as."""
-
-    zh = "zh"
-    ja = "ja"
-    ko = "ko"
-    undecided = "undecided"
 
 
 def inspect_vocab(
@@ -47,8 +37,9 @@ def inspect_vocab(
         ),
     ] = "all",
     han: Annotated[
-        HanCounts, option("Language of Han characters that Chinese, Japanese and Korean share.")
-    ] = HanCounts.zh,
+        Literal["zh", "ja", "ko", "undecided"],
+        option("Language of Han characters that Chinese, Japanese and Korean share."),
+    ] = "zh",
     corpus: Annotated[
         list[str] | None,
         option(
@@ -80,7 +71,7 @@ def inspect_vocab(
     loaded = [load(name) for name in tokenizers]
     names = short_names(tokenizers)
     vocabularies = [
-        inspect_vocabulary(tokenizer, name, codes, han.value)
+        inspect_vocabulary(tokenizer, name, codes, han)
         for tokenizer, name in zip(console.track(loaded, "vocabularies"), names, strict=True)
     ]
     texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])

@@ -46,7 +46,6 @@ class ProbedWeight(Result):
 
     @property
     def words(self) -> str:
-        """What it goes by, for a report."""
         return (
             f"{self.pairs} spans find their own document with a mean reciprocal rank of {self.encoder:.3f} by the "
             f"encoder, {self.bm25:.3f} by BM25"
@@ -91,7 +90,6 @@ class Balance(Result):
 
     @property
     def deviations(self) -> tuple[float, float]:
-        """σ of the encoder and of BM25."""
         return self.encoder_deviation, self.bm25_deviation
 
     @property
@@ -101,7 +99,6 @@ class Balance(Result):
 
     @property
     def words(self) -> str:
-        """What the weight goes by, for a report."""
         if not self.judged:
             return "a fixed weight" if self.probed is None else self.probed.words
         if not self.contradicted:

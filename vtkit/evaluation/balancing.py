@@ -39,7 +39,6 @@ class Balancing:
 
     @property
     def texts(self) -> list[str]:
-        """The queries alone."""
         return [query.text for query in self.asked.queries]
 
 

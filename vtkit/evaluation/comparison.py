@@ -54,7 +54,6 @@ class Comparison(Result):
     failures: tuple[Failure, ...]
 
     def cell(self, system: str, collection: str) -> Cell:
-        """The one of a system on a collection."""
         for cell in self.cells:
             if (cell.system, cell.collection) == (system, collection):
                 return cell

@@ -101,7 +101,6 @@ class SparseSystem:
         return cls(index_in_memory(vectors), encode, query_encoder=query_encoder_of(encoder))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`; of encoders with their cost."""
         queries = self.queries(asked)
         return self._ranking(asked, queries, *self.index.search(queries, depth))
 
@@ -153,7 +152,6 @@ class Bm25System:
         return cls(Bm25.build((document.contents for document in collection.documents), language, analysis))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         from vtkit.search.analysers import K1
 
         run = run_of(asked, *self.bm25.search([query.text for query in asked.queries], depth))
@@ -178,7 +176,6 @@ class DenseSystem:
         return cls(embedder, vectors, name, precision)
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         from vtkit.search.dense import nearest_documents
 
         texts = [query.text for query in asked.queries]
@@ -211,11 +208,9 @@ class RunSystem:
 
     @classmethod
     def load(cls, path: Path) -> RunSystem:
-        """The results in a TREC file."""
         return cls(read_trec(path))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         run = {query.id: self.run[query.id][:depth] for query in asked.queries if query.id in self.run}
         return Ranking(run, SystemFacts(role=self.role))
 
@@ -230,7 +225,6 @@ class RerankedSystem:
     """Results a query that the cross-encoder scores; of equal scores the one that stood higher stays above."""
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         from vtkit.training.teachers import Asked
 
         texts = {query.id: query.text for query in asked.queries}
@@ -257,7 +251,6 @@ class AboveLast:
     system: System
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         ranking = self.system.rank(asked, depth)
         return replace(ranking, run=above_last(ranking.run))
 
@@ -272,7 +265,6 @@ class SumSystem:
     role: Role = "sum"
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
         summed = weighted_sum(*runs, depth, self.balance.weight, self.balance.deviations)
         return Ranking(summed, SystemFacts(role=self.role, balance=self.balance))
@@ -287,7 +279,6 @@ class PlainSum:
     product: bool = False
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        """As :meth:`System.rank`."""
         runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
         return Ranking((product if self.product else raw_sum)(*runs, depth), SystemFacts(role="sum"))
 

@@ -57,12 +57,10 @@ class Counts:
     unknown_tokens: int = 0
 
     def add(self, other: Counts) -> None:
-        """Add ``other``, field by field."""
         for each in fields(other):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def as_dict(self) -> dict[str, int | float]:
-        """Every count and every ratio, by name."""
         return {name: getattr(self, name) for name in (*(each.name for each in fields(self)), *self.RATIOS)}
 
     @property
@@ -72,22 +70,18 @@ class Counts:
 
     @property
     def split_share(self) -> float:
-        """Share of words that are more than one token."""
         return _ratio(self.split_words, self.words)
 
     @property
     def tokens_per_text(self) -> float:
-        """Tokens over texts."""
         return _ratio(self.tokens, self.texts)
 
     @property
     def unknown_rate(self) -> float:
-        """Share of tokens that are the unknown token."""
         return _ratio(self.unknown_tokens, self.tokens)
 
     @property
     def unknown_word_share(self) -> float:
-        """Share of words with the unknown token in them."""
         return _ratio(self.unknown_words, self.words)
 
 
@@ -101,12 +95,10 @@ class QueryCounts(Counts):
 
     @property
     def split_text_share(self) -> float:
-        """Share of texts with a split word."""
         return _ratio(self.split_texts, self.texts)
 
     @property
     def unknown_text_share(self) -> float:
-        """Share of texts with the unknown token."""
         return _ratio(self.unknown_texts, self.texts)
 
 

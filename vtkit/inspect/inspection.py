@@ -56,7 +56,6 @@ class Languages:
     scripts: dict[str, int]
 
     def counts(self, sort: Sort) -> dict[str, int]:
-        """One of the tables above, by its name."""
         found: dict[str, int] = getattr(self, sort)
         return found
 

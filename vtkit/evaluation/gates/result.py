@@ -39,7 +39,6 @@ class CheckResult(Result):
 
     @property
     def stops(self) -> bool:
-        """Whether the run ends here."""
         return self.finding == "fail" and self.level == "fail"
 
 

@@ -27,7 +27,6 @@ class Agreement(Result):
     measure_loss: float = 0.0  # the measure on the exact results less that on the engine's, in the measure's own unit
 
     def words(self) -> str:
-        """For the console and the report."""
         loss = f"; {self.measure} {-self.measure_loss:+.4f}" if self.measure else ""
         return (
             f"{self.engine} against exact: overlap@{DEPTH} {self.overlap:.4f}, scores off by {self.mean_error:.3%} on "
