@@ -13,8 +13,7 @@ from vtkit.data.text import Invalid
 from vtkit.system.errors import DataError
 
 EncodingErrorsOption = Annotated[
-    Invalid,
-    option("Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn.", None, "--encoding-errors"),
+    Invalid, option("Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn.", None, "--encoding-errors")
 ]
 LanguageOption = Annotated[
     str | None, option("Language of the texts. Default: decided by their script.", "CODE", "--language")

@@ -31,8 +31,7 @@ def provenance(
         option("Show which tokens this source token or word went into. Repeatable.", "TOKEN", "--source", "-s"),
     ] = None,
     beside: Annotated[
-        list[Path] | None,
-        option("Another run to show beside it. Repeatable.", "RUN", "--beside", "-b"),
+        list[Path] | None, option("Another run to show beside it. Repeatable.", "RUN", "--beside", "-b")
     ] = None,
     top: Annotated[int, option("Number of tokens to list for a source token.", min=1)] = MOST_TAKERS,
     as_json: JsonOption = False,

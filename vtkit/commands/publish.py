@@ -17,8 +17,7 @@ def publish(
     private: Annotated[bool, option("Make a private repository.", None, "--private")] = False,
     out: Annotated[Path | None, option("Write the card to a file.", "FILE", "--card")] = None,
     yes: Annotated[
-        bool,
-        option("Upload the model; without this option, only show what would be uploaded.", None, "--yes", "-y"),
+        bool, option("Upload the model; without this option, only show what would be uploaded.", None, "--yes", "-y")
     ] = False,
     download: DownloadOption = False,
 ) -> None:

@@ -55,8 +55,7 @@ def clean(
         bool, option("Remove the outputs; without this option, only list them.", None, "--yes", "-y")
     ] = False,
     unfinished: Annotated[
-        bool,
-        option("Also interrupted work, whose checkpoints its recipe could continue from.", None, "--unfinished"),
+        bool, option("Also interrupted work, whose checkpoints its recipe could continue from.", None, "--unfinished")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
