@@ -105,36 +105,36 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _print(found: Comparison, out: Path | None) -> None:
-    for collection in dict.fromkeys(cell.collection for cell in found.cells):
-        cells = [cell for cell in found.cells if cell.collection == collection]
+def _print(comparison: Comparison, out: Path | None) -> None:
+    for collection in dict.fromkeys(cell.collection for cell in comparison.cells):
+        cells = [cell for cell in comparison.cells if cell.collection == collection]
         first = cells[0].evaluated
         console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
         tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)
         costed = any(cell.evaluated.flops is not None or cell.evaluated.cost is not None for cell in cells)
         costs = [*COSTS, "postings", "search ms"] * costed
-        columns = ["", *found.measures, *tests, *costs]
-        console.write_table(columns, [_row(cell, found, bool(tests), bool(costs)) for cell in cells])
+        columns = ["", *comparison.measures, *tests, *costs]
+        console.write_table(columns, [_row(cell, comparison, bool(tests), bool(costs)) for cell in cells])
         for reason in first.not_comparable:
             console.write(f"Not comparable with published figures: {reason}.")
         console.write()
-    if found.cells:
+    if comparison.cells:
         console.write("± half of the 95 % interval of the mean over the queries.")
-    if any(cell.tested for cell in found.cells):
+    if any(cell.tested for cell in comparison.cells):
         console.write(
-            f"p: {found.measures[0]} against {found.baseline}, two-sided, corrected for the rows of a table "
-            f"({found.correction.title()})."
+            f"p: {comparison.measures[0]} against {comparison.baseline}, two-sided, corrected for the rows of a table "
+            f"({comparison.correction.title()})."
         )
     if out is not None:
         console.say(f"wrote {out}")
 
 
-def _row(cell: Cell, found: Comparison, tested: bool, costed: bool) -> list[str]:
+def _row(cell: Cell, comparison: Comparison, tested: bool, costed: bool) -> list[str]:
     values = []
-    for name in found.measures:
+    for name in comparison.measures:
         low, high = cell.intervals[name]
         values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
-    test = cell.tested.get(found.measures[0])
+    test = cell.tested.get(comparison.measures[0])
     ps = ["–"] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
     counted = cell.evaluated.cost
     searched = (None, None) if counted is None else (counted.postings, counted.mean_ms)

@@ -89,7 +89,7 @@ def fragmentation(
         )
     if as_json:
         measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
-        console.write_json({**measured, "tokenizers": [_as_json(one) for one in found]})
+        console.write_json({**measured, "tokenizers": [_as_json(result) for result in found]})
         return
     total = found[0].total
     groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())
@@ -103,15 +103,15 @@ def fragmentation(
     if punctuation == "cut":
         console.write("       punctuation inside a white-space word ends it")
     console.write("")
-    console.write_table(_COLUMNS, [_row(one) for one in found])
+    console.write_table(_COLUMNS, [_row(result) for result in found])
     if found[0].queries is not None:
         console.write("")
         _print_queries(found)
     if len(found[0].groups) > 1:
         console.write("")
         _print_groups(found)
-    for one in found:
-        _print_details(one)
+    for result in found:
+        _print_details(result)
 
 
 def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
@@ -145,18 +145,18 @@ _COLUMNS = [
 ]
 
 
-def _row(one: Fragmentation) -> list[str]:
-    total = one.total
+def _row(result: Fragmentation) -> list[str]:
+    total = result.total
     return [
-        one.name,
+        result.name,
         f"{total.tokens_per_word:.3f}",
         f"{total.split_share:.1%}",
         _percent(total.unknown_words, total.words),
         _percent(total.lost_words, total.words),
         f"{total.tokens_per_text:.1f}",
         _percent(total.unknown_tokens, total.tokens),
-        f"{one.entropy_bits:.2f} bits",
-        f"{one.distinct_tokens:,}",
+        f"{result.entropy_bits:.2f} bits",
+        f"{result.distinct_tokens:,}",
     ]
 
 
@@ -164,19 +164,19 @@ _OF_QUERIES = ("with a split word", "with unknown")
 
 
 def _print_queries(found: list[Fragmentation]) -> None:
-    asked = [one.queries for one in found if one.queries is not None]
+    asked = [result.queries for result in found if result.queries is not None]
     console.write_table(
         [f"{asked[0].texts:,} queries", "tokens/word", "words split", "tokens/query", *_OF_QUERIES],
         [
             [
-                one.name,
+                result.name,
                 f"{counts.tokens_per_word:.3f}",
                 f"{counts.split_share:.1%}",
                 f"{counts.tokens_per_text:.1f}",
                 f"{counts.split_text_share:.1%}",
                 _percent(counts.unknown_texts, counts.texts),
             ]
-            for one, counts in zip(found, asked, strict=True)
+            for result, counts in zip(found, asked, strict=True)
         ],
     )
 
@@ -185,17 +185,17 @@ def _print_groups(found: list[Fragmentation]) -> None:
     """Tokens a word, and share of words split, of each language."""
     words = found[0].total.words
     large = [name for name, counts in found[0].groups.items() if counts.words >= SMALL_GROUP * words]
-    rows = [[name, *(_group_cell(one.groups[name]) for one in found)] for name in large]
+    rows = [[name, *(_group_cell(result.groups[name]) for result in found)] for name in large]
     if len(large) < len(found[0].groups):
-        rows.append(["others", *(_group_cell(_sum(one, large)) for one in found)])
-    console.write_table(["tokens/word, words split", *(one.name for one in found)], rows)
+        rows.append(["others", *(_group_cell(_sum(result, large)) for result in found)])
+    console.write_table(["tokens/word, words split", *(result.name for result in found)], rows)
 
 
-def _sum(one: Fragmentation, without: list[str]) -> Counts:
+def _sum(result: Fragmentation, without: list[str]) -> Counts:
     from vtkit.inspect.fragmentation import Counts
 
     total = Counts()
-    for name, counts in one.groups.items():
+    for name, counts in result.groups.items():
         if name not in without:
             total.add(counts)
     return total
@@ -205,22 +205,22 @@ def _group_cell(counts: Counts) -> str:
     return f"{counts.tokens_per_word:.3f} {counts.split_share:6.1%}"
 
 
-def _print_details(one: Fragmentation) -> None:
-    if one.words:
+def _print_details(result: Fragmentation) -> None:
+    if result.words:
         console.write("")
         rows = []
-        for word in one.words:
+        for word in result.words:
             pieces = console.one_line(" ".join(console.one_line(piece, 30) for piece in word.pieces), 60)
             shown = f"  {console.one_line(word.word, 30)} → {pieces}"
             rows.append([shown, f"{word.occurrences:,}", f"{word.extra_tokens:,}"])
-        console.write_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
-    if one.unknown_characters:
+        console.write_table([f"{result.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
+    if result.unknown_characters:
         console.write("")
-        rows = [[f"  {_character(character)}", f"{tokens:,}"] for character, tokens in one.unknown_characters]
-        console.write_table([f"{one.name}: characters behind unknown tokens", "tokens"], rows)
-    if one.losses:
-        console.write(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
-        for loss in one.losses:
+        rows = [[f"  {_character(character)}", f"{tokens:,}"] for character, tokens in result.unknown_characters]
+        console.write_table([f"{result.name}: characters behind unknown tokens", "tokens"], rows)
+    if result.losses:
+        console.write(f"\n{result.name}: what the normalizer does beyond case (share of the script's characters)")
+        for loss in result.losses:
             kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
             examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
             console.write(f"  {loss.script}: {kinds}   {examples}")
@@ -242,25 +242,25 @@ def _shown(text: str) -> str:
     return f"◌{shown}" if unicodedata.category(text[0]).startswith("M") else shown
 
 
-def _as_json(one: Fragmentation) -> dict[str, Any]:
+def _as_json(result: Fragmentation) -> dict[str, Any]:
     def counted(counts: Counts | None) -> dict[str, Any] | None:
         return None if counts is None else counts.as_dict()
 
     return {
-        "name": one.name,
-        "characters_read": one.characters_read,
-        "characters": one.characters,
-        "total": counted(one.total),
-        "groups": {name: counted(counts) for name, counts in one.groups.items()},
-        "queries": counted(one.queries),
-        "entropy_bits": one.entropy_bits,
-        "distinct_tokens": one.distinct_tokens,
-        "words": [word._asdict() for word in one.words],
+        "name": result.name,
+        "characters_read": result.characters_read,
+        "characters": result.characters,
+        "total": counted(result.total),
+        "groups": {name: counted(counts) for name, counts in result.groups.items()},
+        "queries": counted(result.queries),
+        "entropy_bits": result.entropy_bits,
+        "distinct_tokens": result.distinct_tokens,
+        "words": [word._asdict() for word in result.words],
         "unknown_characters": [
             {"character": character, "code_point": f"U+{ord(character):04X}" if character else None, "tokens": tokens}
-            for character, tokens in one.unknown_characters
+            for character, tokens in result.unknown_characters
         ],
-        "normalizer_losses": [loss._asdict() for loss in one.losses],
+        "normalizer_losses": [loss._asdict() for loss in result.losses],
     }
 
 

@@ -30,31 +30,31 @@ COSTS = {  # column of the table of costs -> what it is
 }
 
 
-def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
+def evaluated_page(comparison: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
     """The page of a comparison, with the queries won and lost beside the baseline."""
-    systems = dict.fromkeys(cell.system for cell in found.cells)
-    cells = _by_collection(found)
+    systems = dict.fromkeys(cell.system for cell in comparison.cells)
+    cells = _by_collection(comparison)
     compared = tuple(
         block for each in outcomes for block in (Heading(f"{each.system} on {each.set}"), *outcome_blocks(each))
     )
     won_and_lost = Section("queries", "Queries won and lost", compared) if compared else None
-    sections = [_results(found, cells), won_and_lost, _costs(cells), _failures(found)]
+    sections = [_results(comparison, cells), won_and_lost, _costs(cells), _failures(comparison)]
     return Page(
         title=", ".join(systems) or "nothing evaluated",
         kicker=f"vtkit evaluate · {created}",
         sections=tuple(section for section in sections if section is not None),
-        headline="" if not found.failures else "Not everything could be evaluated.",
-        harmful=bool(found.failures),
-        figures=tuple(_figures(found.measures[0], cells)),
+        headline="" if not comparison.failures else "Not everything could be evaluated.",
+        harmful=bool(comparison.failures),
+        figures=tuple(_figures(comparison.measures[0], cells)),
     )
 
 
-def evaluated_charts(found: Comparison) -> Mapping[str, Sequence[Chart]]:
+def evaluated_charts(comparison: Comparison) -> Mapping[str, Sequence[Chart]]:
     """A bar for each system on each collection."""
     from vtkit.report.plots import effectiveness_charts
 
     sets = []
-    for collection, cells in _by_collection(found).items():
+    for collection, cells in _by_collection(comparison).items():
         rows = [
             Row(**cell.evaluated.facts, model="BM25" if cell.system == "bm25" else cell.system, label=cell.system,
                 measures=cell.evaluated.measures)
@@ -64,9 +64,9 @@ def evaluated_charts(found: Comparison) -> Mapping[str, Sequence[Chart]]:
     return {"results": effectiveness_charts(ReportData(results=tuple(sets)), "system")}
 
 
-def _by_collection(found: Comparison) -> dict[str, list[Cell]]:
+def _by_collection(comparison: Comparison) -> dict[str, list[Cell]]:
     cells: dict[str, list[Cell]] = {}
-    for cell in found.cells:
+    for cell in comparison.cells:
         cells.setdefault(cell.collection, []).append(cell)
     return cells
 
@@ -81,31 +81,31 @@ def _figures(measure: str, cells: Mapping[str, list[Cell]]) -> list[KeyFigure]:
     return figures
 
 
-def _results(found: Comparison, by_collection: Mapping[str, list[Cell]]) -> Section | None:
+def _results(comparison: Comparison, by_collection: Mapping[str, list[Cell]]) -> Section | None:
     blocks: list[Block] = []
     for collection, cells in by_collection.items():
         tested = any(cell.tested for cell in cells)
-        columns = ("system", *found.measures, *(("p (randomisation)", "p (t)") if tested else ()))
-        best = {name: max(cell.evaluated.measures[name] for cell in cells) for name in found.measures}
+        columns = ("system", *comparison.measures, *(("p (randomisation)", "p (t)") if tested else ()))
+        best = {name: max(cell.evaluated.measures[name] for cell in cells) for name in comparison.measures}
         rows = []
         for cell in cells:
             shown: list[Inline] = []
-            for name in found.measures:
+            for name in comparison.measures:
                 low, high = cell.intervals[name]
                 value = cell.evaluated.measures[name]
                 text = f"{score(value)} ±{score((high - low) / 2)}"
                 shown.append(Strong(text) if value == best[name] else text)
-            test = cell.tested.get(found.measures[0])
+            test = cell.tested.get(comparison.measures[0])
             if test is not None:
                 shown += [p_value(test.randomization), p_value(test.t)]
             shown += ["–"] * (len(columns) - 1 - len(shown))
             rows.append((cell.system, *shown))
         first = cells[0].evaluated
         caption = f"{collection} ({amount(first.queries)} queries, {amount(first.documents)} documents)"
-        notes = {name: note for name in found.measures if (note := measure_note(name))}
+        notes = {name: note for name in comparison.measures if (note := measure_note(name))}
         notes["p (randomisation)"] = (
-            f"Fisher's paired randomisation test of {found.measures[0]} against {found.baseline}, two-sided, corrected "
-            f"for the rows of the table ({found.correction.title()})."
+            f"Fisher's paired randomisation test of {comparison.measures[0]} against {comparison.baseline}, two-sided, "
+            f"corrected for the rows of the table ({comparison.correction.title()})."
         )
         notes["p (t)"] = "Student's paired t-test, corrected in the same way."
         notes = {name: note for name, note in notes.items() if name in columns}
@@ -151,8 +151,8 @@ def _cost(cost: QueryCost) -> tuple[str, ...]:
     )
 
 
-def _failures(found: Comparison) -> Section | None:
-    rows = [(failure.system, failure.collection, failure.reason) for failure in found.failures]
+def _failures(comparison: Comparison) -> Section | None:
+    rows = [(failure.system, failure.collection, failure.reason) for failure in comparison.failures]
     if not rows:
         return None
     table = Table("What could not be evaluated", ("system", "collection", "reason"), rows, frozenset({1, 2}))

@@ -40,7 +40,7 @@ class Table(NamedTuple):
 def tables(report: Inspection) -> list[Table]:
     """The report of ``vtkit inspect-vocab`` as tables."""
     vocabularies = report.vocabularies
-    columns = [_plain(one.name) for one in vocabularies]
+    columns = [_plain(vocabulary.name) for vocabulary in vocabularies]
     scripts = _rows_of("scripts", vocabularies, "other scripts", SCRIPTS)
     made = [
         Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
@@ -58,23 +58,23 @@ def tables(report: Inspection) -> list[Table]:
 def descriptions(report: Inspection) -> list[tuple[str, list[str]]]:
     """For each vocabulary its name, and what its tokenizer is, in lines."""
     described = []
-    for one in report.vocabularies:
-        roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in one.special.items()]
-        others = one.other_special
+    for vocabulary in report.vocabularies:
+        roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in vocabulary.special.items()]
+        others = vocabulary.other_special
         shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         lines = [
-            f"{one.size:,} tokens, {one.algorithm}",
-            f"normalizer: {_plain('; '.join(one.normalizer)) or 'none'}",
+            f"{vocabulary.size:,} tokens, {vocabulary.algorithm}",
+            f"normalizer: {_plain('; '.join(vocabulary.normalizer)) or 'none'}",
             f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
         ]
-        described.append((_plain(one.name), lines))
+        described.append((_plain(vocabulary.name), lines))
     return described
 
 
 def charts(report: Inspection) -> list[StackedBars]:
     """Languages, scripts and lengths of the tokens as stacked bars."""
     vocabularies = report.vocabularies
-    names = {one.name: _plain(one.name) for one in vocabularies}
+    names = {vocabulary.name: _plain(vocabulary.name) for vocabulary in vocabularies}
     drawn = []
     sorts: tuple[tuple[str, Sort], ...] = (("Tokens by language", "language"), ("Tokens by script", "scripts"))
     for title, key in sorts:
@@ -82,18 +82,18 @@ def charts(report: Inspection) -> list[StackedBars]:
         remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
         remainders += ["undecided", "other scripts"] if key == "language" else []
         rows = {}
-        for one in vocabularies:
-            counts = one.composition.counts(key)
+        for vocabulary in vocabularies:
+            counts = vocabulary.composition.counts(key)
             values = [counts.get(name, 0) for name in top] + [sum(counts.values()) - sum(counts.get(n, 0) for n in top)]
             if key == "language":
-                values += [sum(one.composition.counts(sort).values()) for sort in ("undecided", "other")]
-            values.append(sum(one.composition.etc.values()))
-            rows[names[one.name]] = [value / one.size for value in values]
+                values += [sum(vocabulary.composition.counts(sort).values()) for sort in ("undecided", "other")]
+            values.append(sum(vocabulary.composition.etc.values()))
+            rows[names[vocabulary.name]] = [value / vocabulary.size for value in values]
         drawn.append(_without_empty(title, rows, [LANGUAGES.get(name, name) for name in top], [*remainders, "ETC"]))
     lengths = {}
-    for one in vocabularies:
-        by_length = [_of_length(one, low, high) for low, high in LENGTHS]
-        lengths[names[one.name]] = [count / max(sum(by_length), 1) for count in by_length]
+    for vocabulary in vocabularies:
+        by_length = [_of_length(vocabulary, low, high) for low, high in LENGTHS]
+        lengths[names[vocabulary.name]] = [count / max(sum(by_length), 1) for count in by_length]
     last = _without_empty("Tokens by length in characters", lengths, [*map(_length_words, LENGTHS)], [])
     return [*drawn, replace(last, ordered=True)]
 
@@ -153,8 +153,8 @@ def _rows_of(
 
 def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
-    for one in vocabularies:
-        name, composition = _plain(one.name), one.composition
+    for vocabulary in vocabularies:
+        name, composition = _plain(vocabulary.name), vocabulary.composition
         reasons = [f"{why} {count:,}" for why, count in composition.undecided_because.items()]
         if reasons:
             notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
@@ -174,18 +174,18 @@ def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
 
 def _length_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     rows = [
-        [length, *(f"{getattr(one.characters, length):,.4g}" for one in vocabularies)]
+        [length, *(f"{getattr(vocabulary.characters, length):,.4g}" for vocabulary in vocabularies)]
         for length in ("mean", "median", "longest")
     ]
     for low, high in LENGTHS:
         label = _length_words((low, high))
-        rows.append(_row(label, vocabularies, lambda one, low=low, high=high: _of_length(one, low, high)))  # type: ignore[misc]
+        rows.append(_row(label, vocabularies, lambda vocabulary, low=low, high=high: _of_length(vocabulary, low, high)))  # type: ignore[misc]
     return rows
 
 
-def _of_length(one: InspectedVocabulary, low: int, high: int | None) -> int:
+def _of_length(vocabulary: InspectedVocabulary, low: int, high: int | None) -> int:
     """Tokens of ``low`` to ``high`` characters."""
-    histogram = one.characters.histogram
+    histogram = vocabulary.characters.histogram
     return sum(count for length, count in histogram.items() if low <= int(length) <= (high or int(length)))
 
 
@@ -195,32 +195,35 @@ def _length_words(bounds: tuple[int, int | None]) -> str:
 
 
 MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
-    "with an upper-case letter": lambda one: one.casing.cased,
-    "lower case only": lambda one: one.casing.lower_case,
-    "letters without case": lambda one: one.casing.script_without_case,
-    "with a digit": lambda one: one.digits,
-    "punctuation only": lambda one: one.punctuation,
-    "unused fillers": lambda one: one.unused,
-    "duplicates after normalisation": lambda one: one.duplicates.count,
-    "never made by itself": lambda one: one.unreachable.count,
+    "with an upper-case letter": lambda vocabulary: vocabulary.casing.cased,
+    "lower case only": lambda vocabulary: vocabulary.casing.lower_case,
+    "letters without case": lambda vocabulary: vocabulary.casing.script_without_case,
+    "with a digit": lambda vocabulary: vocabulary.digits,
+    "punctuation only": lambda vocabulary: vocabulary.punctuation,
+    "unused fillers": lambda vocabulary: vocabulary.unused,
+    "duplicates after normalisation": lambda vocabulary: vocabulary.duplicates.count,
+    "never made by itself": lambda vocabulary: vocabulary.unreachable.count,
 }
 
 
 def _make_up_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     rows = [_row(words, vocabularies, count) for words, count in MAKE_UP.items()]
-    continuing = [count_and_share(one.continuations.count, max(one.continuations.of, 1)) for one in vocabularies]
+    continuing = [
+        count_and_share(vocabulary.continuations.count, max(vocabulary.continuations.of, 1))
+        for vocabulary in vocabularies
+    ]
     return [*rows[:3], ["continues a word (of those with letters)", *continuing], *rows[3:]]
 
 
 def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
-    for one in vocabularies:
-        name = _plain(one.name)
-        if one.duplicates.count:
-            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in one.duplicates.examples)
+    for vocabulary in vocabularies:
+        name = _plain(vocabulary.name)
+        if vocabulary.duplicates.count:
+            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in vocabulary.duplicates.examples)
             notes.append(f"{name}, duplicates: {pairs}.")
-        if one.unreachable.count:
-            shown = "  ".join(map(token_shown, one.unreachable.examples))
+        if vocabulary.unreachable.count:
+            shown = "  ".join(map(token_shown, vocabulary.unreachable.examples))
             notes.append(f"{name}, never made: {shown}")
     return notes
 
@@ -249,7 +252,7 @@ def _corpus_table(corpus: Sequence[CorpusUse], columns: list[str]) -> Table:
 def _row(
     label: str, vocabularies: Iterable[InspectedVocabulary], count: Callable[[InspectedVocabulary], int]
 ) -> list[str]:
-    return [label, *(count_and_share(count(one), one.size) for one in vocabularies)]
+    return [label, *(count_and_share(count(vocabulary), vocabulary.size) for vocabulary in vocabularies)]
 
 
 def _count_of(key: Sort, names: Container[str] | None = None) -> Callable[[InspectedVocabulary], int]:
@@ -262,9 +265,9 @@ def _count_of(key: Sort, names: Container[str] | None = None) -> Callable[[Inspe
 def _top(vocabularies: Sequence[InspectedVocabulary], key: Sort, most: int) -> list[str]:
     """Names under ``key``, the largest share that any vocabulary has of one first."""
     shares: dict[str, float] = {}
-    for one in vocabularies:
-        for name, count in one.composition.counts(key).items():
-            shares[name] = max(shares.get(name, 0.0), count / one.size)
+    for vocabulary in vocabularies:
+        for name, count in vocabulary.composition.counts(key).items():
+            shares[name] = max(shares.get(name, 0.0), count / vocabulary.size)
     return sorted(shares, key=lambda name: (-shares[name], name))[:most]
 
 
