@@ -180,22 +180,17 @@ def assert_same(encoder: SparseEncoder, folder: Path) -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-TRANSFORMERS = [
-    f"{OLD}.MLMTransformer",
-    f"{OLD}.MLMTransformer.MLMTransformer",
-    "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer",
-    "sentence_transformers.sparse_encoder.modules.MLMTransformer",
-]
-POOLINGS = [
-    f"{OLD}.SpladePooling",
-    f"{OLD}.SpladePooling.SpladePooling",
-    "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
-]
+NEW = "sentence_transformers.sparse_encoder.modules"
 
 
 @pytest.mark.parametrize(
     ("kind", "pooling"),
-    [*((kind, POOLINGS[0]) for kind in TRANSFORMERS), *((TRANSFORMERS[0], pooling) for pooling in POOLINGS[1:])],
+    [
+        (f"{OLD}.MLMTransformer", f"{OLD}.SpladePooling"),
+        (f"{OLD}.MLMTransformer.MLMTransformer", f"{OLD}.SpladePooling.SpladePooling"),
+        (f"{NEW}.mlm_transformer.MLMTransformer", f"{NEW}.splade_pooling.SpladePooling"),
+        (f"{NEW}.MLMTransformer", f"{OLD}.SpladePooling"),
+    ],
 )
 def test_modules_under_older_names_are_those_of_today(kind: str, pooling: str, tmp_path: Path) -> None:
     folder = splade(tmp_path / "model", kind, pooling)

@@ -14,7 +14,6 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
 from vtkit.evaluation.judging import read_per_query
 from vtkit.evaluation.measures.effectiveness import evaluate
@@ -75,17 +74,6 @@ def test_dense_search_ranks_every_document_by_its_score_and_equal_ones_as_they_c
         expected = sorted(range(len(right)), key=lambda at: (-float(query @ right[at]), at))[:depth]
         assert row.tolist() == expected
         assert row_scores.tolist() == [float(query @ right[at]) for at in expected]
-
-
-def test_each_side_is_encoded_with_its_own_prompt_in_the_order_of_the_texts(embedder: Path) -> None:
-    texts = ["copper", "delta river oak maple", "", "reef pine"]
-    model = SentenceTransformer(str(embedder), device="cpu")
-    dense = load_dense(str(embedder), "evaluate.peers")
-    for side, prompt in (("query", "apple amber "), ("document", "river ")):
-        found = encode_dense(dense, texts, side)
-        expected = np.stack([model.encode(prompt + text, prompt="") for text in texts])
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert len(encode_dense(dense, [], "query")) == 0
 
 
 def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None:

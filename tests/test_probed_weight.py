@@ -7,7 +7,7 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHTS, deviation
 from vtkit.evaluation.balancing import balance_of, balancing_queries
-from vtkit.evaluation.probe import RATIO_WEIGHTS, RATIOS, Probe, own_reciprocal_ranks, probed_weight
+from vtkit.evaluation.probe import RATIO_WEIGHTS, RATIOS, Probe, probed_weight
 from vtkit.evaluation.systems import Bm25System
 
 WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]
@@ -67,15 +67,6 @@ def test_an_encoder_that_knows_nothing_hardly_changes_bm25s_ranking(seed: int) -
     assert not found.contradicts(0.0)
     few = probed_weight(probe(10), found_by(10, own=1.0, noise=1.0), language="en", analysis="words")
     assert few is None  # too few pairs tell nothing
-
-
-def test_ranks_by_hand() -> None:
-    run = {
-        "a": [("a", 3.0), ("b", 2.0)],  # first
-        "b": [("a", 3.0), ("c", 2.0), ("b", 2.0)],  # second and third together
-        "c": [("a", 1.0)],  # not found
-    }
-    assert own_reciprocal_ranks(run, ["a", "b", "c", "d"]).tolist() == pytest.approx([1, (1 / 2 + 1 / 3) / 2, 0, 0])
 
 
 def small_collection() -> RetrievalSet:

@@ -31,13 +31,6 @@ def test_both_vocabularies_are_measured_on_the_same_texts() -> None:
     assert (old.languages, new.languages) == ({"en": 3}, {"en": 3, "ko": 2, "zh": 1})
 
 
-def test_every_token_counts_once() -> None:
-    target = wordpiece("the", "한국", "к", "ひ", "42", "Aβ", "[unused3]", "山")
-    _, found = analyse_vocabularies(None, target, [], [], "ja")
-    told = sum(found.languages.values()) + sum(found.other_scripts.values())
-    assert told + found.undecided + found.no_letters == found.size == 5 + 8
-
-
 def test_a_vocabulary_is_described_alone_without_a_source_and_without_texts() -> None:
     source, target = analyse_vocabularies(None, byte_level("Ġthe", "ing"), [], [" "], "en")
     assert source is None

@@ -89,19 +89,11 @@ class Characters:
 
 
 @dataclass(frozen=True)
-class Duplicates:
-    """Tokens whose text another token has too once it is normalised."""
+class Wasted:
+    """Tokens that take up a row for nothing."""
 
     count: int
-    examples: list[list[str]]  # such a token and the one before it
-
-
-@dataclass(frozen=True)
-class Unreachable:
-    """Tokens that the tokenizer never makes, not even of their own text."""
-
-    count: int
-    examples: list[str]
+    examples: list[Any]
 
 
 @dataclass(frozen=True)
@@ -121,8 +113,8 @@ class InspectedVocabulary:
     digits: int
     punctuation: int
     unused: int
-    duplicates: Duplicates
-    unreachable: Unreachable
+    duplicates: Wasted  # whose text another token has too once it is normalised; examples with the one before
+    unreachable: Wasted  # that the tokenizer never makes, not even of their own text
 
 
 @dataclass(frozen=True)
@@ -193,8 +185,8 @@ def inspect_vocabulary(
         digits=sum(any(map(str.isdigit, surface)) for surface in surfaces),
         punctuation=etc.get("punctuation", 0),
         unused=etc.get("unused", 0),
-        duplicates=Duplicates(len(again), [[listed[number], listed[earlier]] for number, earlier in _spread(again)]),
-        unreachable=Unreachable(len(never), [listed[number] for number in _spread(never)]),
+        duplicates=Wasted(len(again), [[listed[number], listed[earlier]] for number, earlier in _spread(again)]),
+        unreachable=Wasted(len(never), [listed[number] for number in _spread(never)]),
     )
 
 
