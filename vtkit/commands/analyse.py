@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +52,8 @@ def analyse(
     console.write(
         f"{analyses[0].queries:,} queries, {analyses[0].documents:,} documents of {console.one_line(collection)}\n"
     )
-    console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], list(_lines(analyses)))
+    lines = [[words, *(_shown(each, figure, form) for each in analyses)] for words, figure, form in FIGURES]
+    console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], lines)
 
 
 def _model_of(name: str) -> str:
@@ -66,44 +66,30 @@ def _model_of(name: str) -> str:
     return run.model(run.final_model)
 
 
-def _lines(found: Sequence[Analyses]) -> list[list[str]]:
-    """A line for each figure, a column for each encoder."""
-    groups = {
-        "high_rsj_high_idf": "telling and rare terms",
-        "high_rsj_low_idf": "telling and frequent terms",
-        "low_rsj_high_idf": "other rare terms",
-        "low_rsj_low_idf": "other frequent terms",
-    }
-    lines = [
-        [
-            f"ΔRSJ, {words} (0: as the judgements say)",
-            *(_shown(getattr(each.rsj, group).mean, "number") for each in found),
-        ]
-        for group, words in groups.items()
-    ]
-    wanted: list[tuple[str, str, str, str]] = [
-        ("words of several tokens", "coverage", "words_split", "share"),
-        ("queries with such a word", "coverage", "queries_split", "share"),
-        ("query tokens active in relevant documents", "coverage", "own_tokens_met", "share"),
-        ("... in all documents", "coverage", "own_tokens_met_elsewhere", "share"),
-        ("score from the query's own tokens", "coverage", "score_by_own_tokens", "share"),
-        ("activation and frequency, rank correlation", "activation", "correlation", "number"),
-        ("tokens of the collection never active", "activation", "never_active", "count"),
-        ("dimensions active, token in no document", "activation", "only_expansion", "count"),
-        ("active dimensions of queries that are cased", "case_confusion", "cased_output", "share"),
-        ("dimensions", "coarse_graining", "dimensions", "count"),
-        ("... with case variants merged", "coarse_graining", "merged_dimensions", "count"),
-        ("complexity of the features (Rademacher)", "coarse_graining", "rademacher", "number"),
-        ("... with case variants merged", "coarse_graining", "rademacher_merged", "number"),
-        ("cost of merging (ε_RC over the largest feature)", "coarse_graining", "relative", "share"),
-    ]
-    for words, part, field, kind in wanted:
-        values = [getattr(getattr(each, part), field, None) for each in found]
-        lines.append([words, *(_shown(value, kind) for value in values)])
-    return lines
+FIGURES = (  # words, figure of Analyses, form
+    ("ΔRSJ, telling and rare terms (0: as the judgements say)", "rsj.high_rsj_high_idf.mean", "{:.3f}"),
+    ("ΔRSJ, telling and frequent terms (0: as the judgements say)", "rsj.high_rsj_low_idf.mean", "{:.3f}"),
+    ("ΔRSJ, other rare terms (0: as the judgements say)", "rsj.low_rsj_high_idf.mean", "{:.3f}"),
+    ("ΔRSJ, other frequent terms (0: as the judgements say)", "rsj.low_rsj_low_idf.mean", "{:.3f}"),
+    ("words of several tokens", "coverage.words_split", "{:.1%}"),
+    ("queries with such a word", "coverage.queries_split", "{:.1%}"),
+    ("query tokens active in relevant documents", "coverage.own_tokens_met", "{:.1%}"),
+    ("... in all documents", "coverage.own_tokens_met_elsewhere", "{:.1%}"),
+    ("score from the query's own tokens", "coverage.score_by_own_tokens", "{:.1%}"),
+    ("activation and frequency, rank correlation", "activation.correlation", "{:.3f}"),
+    ("tokens of the collection never active", "activation.never_active", "{:,}"),
+    ("dimensions active, token in no document", "activation.only_expansion", "{:,}"),
+    ("active dimensions of queries that are cased", "case_confusion.cased_output", "{:.1%}"),
+    ("dimensions", "coarse_graining.dimensions", "{:,}"),
+    ("... with case variants merged", "coarse_graining.merged_dimensions", "{:,}"),
+    ("complexity of the features (Rademacher)", "coarse_graining.rademacher", "{:.3f}"),
+    ("... with case variants merged", "coarse_graining.rademacher_merged", "{:.3f}"),
+    ("cost of merging (ε_RC over the largest feature)", "coarse_graining.relative", "{:.1%}"),
+)
 
 
-def _shown(value: Any, kind: str) -> str:
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f} %" if kind == "share" else f"{value:.3f}" if kind == "number" else f"{value:,}"
+def _shown(analyses: Analyses, figure: str, form: str) -> str:
+    value: Any = analyses
+    for name in figure.split("."):
+        value = getattr(value, name, None)
+    return "–" if value is None else form.format(value).replace("%", " %")
