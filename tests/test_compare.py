@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import tiny
 from command_line import invoke
-from hypothesis import given
-from hypothesis import strategies as st
 from test_report import shown_by_a_browser
 
 from vtkit.evaluation.measures.significance import holm, paired_randomization
@@ -18,9 +16,7 @@ from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.recipe.problems import known_settings
 from vtkit.report.compared import ComparedRuns
-from vtkit.settings.index import IndexSection
 
 SET = "collection"
 
@@ -166,17 +162,6 @@ def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> N
     result = invoke("search", old, "maple")
     assert result.exit_code == 0
     assert "index.gone" in " ".join(result.stderr.split())
-
-
-@given(st.dictionaries(st.from_regex(r"old_[a-z]{1,5}", fullmatch=True), st.integers() | st.text(), max_size=4))
-def test_settings_that_are_gone_are_named_and_nothing_else_is_lost(gone: dict[str, object]) -> None:
-    section = IndexSection(query_length=48, top_dimensions=64)
-    recorded = section.model_dump(mode="json")
-    found, unknown = known_settings(
-        IndexSection, recorded | gone | {"opensearch": recorded["opensearch"] | gone}, "index."
-    )
-    assert found == section
-    assert sorted(unknown) == sorted(f"index.{at}{name}" for name in gone for at in ("", "opensearch."))
 
 
 def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 import tiny
 from command_line import invoke
 from scipy.stats import ttest_rel
-from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers import CrossEncoder
+from test_peers import dense_embedder
 from transformers import BertConfig, BertForSequenceClassification
 from typer.testing import Result
 
@@ -35,14 +35,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluate")
     tiny.finished_run(folder, tiny.collection(60))
     tiny.write_collection(folder / "other", renamed(tiny.collection(40, seed=7)))
-    tiny.model().base_model.save_pretrained(folder / "plain")
-    for name in ("plain", "cross"):
-        tiny.tokenizer().save_pretrained(str(folder / name))
-    modules = [Transformer(str(folder / "plain")), Pooling(32, "mean"), Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "dense"))
-    BertForSequenceClassification(BertConfig.from_pretrained(folder / "plain", num_labels=1)).save_pretrained(
-        folder / "cross"
-    )
+    config = BertConfig.from_pretrained(dense_embedder(folder / "dense"), num_labels=1)
+    BertForSequenceClassification(config).save_pretrained(folder / "cross")
+    tiny.tokenizer().save_pretrained(str(folder / "cross"))
     return folder
 
 

@@ -32,16 +32,18 @@ from vtkit.search.dense import nearest_documents
 from vtkit.system.errors import DataError, RecipeError
 
 
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dense embedder of random weights, with a prompt for each side."""
-    plain, folder = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("dense") / "tiny-e5"
-    tiny.model().base_model.save_pretrained(plain)
-    tiny.tokenizer().save_pretrained(str(plain))
+def dense_embedder(folder: Path, prompts: dict[str, str] | None = None) -> Path:
+    """A dense embedder of random weights."""
+    plain = tiny.embedder(folder.with_name(f"{folder.name}-plain"))
     modules = [Transformer(str(plain)), Pooling(32, "mean"), Normalize()]
-    prompts = {"query": "apple amber ", "document": "river "}
     SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dense") / "tiny-e5"
+    return dense_embedder(folder, {"query": "apple amber ", "document": "river "})
 
 
 @pytest.fixture(scope="module")

@@ -147,7 +147,6 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
 
 
 def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: Path) -> None:
-    """Terminal, report as page, Markdown and JSON, and the card of the model."""
     run = finished / "runs" / "korean"
     lines = (DATA / "elements-ko" / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
     whole = len({line.split("\t")[0] for line in lines})
@@ -156,10 +155,7 @@ def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: P
     assert result["not_comparable"] == [said]
     assert f"elements-ko, not comparable ({said}): 60 queries" in vtkit(finished, "run", "korean.toml").stderr
     for page in ("report.html", "report.md", "model/README.md"):
-        text = (run / page).read_text("utf-8")
-        assert f"elements-ko, not comparable ({said})" in text, page
-        assert f"Figures on elements-ko are not comparable with published ones ({said})." in text, page
-    assert "(not comparable)" in (run / "report.html").read_text("utf-8"), "the figures at its head"
+        assert f"elements-ko, not comparable ({said})" in (run / page).read_text("utf-8"), page
 
 
 def test_a_second_run_does_nothing(finished: Path) -> None:
