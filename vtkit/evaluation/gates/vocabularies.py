@@ -78,7 +78,7 @@ def vocabulary_gates(
 
 
 def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
-    """The overlap share against that of vocabularies of such scripts, the special roles, and whether a bridge lacks."""
+    """The overlap share against that of vocabularies of such scripts, the special roles, and the bridge it needs."""
     overlap = aligned.overlap
     shared = shared_scripts(aligned.source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
