@@ -139,36 +139,30 @@ def cached() -> list[Candidate]:
 
 def to_compare() -> list[Candidate]:
     """Where nothing is named: those of the newest run or the one recipe here, and those beside it; else cached ones."""
-    candidates: list[Candidate] = []
-    recipes = recipes_here()
-    if runs := runs_here():
-        candidates += _readable(of_run, runs[0])
-    elif len(recipes) == 1:
-        candidates += _readable(of_recipe, recipes[0])
-    candidates += tokenizers_here()[:4]
+    runs, recipes = runs_here()[:1], recipes_here()
+    named = _readable(of_run, runs) if runs else _readable(of_recipe, recipes) if len(recipes) == 1 else []
+    candidates = [*named, *tokenizers_here()[:4]]
     return list(dict.fromkeys(each for each in candidates if each.is_there)) or cached()[:3]
 
 
 def all_candidates() -> list[Candidate]:
     """Everything that could be looked at from the current folder, each once."""
-    candidates: list[Candidate] = []
-    for run in runs_here():
-        candidates += _readable(of_run, run)
-    for recipe in recipes_here():
-        candidates += _readable(of_recipe, recipe)
+    of_both = _readable(of_run, runs_here()) + _readable(of_recipe, recipes_here())
     by_name: dict[str, Candidate] = {}
-    for each in [*candidates, *tokenizers_here(), *cached()]:
+    for each in [*of_both, *tokenizers_here(), *cached()]:
         by_name.setdefault(each.name, each)
     return list(by_name.values())
 
 
-def _readable(look: Callable[[Path], list[Candidate]], path: Path) -> list[Candidate]:
-    """What ``look`` finds; nothing where the run or recipe that only happens to lie here cannot be read."""
-    try:
-        return look(path)
-    except VtkitError as error:
-        console.warn(f"{path} is ignored: {error}")
-        return []
+def _readable(look: Callable[[Path], list[Candidate]], paths: Sequence[Path]) -> list[Candidate]:
+    """What ``look`` finds; nothing where a run or recipe that only happens to lie here cannot be read."""
+    candidates: list[Candidate] = []
+    for path in paths:
+        try:
+            candidates += look(path)
+        except VtkitError as error:
+            console.warn(f"{path} is ignored: {error}")
+    return candidates
 
 
 def _folders(folder: Path) -> Iterator[Path]:

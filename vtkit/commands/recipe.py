@@ -1,10 +1,9 @@
 """``vtkit recipe``: recipes written, checked and shown."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -195,22 +194,17 @@ def write_new_recipe(
 def _reads_lower_case(source: str) -> bool:
     """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
     here to be asked, it is taken for one of them."""
+    from tokenizers import Tokenizer
+
     from vtkit.data.hub import fetch, located
 
     folder = Path(located(source))
     try:
         folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")
-        return _folds(json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"])
-    except (VtkitError, OSError, ValueError, TypeError, KeyError):
+        normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
+    except Exception:  # the library raises nothing more special of a file that it cannot read
         return True
-
-
-def _folds(normalizer: Any) -> bool:
-    """Whether a normalizer of a tokenizer.json folds to lower case, or any of those in it."""
-    if not isinstance(normalizer, dict):
-        return False
-    own = normalizer.get("type") == "Lowercase" or normalizer.get("lowercase") is True
-    return own or any(map(_folds, normalizer.get("normalizers", ())))
+    return normalizer is not None and bool(normalizer.normalize_str("A").islower())
 
 
 def _ask(question: str, optional: bool = False) -> str:
