@@ -207,7 +207,7 @@ def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     for arguments in (
         ("run", "korean.toml", "--runs", "other"), ("run", "korean.toml", "--force", "finetune"),
-        QUERY, ("explain", *QUERY[1:], "d1"), ("recipe", "check", "korean.toml"),
+        QUERY, ("explain", *QUERY[1:], "H-overview"), ("recipe", "check", "korean.toml"),
         ("inspect-vocab", model, "--corpus", "big.txt"), ("fragmentation", "big.txt", "-t", model),
         ("gap", "big.txt", "big.txt"), ("overlap", model, model), ("casing", model),
         ("tokenizer", "build", "specification.toml", "--out", "built"),
@@ -239,6 +239,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
     folder = Path(tempfile.mkdtemp(prefix="vtkit-soak-"))
     print(f"seed {options.seed}, in {folder}", flush=True)
     finished = write_run(folder / "finished")
