@@ -51,8 +51,8 @@ def vocabulary_section(report: ReportData) -> Section | None:
 
 def _probed(probed: Sequence[Probed]) -> str:
     rule, *others = probed
-    taken = next(one.name for one in probed if one.taken)
-    compared = ", ".join(f"{one.name} {score(one.reciprocal_rank)} (p {p_value(one.p)})" for one in others)
+    taken = next(method.name for method in probed if method.taken)
+    compared = ", ".join(f"{other.name} {score(other.reciprocal_rank)} (p {p_value(other.p)})" for other in others)
     return (
         "The method auto compared its rule with close alternatives by how well spans of target texts find their own "
         "text (mean reciprocal rank): "
@@ -70,13 +70,13 @@ def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
     """Language, or what else a token is -> how many tokens of each of :func:`profiles` are: languages by their largest
     share first, then the scripts of no language asked for, the undecided, and tokens without letters."""
     found = list(profiles(analysis).values())
-    codes = {code for one in found for code in one.languages}
-    largest = {code: max(one.languages.get(code, 0) / max(one.size, 1) for one in found) for code in codes}
+    codes = {code for profile in found for code in profile.languages}
+    largest = {code: max(profile.languages.get(code, 0) / max(profile.size, 1) for profile in found) for code in codes}
     ordered = sorted(codes, key=lambda code: (-largest[code], code))
-    kinds = {LANGUAGES.get(code, code): tuple(one.languages.get(code, 0) for one in found) for code in ordered}
-    kinds["other scripts"] = tuple(sum(one.other_scripts.values()) for one in found)
-    kinds["undecided"] = tuple(one.undecided for one in found)
-    kinds["no letters"] = tuple(one.no_letters for one in found)
+    kinds = {LANGUAGES.get(code, code): tuple(profile.languages.get(code, 0) for profile in found) for code in ordered}
+    kinds["other scripts"] = tuple(sum(profile.other_scripts.values()) for profile in found)
+    kinds["undecided"] = tuple(profile.undecided for profile in found)
+    kinds["no letters"] = tuple(profile.no_letters for profile in found)
     return {kind: counts for kind, counts in kinds.items() if any(counts)}
 
 
@@ -102,8 +102,8 @@ def _languages(analysis: VocabularyAnalysis) -> list[Block]:
             else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
             "undecided."
         )
-    for name, one in found.items():
-        most = [f"{script} {amount(n)}" for script, n in one.other_scripts.items()]
+    for name, profile in found.items():
+        most = [f"{script} {amount(n)}" for script, n in profile.other_scripts.items()]
         shown = most[:SCRIPTS_SHOWN] + (["…"] if len(most) > SCRIPTS_SHOWN else [])
         note += f" Other scripts of the {name}: {', '.join(shown)}." if most else ""
     return [Table("Tokens by language", ("language", *found), rows), Paragraph(note, quiet=True)]
@@ -130,10 +130,13 @@ def fragmentation_section(report: ReportData) -> Section | None:
         return None
     found = profiles(analysis)
     blocks: list[Block] = []
-    sides = {"document": [one.documents for one in found.values()], "query": [one.queries for one in found.values()]}
+    sides = {
+        "document": [profile.documents for profile in found.values()],
+        "query": [profile.queries for profile in found.values()],
+    }
     plural = {"document": "documents", "query": "queries"}
     for side, metrics in sides.items():
-        known = [one for one in metrics if one is not None]
+        known = [of for of in metrics if of is not None]
         if not known:
             continue
         sample = analysis.documents if side == "document" else analysis.queries
@@ -149,11 +152,11 @@ def fragmentation_section(report: ReportData) -> Section | None:
             measured += f", {amount(sample.shortened)} of them cut to their beginning"
         caption = f"How the {plural[side]} are cut ({measured}; {amount(known[0].words)} words)"
         blocks.append(Table(caption, ("", *found), rows))
-    for name, one in found.items():
-        if one.worst_words:
+    for name, profile in found.items():
+        if profile.worst_words:
             words = [
                 (Foreign(word.word), amount(word.occurrences), tuple(map(Token, word.pieces)))
-                for word in one.worst_words
+                for word in profile.worst_words
             ]
             title = f"Words that cost the {name} most extra tokens"
             blocks.append(Table(title, ("word", "occurrences", "cut into"), words, frozenset({2}), own_texts=True))
