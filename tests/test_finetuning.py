@@ -1,9 +1,5 @@
 """Contrastive fine-tuning: its batches, that it learns, repeats, and ends the same when it is killed on the way."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,34 +251,6 @@ EVERYTHING: dict[str, Any] = {
 def test_an_interrupted_run_ends_like_a_whole_one(tmp_path: Path) -> None:
     _, curves = resumed(tmp_path, sparse_trainer, lambda folder: trained(folder, **EVERYTHING), 17, 22)
     assert {*LOSSES, "contrastive", "document_df_flops"} <= {*curves, "infonce"}
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from vtkit.training.resuming import Progress
-at_the_end_of_a_step = Progress.on_step_end
-def killed(self, args, state, control, **rest):
-    at_the_end_of_a_step(self, args, state, control, **rest)
-    if state.global_step == 17:
-        os.kill(os.getpid(), signal.SIGKILL)
-Progress.on_step_end = killed
-from test_finetuning import trained
-trained(Path(sys.argv[1]))
-"""
-
-
-def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    wanted, wanted_curve = trained(tmp_path / "undisturbed")
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(Path(__file__).parent)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    killed = subprocess.run(command, cwd=Path(__file__).parents[1], env=environment, capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()] == ["checkpoint-10"]
-    found, found_curve = trained(tmp_path / "killed")
-    assert found_curve == wanted_curve
-    assert same(weights(found), weights(wanted))
 
 
 def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:

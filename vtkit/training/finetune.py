@@ -89,8 +89,7 @@ def finetune(
     def bm25() -> Bm25:
         return Bm25.build(contents, language, folder=folder / "bm25")
 
-    of_last_round: list[Ranking] = []
-    """What the encoder of the round before ranks."""
+    of_last_round: list[Ranking] = []  # what the encoder of the round before ranks
 
     def rankings(depth: int) -> Sequence[Ranking]:
         place, setting = folder / RANKINGS_FOLDER, "finetune.mining"

@@ -210,8 +210,7 @@ class Speed:
     """Tokens a second, padding left out, between one point of the log and the next."""
 
     def __init__(self) -> None:
-        self.tokens = 0
-        """Counted by whoever makes the batches."""
+        self.tokens = 0  # counted by whoever makes the batches
         self._taken, self._at = 0, time.monotonic()
 
     def take(self) -> float:
@@ -226,8 +225,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     """vtkit's progress display over a library trainer, and the mark on complete checkpoints."""
 
     def __init__(self, bar: console.Bar, parts: Sequence[str] = ()) -> None:
-        self.bar, self.parts = bar, parts
-        """What the loss is the sum of."""
+        self.bar, self.parts = bar, parts  # what the loss is the sum of
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.bar.advance(state.global_step)

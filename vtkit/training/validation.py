@@ -141,8 +141,7 @@ class Validation:
 
     def __init__(self, judged: ValidationSet, settings: FinetuneValidation) -> None:
         self.judged, self.settings = judged, settings
-        self.validated: list[Validated] = []
-        """Of each training that has ended."""
+        self.validated: list[Validated] = []  # of each training that has ended
 
 
 class EarlyStopping(TrainerCallback):  # type: ignore[misc]

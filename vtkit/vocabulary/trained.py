@@ -252,8 +252,7 @@ class _Words:
         self.texts, self.characters = texts, characters
         self.total = sum(count for _, count in tally)
         self.distinct = len(tally)
-        self.rarest = self._rarest()
-        """Words that occur less often are left out."""
+        self.rarest = self._rarest()  # words that occur less often are left out
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return ((word, count) for word, count in self._tally if count >= self.rarest)
