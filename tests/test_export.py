@@ -245,7 +245,7 @@ def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
     source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20)
     for prompts in (True, False):
         names = token_names(source.encoder)
-        portable = Portable(tmp_path, Checked(1, 0.0, None), pools_elsewhere=True, prompts=prompts)
+        portable = Portable(Checked(1, 0.0, None), pools_elsewhere=True, prompts=prompts)
         assert model_stays_outside(source, portable, names) == ("its texts need a prompt" if prompts else None)
         assert model_stays_outside(source, portable, None) is not None
         assert model_stays_outside(source, portable, names, (not prompts, "no room")) is not None

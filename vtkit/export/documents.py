@@ -58,11 +58,7 @@ class Collection:
     def of(
         cls, searcher: Searcher, top_dimensions: int | None = None, bits: int | None = None, nine_bits: bool = False
     ) -> Collection:
-        """The documents that ``searcher`` finds.
-
-        Args:
-            bits: of whole numbers, for an engine that needs them.
-        """
+        """The documents that ``searcher`` finds, as whole numbers of ``bits`` where an engine needs them."""
         postings = searcher.index.postings
         if len(postings.weights) and float(postings.weights.min()) < 0:
             raise DataError(

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
+from vtkit.export.network import InputList, TermWeights, write_torchscript
 from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 
@@ -43,8 +43,8 @@ def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
     if (folder / "config.json").exists():
         return
     encoder = source.encoder
-    write_torchscript(InputList(TermWeights(encoder)), encoder, folder / MODEL, four_inputs)
-    check_torchscript(encoder, folder / MODEL, four_inputs, lambda found: found, source.texts(), source.document_length)
+    network, texts, length = InputList(TermWeights(encoder)), source.texts(), source.document_length
+    write_torchscript(network, encoder, folder / MODEL, four_inputs, lambda output: output, texts, length)
     tokens = sorted(encoder.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     (folder / "vocabulary.json").write_text(json.dumps({"vocabulary": [token for token, _ in tokens]}), "utf-8")
     config = {

@@ -33,11 +33,8 @@ def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> l
 def model_stays_outside(
     source: Source, portable: Portable, names: Sequence[str] | None, *further: tuple[bool, str]
 ) -> str | None:
-    """The first reason why an engine cannot encode texts with the model; None if it can.
-
-    Args:
-        further: reasons of this engine, each with whether it holds.
-    """
+    """The first reason why an engine cannot encode texts with the model, ``further`` ones of this engine, each with
+    whether it holds, among them; None if it can."""
     reasons = (
         (source.lexical, "the index has BM25's terms beside the encoder's"),
         (

@@ -38,11 +38,8 @@ def _line(entry: Entry) -> str:
 
 def write_ciff(collection: Collection, file: BinaryIO) -> None:
     """Write the collection as a Common Index File (Lin et al. 2020, arXiv:2003.08276): protobuf messages, each after
-    its length: a header, the postings of each term in the order of the terms' names, and a record for each document.
-
-    Postings hold document numbers as gaps and whole-number weights as term frequencies; one list at a time is in
-    memory.
-    """
+    its length: a header, the postings of each term in the order of the terms' names (gaps of document numbers, and
+    weights as term frequencies), and a record for each document. One list at a time is in memory."""
     lengths = np.zeros(len(collection), dtype=np.int64)
     for start in range(0, len(collection), _AT_ONCE):
         rows = collection.rows(start, min(start + _AT_ONCE, len(collection)))

@@ -190,40 +190,28 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
         quantize_dynamic(str(folder / MODEL), str(folder / QUANTISED), weight_type=QuantType.QInt8)
 
 
-def write_torchscript(module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm) -> None:
-    """Trace ``module``, made of the network of ``encoder``, into the file ``path``."""
+def write_torchscript(
+    module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm, weights: Callable[[Any], Tensor],
+    texts: Sequence[str], max_length: int,
+) -> None:  # fmt: skip
+    """Trace ``module``, made of the network of ``encoder``, into the file ``path``, and compare its weights of
+    ``texts``, which ``weights`` finds in its output, (batch, vocabulary), with vtkit's own."""
     (ids, mask), _ = _example(encoder, types=False)
+    torchscript: Any = torch.jit
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
-            trace: Any = torch.jit.trace
-            traced = trace(module.eval(), form(ids, mask), strict=False)
+            traced = torchscript.trace(module.eval(), form(ids, mask), strict=False)
         except (RuntimeError, TypeError, ValueError) as error:
             raise _cannot(encoder, "TorchScript", error) from error
-        torch.jit.save(traced, str(path))
-
-
-def check_torchscript(
-    encoder: SparseEncoder, path: Path, form: InputForm, weights: Callable[[Any], Tensor], texts: Sequence[str],
-    max_length: int,
-) -> float:  # fmt: skip
-    """The largest difference of a weight of the file ``path`` from vtkit's own.
-
-    Args:
-        weights: finds (batch, vocabulary) in the output of the file.
-    """
-    expected = encode(encoder, texts, max_length, description="checking")
-    load: Any = torch.jit.load
+        torchscript.save(traced, str(path))
     with _silent():
-        traced, rows = load(str(path)), []
+        traced, rows = torchscript.load(str(path)), []
     token_ids = first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))
     for ids in token_ids["input_ids"]:
         with torch.inference_mode():
             output = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
         rows.append(sparse.csr_matrix(weights(output).numpy()))
-    difference = float(abs(expected - sparse.vstack(rows, "csr")).max()) if rows else 0.0
-    if not difference <= TOLERANCE:
-        raise _differs(encoder, "TorchScript", difference)
-    return difference
+    _difference(encoder, "TorchScript", encode(encoder, texts, max_length), sparse.vstack(rows, "csr"))
 
 
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
@@ -231,9 +219,7 @@ def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_l
     removed."""
     expected = encode(encoder, texts, max_length, description="checking")
     exact = run_onnx(folder / MODEL, encoder, texts, max_length)
-    difference = float(abs(expected - exact).max()) if len(texts) else 0.0
-    if not difference <= TOLERANCE:
-        raise _differs(encoder, "ONNX", difference)
+    difference = _difference(encoder, "ONNX", expected, exact)
     rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
     cosine = _mean_cosine(expected, rough)
     if cosine < LEAST_COSINE:
@@ -313,11 +299,14 @@ def _silent() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _differs(encoder: SparseEncoder, form: str, difference: float) -> VtkitError:
-    return VtkitError(
-        f"The weights of the {form} file differ from the model's by up to {difference:.3g}, so this architecture "
-        f"({type(encoder[0].auto_model).__name__}) cannot be exported. Use it with sentence-transformers."
-    )
+def _difference(encoder: SparseEncoder, form: str, expected: sparse.csr_matrix, exported: sparse.csr_matrix) -> float:
+    difference = float(abs(expected - exported).max()) if expected.shape[0] else 0.0
+    if not difference <= TOLERANCE:
+        raise VtkitError(
+            f"The weights of the {form} file differ from the model's by up to {difference:.3g}, so this architecture "
+            f"({type(encoder[0].auto_model).__name__}) cannot be exported. Use it with sentence-transformers."
+        )
+    return difference
 
 
 def _cannot(encoder: SparseEncoder, form: str, error: Exception) -> VtkitError:

@@ -16,7 +16,7 @@ from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
+from vtkit.export.network import InputNames, TermWeights, write_torchscript
 from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 from vtkit.search.opensearch_text import MOST_TOKENS, of_table, registration, tokenizer_parts, write_zip
@@ -61,9 +61,8 @@ def _write_models(source: Source, folder: Path) -> None:
     encoder = source.encoder
     if not (folder / "encoder.zip").exists():
         traced = folder / "model.pt"
-        write_torchscript(InputNames(TermWeights(encoder)), encoder, traced, by_name)
-        texts, length = source.texts(), source.document_length
-        check_torchscript(encoder, traced, by_name, lambda found: found["output"], texts, length)
+        network, texts, length = InputNames(TermWeights(encoder)), source.texts(), source.document_length
+        write_torchscript(network, encoder, traced, by_name, lambda output: output["output"], texts, length)
         weights = np.ones(int(encoder[0].auto_model.config.vocab_size), dtype=np.float32)
         parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
         parts["post_processor"] = json.loads(encoder.tokenizer.backend_tokenizer.to_str())["post_processor"]

@@ -86,7 +86,6 @@ class Source:
 class Portable:
     """The facts about an encoder written by :func:`write_portable` that the targets need."""
 
-    folder: Path
     checked: Checked
     pools_elsewhere: bool  # whether an engine that pools the logits itself gets the same weights
     prompts: bool  # whether texts get a prompt
@@ -131,7 +130,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
         (folder / CHECKED).write_text(json.dumps(asdict(checked)), encoding="utf-8")
     checked = Checked(**json.loads((folder / CHECKED).read_text("utf-8")))
     prompts = any(prompt_of(encoder, side) for side in ("query", "document"))
-    return Portable(folder, checked, network.pools_elsewhere, prompts)
+    return Portable(checked, network.pools_elsewhere, prompts)
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:

@@ -31,12 +31,8 @@ class Batcher(Generic[Kind, Work, Answer]):
         most: int,
         observe: Callable[[Kind, int, float], None],
     ) -> None:
-        """
-        Args:
-            compute: the answers to several requests of one kind, or their errors.
-            most: largest cost of a batch; a single request may cost more.
-            observe: gets the kind, the requests and the seconds of each batch.
-        """
+        """Of answers that ``compute`` gives to several requests of one kind, or their errors, each batch costing
+        ``most`` or one request; ``observe`` gets the kind, the requests and the seconds of each."""
         self._compute, self._most, self._observe = compute, most, observe
         self._queue: deque[_Waiting[Kind, Work, Answer]] = deque()
         self._arrived = asyncio.Event()

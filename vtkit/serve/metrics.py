@@ -14,11 +14,7 @@ class Metrics:
     """Of one server."""
 
     def __init__(self, waiting: Callable[[], int], connections: Callable[[], int]) -> None:
-        """
-        Args:
-            waiting: number of requests that wait for their batch.
-            connections: number of requests in progress.
-        """
+        """Asks for the number of requests ``waiting`` for their batch, and of ``connections`` in progress."""
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._requests = Counter(

@@ -140,11 +140,7 @@ def _trained(
     validation: Validation | None,
     report_to: Sequence[Reporter],
 ) -> Curves:
-    """One training of ``encoder``, in place.
-
-    Args:
-        texts: what the encoder reads of each document.
-    """
+    """One training of ``encoder``, in place, which reads ``texts``."""
     steps, size = len(batches), section.batch_size
 
     def column(place: int, text: Callable[[int], str]) -> Sequence[str]:
@@ -188,11 +184,7 @@ def _trained(
 def objective_terms(
     section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | None = None
 ) -> list[Term]:
-    """The losses and the penalties that the settings name.
-
-    Args:
-        steps: of the run, of which ramps are a share.
-    """
+    """The losses and the penalties that the settings name, of a run of ``steps``, of which ramps are a share."""
     terms = [_loss_term(name, weight, section, taught) for name, weight in section.losses.items()]
     vocabulary = encoder[0].auto_model.config.vocab_size
     # A table of queries that is not trained is not changed by penalties.

@@ -26,11 +26,8 @@ def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None)
 
 
 def own_candidates(scores: Tensor) -> Tensor:
-    """Each query's scores of its own documents, its relevant one first, (n, c).
-
-    Args:
-        scores: (n, c · n); documents i, n + i, 2n + i, … are the i-th query's own.
-    """
+    """Each query's scores of its own documents, its relevant one first, (n, c), among ``scores``, (n, c · n): documents
+    i, n + i, 2n + i, … are the i-th query's own."""
     queries = len(scores)
     return scores.view(queries, -1, queries).diagonal(dim1=0, dim2=2).t()
 
@@ -93,11 +90,8 @@ def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float = L
 
 
 def standardized(scores: Tensor) -> Tensor:
-    """(s_ij - mean_j s_ij) / deviation_j s_ij over the documents j that were asked about; 0 where all are equal.
-
-    Args:
-        scores: (queries, documents), NaN where a teacher was not asked; these stay NaN.
-    """
+    """(s_ij - mean_j s_ij) / deviation_j s_ij of ``scores``, (queries, documents), over the documents j that a teacher
+    was asked about, NaN for the others; 0 where all are equal."""
     scored = ~scores.isnan()
     count = scored.sum(dim=1, keepdim=True).clamp(min=1)
     filled = torch.where(scored, scores, 0.0)
@@ -108,12 +102,9 @@ def standardized(scores: Tensor) -> Tensor:
 
 
 def normalized_entropy(logits: Tensor) -> Tensor:
-    """mean_i H(p_i) / ln n_i, p_i the softmax over the n_i documents that the i-th query has a number for: 1 where
-    targets are uniform, 0 where one document has all the weight, NaN where no query counts.
-
-    Args:
-        logits: (queries, documents), NaN where there is none; queries with fewer than two do not count.
-    """
+    """mean_i H(p_i) / ln n_i of ``logits``, (queries, documents), p_i the softmax over the n_i documents that the i-th
+    query has a number for: 1 where targets are uniform, 0 where one document has all the weight. Queries with fewer
+    than two do not count; NaN where none does."""
     scored = ~logits.isnan()
     counts = scored.sum(dim=1)
     log_p = nn.functional.log_softmax(logits.double().masked_fill(~scored, -torch.inf), dim=1)

@@ -224,11 +224,8 @@ def masked_loss(
 
 def unigram_prior(labels: Ragged, vocabulary: int, special: Tensor, unseen: int = 0) -> Tensor:
     """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels`` and ``unseen`` more,
-    special tokens left out; float32, (vocabulary,).
-
-    Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314). Tokens that never occur have -∞:
-    nothing moves them.
-    """
+    special tokens left out; float32, (vocabulary,). Tokens that never occur have -∞ (Menon et al. 2021,
+    arXiv:2007.07314)."""
     counts = torch.from_numpy(labels.counts(vocabulary)).double() + unseen
     counts[special] = 0
     return (counts / counts.sum()).log().float()
@@ -251,11 +248,8 @@ def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def pooled_logits(hidden: Tensor, mask: Tensor, decoder: nn.Linear) -> Tensor:
-    """Maximum over each text's positions of its logits, (batch, vocabulary), one text at a time.
-
-    Unlike the sparse head's, the gradient of a negative maximum is kept. The logits are computed again in the backward
-    pass instead of being held.
-    """
+    """Maximum over each text's positions of its logits, (batch, vocabulary), one text at a time, computed again in the
+    backward pass. Unlike the sparse head's, the gradient of a negative maximum is kept."""
 
     def highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return nn.functional.linear(vectors, weight).amax(dim=0) + bias

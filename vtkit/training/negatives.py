@@ -152,11 +152,7 @@ def encoder_ranking(
 def model_ranking(
     name: str, queries: Sequence[str], documents: Sequence[str], lengths: tuple[int, int], depth: int, setting: str
 ) -> npt.NDArray[np.int32]:
-    """The best ``depth`` documents of each query by the model ``name``, (queries, depth).
-
-    Args:
-        lengths: tokens that both are cut at.
-    """
+    """The best ``depth`` documents of each query by the model ``name``, (queries, depth), both cut at ``lengths``."""
     model = load_teacher(name, lengths, setting)
     if not isinstance(model, SparseTeacher | DenseTeacher):
         raise DataError(

@@ -39,11 +39,8 @@ class QueryGenerator:
     max_length: int  # tokens of the generator that a document is cut at
 
     def queries(self, texts: Sequence[str], seed: int, folder: Path) -> list[list[str]]:
-        """Queries of each text, :data:`QUERIES` or fewer: blank ones and repetitions are left out.
-
-        They are sampled with :data:`TOP_K` and :data:`TOP_P`, and kept in files below
-        ``folder``: a killed run goes on with those that are there, and ends in the same queries.
-        """
+        """Queries of each text, :data:`QUERIES` or fewer (blank ones and repetitions are left out), sampled with
+        :data:`TOP_K` and :data:`TOP_P`, and kept in files below ``folder``: a killed run ends in the same queries."""
         kept = folder / QUERIES_FOLDER
         kept.mkdir(parents=True, exist_ok=True)
         of_texts: list[list[str]] = []

@@ -24,11 +24,8 @@ from vtkit.system.errors import DataError
 
 
 def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documents: Iterable[str]) -> SparseEncoder:
-    """``encoder`` with the query encoder and the activation of ``section``; its modules are shared.
-
-    Args:
-        documents: whose document frequencies an IDF table has; read where one is made.
-    """
+    """``encoder`` with the query encoder and the activation of ``section``; its modules are shared. An IDF table has
+    the document frequencies of ``documents``."""
     if section.activation != "source":
         refuse_unicoil(encoder, "activation")
         encoder[1].activation_function = "relu" if section.activation == "log1p" else "log1p_relu"

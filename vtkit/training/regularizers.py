@@ -45,11 +45,7 @@ def document_flops(relevant: Tensor, negatives: Tensor, definition: FlopsDefinit
 
 
 def l1(weights: Tensor) -> Tensor:
-    """mean_i Σ_j w_ij, a scalar in weight units.
-
-    Args:
-        weights: non-negative term weights, (batch, vocabulary).
-    """
+    """mean_i Σ_j w_ij of non-negative term weights, (batch, vocabulary): a scalar in weight units."""
     return weights.sum(dim=1).mean()
 
 
@@ -67,12 +63,8 @@ def masked_flops(weights: Tensor, dimensions: int) -> Tensor:
 
 
 def df_weights(shares: Tensor, alpha: float, beta: float) -> Tensor:
-    """1 / (1 + (x^(log_α 2) - 1)^β): 0 for dimensions that no text activates, ½ at a share of α, 1 at all texts.
-
-    Args:
-        shares: x, the share of texts that activate each dimension, (vocabulary,), from 0 to 1.
-        beta: above 0; larger is steeper.
-    """
+    """1 / (1 + (x^(log_α 2) - 1)^β), x the share of texts that activate each dimension, (vocabulary,): 0 for none, ½ at
+    α, 1 for all; a larger β is steeper."""
     return 1 / (1 + (shares.pow(log(2) / log(alpha)) - 1).clamp(min=0).pow(beta))
 
 
@@ -117,12 +109,7 @@ def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
 
 
 def penalty(name: PenaltyName, side: Side, vocabulary: int, cased_tokens: Callable[[], Sequence[int]]) -> Penalty:
-    """The penalty of this name.
-
-    Args:
-        side: whose thresholds it has.
-        cased_tokens: gives the cased dimensions, where they are needed.
-    """
+    """The penalty of this name, with the thresholds of ``side``; ``cased_tokens`` gives the cased dimensions."""
     match name:
         case "flops":
             return flops

@@ -29,11 +29,8 @@ def require(reporters: Sequence[Reporter]) -> None:
 
 
 def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallback]:
-    """The trainer's callbacks of ``reporters``, which write below ``folder``; only the main process has any.
-
-    Weights & Biases works offline (``wandb sync`` sends its files later) unless downloads are allowed, or WANDB_MODE
-    says otherwise.
-    """
+    """The trainer's callbacks of ``reporters``, which write below ``folder``; only the main process has any. Weights &
+    Biases works offline unless downloads are allowed, or WANDB_MODE says otherwise."""
     reporting: list[TrainerCallback] = []
     for name in reporters if distributed.is_main() else ():
         place = folder / CURVES / name

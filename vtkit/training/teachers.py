@@ -273,12 +273,8 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
 
 
 class KeptScores:
-    """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files.
-
-    Args:
-        folder: the files go below it.
-        own: keep the scores of each query's own candidates only; the others are NaN.
-    """
+    """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files below
+    ``folder``; with ``own``, of each query's own candidates only, NaN for the others."""
 
     def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
         self._teacher, self._steps, self._own = teacher, steps, own

@@ -16,12 +16,8 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 
 def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
-    """One mixture out of several over the same vocabularies, the first to be asked first; tokens without evidence in
-    any become ``fallback``.
-
-    A method has evidence for a token where it gives weight to source tokens. A :data:`Fallback` as a method of the list
-    takes every token that is left.
-    """
+    """One mixture out of several over the same vocabularies, the first to be asked first: by the first that gives a
+    token weight, or is a :data:`Fallback`; tokens that none has evidence for become ``fallback``."""
     shape = mixtures[0][1].weights.shape
     weights = csr_matrix(shape, dtype=np.float32)
     methods = all_made_by(fallback, shape[0])

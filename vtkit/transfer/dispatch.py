@@ -47,11 +47,8 @@ Counts = Callable[[], NDArray[np.integer] | None]
 
 
 def mixture_of(section: TransferSection, pair: VocabularyPair, texts: Texts, counts: Counts, seed: int) -> Mixture:
-    """The rows of the target vocabulary by the method, or the list of methods, of ``section``.
-
-    Args:
-        counts: asked for where rows are reassigned.
-    """
+    """The rows of the target vocabulary by the method, or the list of methods, of ``section``; ``counts`` are asked for
+    where rows are reassigned."""
 
     methods = section.methods
     mixtures = [(settings.name, _mixture(settings, section, pair, texts, seed)) for settings in section.asked]
@@ -70,11 +67,8 @@ def mixture_of(section: TransferSection, pair: VocabularyPair, texts: Texts, cou
 def bias_of(
     section: TransferSection, pair: VocabularyPair, mixture: Mixture, source_bias: NDArray[np.floating], counts: Counts
 ) -> NDArray[np.float32]:
-    """The decoder bias of the target vocabulary by ``section.bias``; tokens that the mixture masks are masked.
-
-    Args:
-        counts: asked for by ``zscore`` without a model.
-    """
+    """The decoder bias of the target vocabulary by ``section.bias``, which asks for ``counts`` with ``zscore`` and no
+    model; tokens that the mixture masks are masked."""
     match section.bias.method:
         case "mixture":
             bias = mixture.bias(source_bias, ordinary_rows(pair.source, source_bias))

@@ -93,11 +93,8 @@ class Embedder:
 
 
 def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
-    """A unit vector for each text, (texts, width); equal texts are embedded once, and cached ones not at all.
-
-    Args:
-        embedder: an :class:`Embedder`; or anything with sentence-transformers' ``encode``, which is not cached.
-    """
+    """A unit vector for each text, (texts, width); equal texts are embedded once, and cached ones not at all. Anything
+    else than an :class:`Embedder` with sentence-transformers' ``encode`` will do, and is not cached."""
     distinct = sorted(set(texts), key=lambda text: (len(text), text))
     if isinstance(embedder, Embedder):
         known = _cached(distinct, embedder)
@@ -110,11 +107,8 @@ def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
 
 
 class Cache:
-    """The vectors of one embedder by text, in files that are written once and named by the digest of their content.
-
-    A file that does not have its digest is a miss and is removed. Files are never changed, so that any number of
-    processes may read and write.
-    """
+    """The vectors of one embedder by text, in files that are written once and named by the digest of their content; one
+    that differs is a miss and is removed. Any number of processes may read and write."""
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
         self.identity = identity

@@ -107,11 +107,8 @@ def similarity_part(
 
 
 def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """α-entmax of each row of ``scores`` in double precision, (rows, scores).
-
-    The weights are exactly those of scores that differ from the given ones by about ``1e-14 / (α-1)``, where the
-    highest is 0. A weight close to zero may differ by far more where α is large.
-    """
+    """α-entmax of each row of ``scores`` in double precision, (rows, scores): exactly that of scores which differ from
+    the given ones by about ``1e-14 / (α-1)``, where the highest is 0."""
     _check_alpha(alpha)
     weights: NDArray[np.float64] = _solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()
     return weights
@@ -178,11 +175,9 @@ class _Space:
         return len(self.anchors)
 
     def similarities(self, queries: torch.Tensor) -> tuple[torch.Tensor, float]:
-        """Inner products, (queries, anchors), and how far each may be from the exact one.
-
-        Single precision changes a number by 2^-24 of it at most: both vectors, each product, and each addition. By
-        Cauchy-Schwarz all of it together is that share of the product of the lengths, once for each dimension.
-        """
+        """Inner products, (queries, anchors), and how far each may be from the exact one: single precision changes
+        vectors, products and sums by 2^-24 of each, and all together, by Cauchy-Schwarz, that share of the lengths'
+        product."""
         single = queries.float()
         share = 1.01 * (self.anchors.shape[1] + 3) * 2.0**-24
         return single @ self.single.T, share * self.norm * float(single.norm(dim=1).max())

@@ -85,11 +85,7 @@ def read_provenance(path: Path) -> list[Origin]:
 
 
 def read_mixture(path: Path, source_rows: int) -> Mixture:
-    """The mixture that a transfer made its rows by.
-
-    Args:
-        source_rows: rows of the source's embedding matrix.
-    """
+    """The mixture that a transfer made its rows by, over ``source_rows`` rows of the source's embedding matrix."""
     from scipy.sparse import csr_matrix
 
     table = _table(path, ["method", "source_ids", "weights"])

@@ -34,11 +34,8 @@ def write_bridge(folder: Path, files: Sequence[str | Path], pair: VocabularyPair
 
 
 def query_translations(bitext: Bitext, pair: VocabularyPair) -> sp.csr_matrix:
-    """p(target token | source token), (source rows, target vocabulary) float32, rows that sum to one or are empty.
-
-    As in :func:`~vtkit.transfer.methods.parallel.translation_mixture`, a pair counts for more when it holds in both
-    directions. A source token that is nowhere in the text stands for itself where the target has it.
-    """
+    """p(target token | source token), (source rows, target vocabulary) float32, rows that sum to one or are empty; in
+    agreement with the other direction. A source token that is nowhere in the text stands for itself."""
     sources, targets = pair.source_rows, pair.overlap.target_size
     forward = translation_probabilities(bitext.turned(), targets, sources, ITERATIONS)
     backward = translation_probabilities(bitext, sources, targets, ITERATIONS)

@@ -24,11 +24,8 @@ class Neighbour(Result):
 
 
 def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, seed: int = 0) -> tuple[Neighbour, ...]:
-    """``count`` new tokens, or as many as there are, by ascending id.
-
-    They are sampled with ``seed`` from the words of two letters or more that have sources, because single characters
-    and word endings say little to the eye; from all new tokens that have sources where there are no such words.
-    """
+    """``count`` new tokens that have sources, or as many as there are, by ascending id, sampled with ``seed`` from the
+    words of two letters or more, which say most to the eye, if there are any."""
     import numpy as np
 
     from vtkit.transfer.provenance import new_ids

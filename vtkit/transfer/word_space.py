@@ -85,12 +85,9 @@ def neighbour_mixture(
     source: NDArray[np.float32],
     target: NDArray[np.float32],
 ) -> Mixture:
-    """New tokens as ``softmax(cos / 0.1)`` over their ten nearest source tokens in one space of vectors; tokens without
-    a vector get normal noise with the moments of each dimension of the source's embeddings.
-
-    Args:
-        source, target: vectors of the tokens, (source vocabulary, width) and (target vocabulary, width).
-    """
+    """New tokens as ``softmax(cos / 0.1)`` over their ten nearest source tokens in one space of vectors, ``source``,
+    (source vocabulary, width), and ``target``, (target vocabulary, width); tokens without a vector get normal noise
+    with the moments of each dimension of the source's embeddings."""
     anchors = np.flatnonzero(source.any(axis=1))
     ids = pair.overlap.new_ids[target[pair.overlap.new_ids].any(axis=1)]
     if not len(pair.overlap.new_ids):

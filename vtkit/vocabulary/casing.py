@@ -76,11 +76,8 @@ def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Ca
 
 
 def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:
-    """The names that cased-only tokens can take: id -> its name and the lower-cased one, by id.
-
-    ``Paris`` can be ``paris`` where that string is free. Of several tokens with one lower-cased form the lowest id gets
-    it and the others none, nor does a token that ends in the middle of a character.
-    """
+    """The names that cased-only tokens can take: id -> its name and the lower-cased one, by id. ``Paris`` can be
+    ``paris`` where that string is free; of several tokens with one lower-cased form the lowest id gets it."""
     vocabulary = Vocabulary.of(vocabulary)
     family, listed = token_family(vocabulary.tokenizer), vocabulary.tokens
     taken = set(listed)
@@ -94,12 +91,8 @@ def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[i
 
 
 def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
-    """Tokens equal up to case and word-start mark: ``The``, ``##the`` and ``the`` are one class.
-
-    Returns:
-        Classes of two ids or more, in the order of their representatives, which come first: lower-case before cased,
-            starting a word before inside one, lowest id.
-    """
+    """Tokens equal up to case and word-start mark (``The``, ``##the``, ``the``) in classes of two ids or more, by their
+    representatives, which come first: lower-case before cased, starting a word before inside one, lowest id."""
     forms = Vocabulary.of(vocabulary).forms
     members: dict[str, list[int]] = {}
     for number, form in enumerate(forms):
@@ -117,11 +110,7 @@ def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[
 @lru_cache(maxsize=4)
 def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDArray[np.int64]:
     """The id of the representative of each token's canonical class, the token itself where it has no variant; (size,),
-    read only.
-
-    Args:
-        size: rows of the model, where they are more than the tokenizer's tokens.
-    """
+    read only, with ``size`` rows of the model, where they are more than the tokenizer's tokens."""
     count = len(tokens(tokenizer))
     folded_to = np.arange(count if size is None else size, dtype=np.int64)
     if len(folded_to) < count:

@@ -124,10 +124,7 @@ def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> Iterator[tuple[int, 
 
 def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "lowercase"]) -> PreTrainedTokenizerFast:
     """``tokenizer`` itself for ``keep``; for ``lowercase`` a copy that folds text to lower case before all else.
-
-    Only case changes: accents stay, and nothing is decomposed, so Hangul syllables stay syllables. The step is
-    part of the saved ``tokenizer.json`` and therefore holds wherever the tokenizer is loaded.
-    """
+    Accents stay, and nothing is decomposed. The step is part of the saved ``tokenizer.json``."""
     if casing == "keep":
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -358,11 +355,8 @@ def _is_cased(token: str) -> bool:
 
 
 def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, path: Path) -> bool:
-    """Whether accents may be stripped: as asked, else with lower-casing as in BERT, and never to the loss of tokens.
-
-    Stripping decomposes the text first, which takes Hangul syllables apart into letters that a vocabulary of
-    syllables does not hold, and Japanese and Indic characters into something else.
-    """
+    """Whether accents may be stripped: as asked, else with lower-casing as in BERT, and never to the loss of tokens: it
+    decomposes text, Hangul syllables too."""
     if not (lowercase if asked is None else asked):
         return False
     tokens = list(tokens)

@@ -264,10 +264,8 @@ def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: E
 
 
 def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | int]]:
-    """What the tokenizer does to a text before its model sees it: words, and ids of added tokens.
-
-    Special tokens that a text spells out are text.
-    """
+    """What the tokenizer does to a text before its model sees it: words, and ids of added tokens; special ones are
+    text."""
     backend = tokenizer.backend_tokenizer
     normalize = backend.normalizer.normalize_str if backend.normalizer is not None else str
     pre_tokenizer = backend.pre_tokenizer
@@ -333,10 +331,8 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
 
 
 def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: int) -> _Learned:
-    """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters.
-
-    For WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ.
-    """
+    """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters. For
+    WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ."""
     plain: dict[str, str] = {}
     continuing: dict[int, str] = {}
     if family == "wordpiece":

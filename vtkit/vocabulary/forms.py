@@ -34,10 +34,7 @@ class Canonical(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The vocabulary of a tokenizer; what its tokens stand for is worked out once, when it is first asked for.
-
-    The tokenizer must not change meanwhile.
-    """
+    """The vocabulary of a tokenizer, which must not change; what its tokens stand for is worked out once."""
 
     tokenizer: PreTrainedTokenizerFast
 
@@ -78,11 +75,8 @@ class Vocabulary:
 
     @cached_property
     def surfaces(self) -> list[tuple[str, bool]]:
-        """The text each id stands for, and whether it starts a word.
-
-        The text is empty for ids that stand for none: special tokens, fillers, ids without a token, and bytes that
-        are no whole character.
-        """
+        """The text each id stands for, and whether it starts a word; empty for special tokens, fillers, ids without a
+        token, and bytes that are no whole character."""
         pairs = []
         for form in self.forms:
             if form is None or any("\ud800" <= character <= "\udfff" for character in form.surface):
@@ -98,11 +92,8 @@ class Vocabulary:
 
     @cached_property
     def legible(self) -> list[str]:
-        """The token of each id as a person reads it: as the vocabulary writes it, but for byte-level tokens.
-
-        Those are read as text (``ĠWünsche``, which the vocabulary writes ``ĠWÃ¼nsche``), with bytes that are no whole
-        character as ``<E0>``.
-        """
+        """The token of each id as a person reads it: as it is written, but byte-level tokens as text (``ĠWünsche``, not
+        ``ĠWÃ¼nsche``), with bytes that are no whole character as ``<E0>``."""
         parts = (self.tokenizer.backend_tokenizer.pre_tokenizer, self.tokenizer.backend_tokenizer.decoder)
         byte_level = any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
         return [_as_text(token) if byte_level else token for token in self.tokens]
@@ -127,11 +118,8 @@ def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
 
 
 def canonical(token: str, family: Family) -> Canonical:
-    """What ``token`` stands for: whether it starts a word, and its text.
-
-    Byte-level tokens are decoded to text; bytes that are no whole character stay lone surrogates, which are equal to
-    the same bytes of another byte-level vocabulary and to nothing else. A bare mark is a word start without text.
-    """
+    """What ``token`` stands for: whether it starts a word, and its text. Bytes that are no whole character stay lone
+    surrogates, equal to the same bytes only; a bare mark is a word start without text."""
     match family:
         case "wordpiece":
             if token.startswith("##") and len(token) > 2:

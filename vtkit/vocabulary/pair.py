@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class VocabularyPair:
-    """What a transfer moves from and to.
-
-    Raises:
-        DataError: an overlapping source token has no row.
-    """
+    """What a transfer moves from and to; a DataError where an overlapping source token has no row."""
 
     source: Vocabulary
     target: Vocabulary
@@ -46,10 +42,7 @@ class VocabularyPair:
     @cached_property
     def pieces(self) -> dict[int, list[int]]:
         """The source ids that the text of each new token is cut into, by ascending target id; only tokens that have
-        any.
-
-        Unknown and special pieces do not count. The first piece follows the token in starting a word or not, wherever
-        the source has it in both forms.
+        any. Unknown and special pieces do not count. The first follows the token in starting a word or not, if it can.
         """
         surfaces, forms = self.target.surfaces, self.source.forms
         first_with: dict[Canonical, int] = {}
@@ -77,11 +70,8 @@ def pair_of(
     mode: OverlapMode = "exact+symbols",
     source_rows: int | None = None,
 ) -> VocabularyPair:
-    """The pair of two tokenizers' vocabularies.
-
-    Args:
-        source_rows: rows of the source's embedding matrix; one for each of its tokens by default.
-    """
+    """The pair of two tokenizers' vocabularies, of a source with ``source_rows`` embedding rows, one for each token by
+    default."""
     known, wanted = Vocabulary(source), Vocabulary(target)
     rows = len(known) if source_rows is None else source_rows
     return VocabularyPair(known, wanted, find_overlap(known, wanted, mode), rows)

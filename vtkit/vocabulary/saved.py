@@ -18,12 +18,9 @@ SETTINGS, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json`` into ``folder``.
-
-    The saved class is ``PreTrainedTokenizerFast``, whatever the class of ``tokenizer``: it takes ``tokenizer.json`` as
-    it stands, while classes such as ``BertTokenizer`` build parts of it anew from other settings. ``tokenizer.json``
-    has no truncation and no padding, which would be those of the last call.
-    """
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json`` into ``folder``, without
+    truncation and padding. The saved class is ``PreTrainedTokenizerFast``, which takes ``tokenizer.json`` as it stands,
+    while classes such as ``BertTokenizer`` build parts of it anew."""
     folder.mkdir(parents=True, exist_ok=True)
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()

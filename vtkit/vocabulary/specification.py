@@ -28,11 +28,7 @@ class Built:
 def build(
     vocabulary: TrainedVocabulary | ExpandedVocabulary, casing: CasingSection, texts: Iterable[str] | None = None
 ) -> Built:
-    """Train or expand a vocabulary.
-
-    Args:
-        texts: what to learn from; by default what the corpora of ``vocabulary`` hold.
-    """
+    """Train or expand a vocabulary on ``texts``, by default what the corpora of ``vocabulary`` hold."""
     texts = read_corpora(vocabulary.corpus) if texts is None else texts
     match vocabulary:
         case TrainedVocabulary():

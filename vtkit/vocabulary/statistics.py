@@ -9,11 +9,8 @@ FAR_BELOW = 0.5  # share of the tokens asked for, below which their number is wo
 
 
 def say_if_smaller(size: int, most: int, base: int = 0) -> None:
-    """Say that a corpus gives a vocabulary of fewer than ``most`` tokens; a warning where it gives far fewer.
-
-    Args:
-        base: tokens that were there before.
-    """
+    """Say that a corpus gives a vocabulary of fewer than ``most`` tokens, of which ``base`` were there before; a
+    warning where it gives far fewer."""
     if size < most:
         far = size - base < FAR_BELOW * (most - base)
         tell = console.warn if far else console.say

@@ -162,11 +162,8 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
 
 
 def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> Tokenizer:
-    """Everything of the tokenizer but its vocabulary: what happens to text before it is cut into tokens.
-
-    Args:
-        marks_starts: whether tokens show that they begin a word (``▁`` or ``Ġ``), instead of that they continue one.
-    """
+    """Everything of the tokenizer but its vocabulary; ``marks_starts`` where tokens show that they begin a word (``▁``
+    or ``Ġ``), instead of that they continue one."""
     runs = RUNS[section.split]
     steps = _steps(section, lowercase, marks_starts)
     if not marks_starts:
@@ -215,10 +212,8 @@ def _without_unspaced(run: str) -> str:
 
 
 def _apart(alphabet: set[str]) -> Any:
-    """Cuts around characters of scripts without spaces that are not in the alphabet.
-
-    WordPiece takes a word with one unknown character for unknown, and a run of such scripts may be a sentence.
-    """
+    """Cuts around characters of scripts without spaces that are not in the alphabet: WordPiece takes a word with one
+    unknown character for unknown, and a run of such scripts may be a sentence."""
     known = "".join(sorted(character for character in alphabet if begins_unspaced(character)))
     return pre_tokenizers.Split(Regex(f"[{UNSPACED}&&[^{known}]]" if known else f"[{UNSPACED}]"), behavior="isolated")
 
@@ -312,12 +307,9 @@ def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
 def _count_words(
     corpus: _Corpus, backend: Tokenizer, section: TrainedVocabulary, lowercase: bool, marks_starts: bool
 ) -> _Words:
-    """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs.
-
-    The corpus is counted in chunks between white space, and each different chunk goes through the normalizer and the
-    pre-tokenizer once. That gives what whole texts give, since neither looks across white space; the few texts for
-    which it would not are cut whole.
-    """
+    """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs. Each different chunk
+    between white space, across which neither looks, is cut once; the few texts for which that would differ are cut
+    whole."""
     words = Tally()
     normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
@@ -364,11 +356,8 @@ def _alphabet(words: _Words) -> set[str]:
 
 
 def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) -> models.WordPiece:
-    """BERT's WordPiece: merges by frequency, over characters that know whether they continue a word.
-
-    To keep ``b`` and ``##b`` apart while merging, continuing characters are private-use code points. Characters
-    that can stand inside words are in the alphabet in both forms, so that no new word is unknown for its order.
-    """
+    """BERT's WordPiece: merges by frequency, continuing characters being private-use code points meanwhile. Characters
+    that can stand inside words are in the alphabet in both forms, so that no new word is unknown."""
     kept = sorted(_alphabet(words))
     if section.split in ("words", "scripts"):
         inside = [c for c in kept if c.isalnum() or unicodedata.category(c).startswith("M")]

@@ -38,11 +38,8 @@ class Trimmed(NamedTuple):
 
 
 def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], size: int | None = None) -> Trimmed:
-    """``tokenizer`` with the tokens that occur in ``texts``; ids keep their order.
-
-    Args:
-        size: most tokens, the most frequent ones, with all that makes them; all by default.
-    """
+    """``tokenizer`` with the tokens that occur in ``texts``, or the ``size`` most frequent ones with all that makes
+    them; ids keep their order."""
     layout = json.loads(tokenizer.backend_tokenizer.to_str())
     rules = _Rules(layout)
     counts = np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64)

@@ -152,11 +152,8 @@ def with_words(
     max_length: int,
     prompt: str = "",
 ) -> list[str]:
-    """Each of ``texts`` with its ``words`` behind it, cut so that they are all read, but not below half of the tokens.
-
-    Args:
-        max_length: tokens that are read, special tokens and ``prompt``, which stands before each text, among them.
-    """
+    """Each of ``texts`` with its ``words`` behind it, cut so that all are read within ``max_length`` tokens, special
+    tokens and the ``prompt`` before each text among them, but not below half of the tokens."""
     room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
     expanded: list[str] = []
     for start in range(0, len(texts), TEXTS_A_SHARD):

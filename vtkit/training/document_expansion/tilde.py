@@ -94,11 +94,8 @@ def borda_count(rankings: Sequence[Sequence[int]], first: int, depth: int | None
 
 
 def counted_tokens(encoder: SparseEncoder, stop_words: NDArray[np.bool_]) -> Tensor:
-    """Tokens that are learned: no special tokens, fillers, masked dimensions or stop words, (vocabulary,) bool.
-
-    Args:
-        stop_words: (tokens of the tokenizer,).
-    """
+    """Tokens that are learned: no special tokens, fillers, masked dimensions or ``stop_words``, (tokens of the
+    tokenizer,); (vocabulary,) bool."""
     counted = ~masked_dimensions(encoder[0].auto_model).cpu()
     counted[len(stop_words) :] = False
     counted[: len(stop_words)] &= torch.from_numpy(~stop_words)

@@ -30,11 +30,8 @@ KNOWN_SHARE = 0.25  # share of the target's words in a script that the source mu
 
 
 def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> Mixture:
-    """Each new token by its best evidence; tokens without any have no weights.
-
-    Args:
-        given: what ``parallel`` and ``sembridge`` found, where the recipe has what they need.
-    """
+    """Each new token by its best evidence; tokens without any have no weights. ``given`` is what ``parallel`` and
+    ``sembridge`` found, where the recipe has what they need."""
     stems, unread = stems_and_unread(pair)
     mixtures = dict(given)
     pieces = only(subtoken_mixture(pair), stems)
@@ -46,12 +43,8 @@ def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> 
 
 
 def alternatives(section: TransferSection) -> dict[str, TransferSection]:
-    """What comes close to the rule for what ``section`` has -> the section that asks for it; nothing where ``auto`` is
-    not asked.
-
-    With parallel text: the other estimator, and the rule without the embedder, where there is one. Without either: the
-    pieces of every token, whether they begin with a stem or not.
-    """
+    """What comes close to the rule -> the section that asks for it; nothing where ``auto`` is not asked. With parallel
+    text: the other estimator, and the rule without the embedder; without either: the pieces of every token."""
     if section.methods != (AutoTransfer.name,):
         return {}
     parallel, sembridge = section.settings_of(ParallelTransfer), section.settings_of(SembridgeTransfer)
@@ -90,11 +83,8 @@ def stems_and_unread(pair: VocabularyPair) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def scripts_read(source: Sequence[tuple[str, bool]], target: Sequence[tuple[str, bool]]) -> set[str]:
-    """The scripts in which the source knows :data:`KNOWN_SHARE` of the target's words, upper and lower case alike.
-
-    Args:
-        source, target: the vocabularies (:attr:`~vtkit.vocabulary.forms.Vocabulary.surfaces`).
-    """
+    """The scripts in which the source knows :data:`KNOWN_SHARE` of the target's words (both
+    :attr:`~vtkit.vocabulary.forms.Vocabulary.surfaces`), upper and lower case alike."""
     words = {surface.lower() for surface, starts_word in source if starts_word}
     number: Counter[str] = Counter()
     known: Counter[str] = Counter()

@@ -21,12 +21,9 @@ def random_all_mixture(pair: VocabularyPair) -> Mixture:
 
 
 def subtoken_mixture(pair: VocabularyPair) -> Mixture:
-    """Each new token as the mean of its pieces in the source vocabulary (:attr:`VocabularyPair.pieces`); the mean of
-    all rows where it has none.
-
-    The robust baseline of the vocabulary-transfer paper, and the method of AdaLM, CAI and FVT. The text of the token is
-    cut, not its spelling (``##school`` is "school"). A piece that occurs twice counts twice.
-    """
+    """Each new token as the mean of its pieces in the source vocabulary (:attr:`VocabularyPair.pieces`), counted as
+    often as they occur; the mean of all rows where it has none. The baseline of the vocabulary-transfer paper, and the
+    method of AdaLM, CAI and FVT."""
     pieces = pair.pieces
     lengths = [len(cut) for cut in pieces.values()]
     rows = np.repeat(np.arange(len(pieces)), lengths)

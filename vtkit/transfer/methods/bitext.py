@@ -113,11 +113,8 @@ def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitex
 def co_occurrence_table(
     bitext: Bitext, source_size: int, target_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
-    """The token pairs seen together as rows of sorted source ids, and how many sentence pairs they come from.
-
-    Returns:
-        Where the row of each target token begins, (target size + 1,); the source ids; sentence pairs that fit.
-    """
+    """The token pairs seen together as rows of sorted source ids: where the row of each target token begins, (target
+    size + 1,), the source ids, and how many sentence pairs fit."""
     keys = np.empty(0, dtype=np.int64)
     sizes = np.cumsum(bitext.source.lengths.astype(np.int64) * bitext.target.lengths)
     begin = 0

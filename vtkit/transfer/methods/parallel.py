@@ -80,12 +80,8 @@ def translation_probabilities(bitext: Bitext, source_size: int, target_size: int
 
 
 def strongest(probabilities: csr_matrix, min_probability: float, most: int = MOST_SOURCES) -> csr_matrix:
-    """The translations worth keeping, renormalised.
-
-    Kept are those of at least ``min_probability``. Where a token has none (its probability is spread over many),
-    those at least half as probable as its best one are kept instead, because the best evidence there is says more
-    than none. At most ``most`` are kept, on ties the lower source ids.
-    """
+    """The translations of at least ``min_probability``, or, where a token has none, those at least half as probable as
+    its best one; at most ``most``, on ties the lower source ids; renormalised."""
     table = probabilities.tocsr()
     rows, columns, values = [], [], []
     for row in np.flatnonzero(np.diff(table.indptr)):

@@ -26,12 +26,8 @@ SMALLEST_SHARE = 0.5  # share of the target's tokens that the model must have wh
 
 
 def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Rows of a decoder that priors are taken from: tokens that stand for text and are not masked; (rows,).
-
-    Args:
-        vocabulary: of the decoder; it may have fewer tokens than the decoder has rows (a filled-up matrix).
-        bias: the decoder's bias, (rows,).
-    """
+    """Rows of a decoder with ``bias``, (rows,), that priors are taken from: tokens that stand for text and are not
+    masked. The vocabulary may have fewer tokens than the decoder has rows."""
     rows = has_text(vocabulary, len(bias)) & ~is_masked(bias)
     if not rows.any():
         raise DataError("The decoder has no unmasked token that stands for text, so its bias cannot be a prior.")
@@ -93,22 +89,16 @@ def copy_overlap_bias(
 
 
 def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
-    """``bias`` with the tokens that ``mixture`` masks masked (:mod:`vtkit.encoder.masked`); (target vocabulary,).
-
-    To be applied to the result of every method, so that a token that stands for nothing is never active.
-    """
+    """``bias`` with the tokens that ``mixture`` masks masked, whatever the method: they stand for nothing; (target
+    vocabulary,)."""
     result = np.array(bias, dtype=np.float32)
     result[mixture.methods == "masked"] = MASKED_BIAS
     return result
 
 
 def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
-    """The decoder bias of the masked language model ``name`` for ``target``'s tokens by their spelling, (target
-    vocabulary,); tokens that it does not have, or masks, get the mean over its ordinary rows.
-
-    Args:
-        name: folder or hub id of the model that owns the target vocabulary.
-    """
+    """The decoder bias of the masked language model ``name``, a folder or hub id, for ``target``'s tokens by their
+    spelling, (target vocabulary,); tokens that it does not have, or masks, get the mean over its ordinary rows."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
 
@@ -148,11 +138,8 @@ def log_frequency(token_counts: NDArray[np.integer], smoothing: float = 1.0) -> 
 def count_tokens(
     tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], max_texts: int | None = None
 ) -> NDArray[np.int64]:
-    """How often each token occurs in ``texts``, special tokens aside; (vocabulary,). Texts are read as a stream.
-
-    Args:
-        max_texts: stop after so many texts.
-    """
+    """How often each token occurs in ``texts``, a stream, or the first ``max_texts`` of it, special tokens aside;
+    (vocabulary,)."""
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
     for batch in batches(islice(texts, max_texts)):
         for encoding in whole_encodings(tokenizer, batch):

@@ -141,11 +141,7 @@ def rebuilt(
 
 
 def install(target: PreTrainedModel, rows: Tensor, bias: Tensor, output_rows: Tensor) -> None:
-    """Put embedding rows, biases and decoder rows in, and rows that are never active behind them.
-
-    Raises:
-        DataError: a value is not finite.
-    """
+    """Put embedding rows, biases and decoder rows in, all finite, and rows that are never active behind them."""
     for what, values in (("embedding rows", rows), ("decoder rows", output_rows), ("biases", bias)):
         if not bool(torch.isfinite(values).all()):
             raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
@@ -161,11 +157,8 @@ def install(target: PreTrainedModel, rows: Tensor, bias: Tensor, output_rows: Te
 
 
 def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Compare the transformers of both models on the same vectors, and the head with its definition; a text with
-    padding behind it is among them.
-
-    The source reads the target's embedding rows themselves, in place of token ids.
-    """
+    """Compare the transformers of both models on the same vectors (the target's embedding rows in place of token ids),
+    a text with padding behind it among them, and the head with its definition."""
     head = mlm_head(target)
     ordinary = [number for number in range(len(tokenizer)) if number not in set(tokenizer.all_special_ids)]
     drawn = torch.from_numpy(np.random.default_rng(0).choice(ordinary, 12))
@@ -264,10 +257,7 @@ def _move_positions(source: PreTrainedModel, config: Any, state: dict[str, Tenso
 
 def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder: Path) -> SparseEncoder:
     """``source`` with the rows and biases of the tokens of ``trimmed``, each of which it has; a static query table too.
-
-    Hidden states of texts whose tokens are all kept are those of ``source`` to the bit, and so are the weights of the
-    kept tokens, but for the order of summation that a matrix product of another shape may take.
-    """
+    Hidden states of texts whose tokens are all kept stay to the bit."""
     kept = kept_ids(source.tokenizer, trimmed)
     rows = mlm_head(source[0].auto_model).decoder.out_features
     ones = np.ones(len(kept), dtype=np.float32)

@@ -50,12 +50,8 @@ def graft_encoder_head(
     *,
     seed: int = 0,
 ) -> WholeEncoder:
-    """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``.
-
-    Args:
-        mixture: every output token in terms of the source tokens; it mixes the source's decoder rows.
-        bias: gives the decoder bias of the output vocabulary for that of the source.
-    """
+    """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``, whose decoder
+    rows ``mixture`` mixes; ``bias`` gives the decoder bias for that of the source."""
     refuse_output_vocabulary(source)
     if isinstance(source, WholeEncoder) and source.query_side is not None:
         raise DataError(
