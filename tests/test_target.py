@@ -79,22 +79,6 @@ def test_a_penalty_without_effect_is_not_made_weaker_still() -> None:
     assert aimed(211) > 2 * lowest
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
-@pytest.mark.parametrize(("start", "aim"), [(3000.0, 150.0), (400.0, 30.0), (60.0, 100.0)])
-def test_it_reaches_its_aim_where_dimensions_follow_the_strength_with_a_delay(
-    scale: float, start: float, aim: float
-) -> None:
-    """Dimensions that grow by themselves, and fall with the logarithm of λ times their number, ten steps late."""
-    aimed, dimensions, speed = target(aim, 130), math.log(start), 0.0
-    for step in range(400):
-        aimed.see(step, math.exp(dimensions), 2.0, 4.0 * scale)
-        pushed = math.log1p(10 * aimed(step) * scale)
-        speed += (0.02 - 0.03 * pushed - speed) / 10
-        dimensions += speed
-    assert math.exp(dimensions) == pytest.approx(aim, rel=0.1)
-    assert aimed.missed() is None
-
-
 def test_a_run_that_ends_beside_its_aim_says_so() -> None:
     aimed = target(20.0, ramp_steps=1)
     before = 0

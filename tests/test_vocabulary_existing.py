@@ -52,11 +52,6 @@ def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
         assert (ids[0], ids[-1]) == (roles["cls"], roles["sep"])
 
 
-def test_kobigbird_is_cased_and_keeps_hangul_whole(shared: Path) -> None:
-    tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    assert " ".join(tokenizer.tokenize("나는 학교에서 Apple 전쟁을")) == "나 ##는 학교 ##에서 App ##le 전쟁 ##을"
-
-
 @pytest.mark.parametrize("name", ["bert-base-uncased/vocab.txt", "bert-base-uncased/tokenizer.json"])
 def test_a_file_is_as_good_as_its_folder(shared: Path, name: str) -> None:
     folder = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))

@@ -183,8 +183,8 @@ class Collection:
 
     def _bounds(self, document: int) -> NDArray[np.int64]:
         """The position at which the list of each term reaches ``document``, (vocabulary,)."""
-        numbers, lists = self.postings.documents, pairwise(self.postings.starts.tolist())
-        return np.array([start + np.searchsorted(numbers[start:stop], document) for start, stop in lists])
+        numbers, lists = np.asarray(self.postings.documents), pairwise(self.postings.starts.tolist())
+        return np.array([start + numbers[start:stop].searchsorted(document) for start, stop in lists])
 
 
 def json_line(value: object) -> str:
