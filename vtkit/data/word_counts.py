@@ -64,8 +64,7 @@ class Tally:
             self._spill()
             assert self._folder is not None
             merged = Path(self._folder.name, "merged")
-            runs = groupby(heapq.merge(*map(_read, self._runs), key=itemgetter(0)), key=itemgetter(0))
-            self._length = _write(merged, ((item, sum(count for _, count in same)) for item, same in runs))
+            self._length = _write(merged, _summed(*map(_read, self._runs)))
             for run in self._runs:
                 run.unlink()
             self._runs = [merged]
@@ -94,7 +93,7 @@ class ChunkCounts:
         self.texts = 0  # texts read
         self.chunks = 0  # chunks read, that is: words, and white space at the ends of texts
         self.characters = 0  # characters read
-        self._memory, self._tally = memory, Tally()
+        self._tally = Tally()
         checked = 0
         for text in texts:
             self.texts += 1
@@ -116,14 +115,18 @@ class ChunkCounts:
 
     def words(self) -> Iterator[tuple[str, int]]:
         """Every word without the white space before it, with its count, in code-point order."""
-        words = Tally()
-        for number, (chunk, count) in enumerate(self, 1):
-            if word := chunk.lstrip():
-                words.add_many(word, count)
-            if number % 100_000 == 0:
-                words.make_room(self._memory)
-        words.finish()
-        return iter(words)
+        rest = Tally()
+        for chunk, count in self:
+            if (word := chunk.lstrip()) and chunk not in (word, f" {word}"):
+                rest.add_many(word, count)
+                rest.make_room()
+        rest.finish()
+        return _summed(self._behind(""), self._behind(" "), rest)
+
+    def _behind(self, space: str) -> Iterator[tuple[str, int]]:
+        for chunk, count in self:
+            if (word := chunk.lstrip()) and chunk == space + word:
+                yield word, count
 
 
 def count_chunks(texts: Iterable[str], *, memory: int = DEFAULT_MEMORY) -> ChunkCounts:
@@ -142,6 +145,11 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
         yield text[start : border.start()]
         start = border.start()
     yield text[start:] if start else text
+
+
+def _summed(*sorted_counts: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    for item, same in groupby(heapq.merge(*sorted_counts, key=itemgetter(0)), key=itemgetter(0)):
+        yield item, sum(count for _, count in same)
 
 
 def _write(path: Path, counts: Iterable[tuple[str, int]]) -> int:
