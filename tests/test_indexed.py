@@ -1,4 +1,4 @@
-"""A document's own tokens, raised in its vector when it is indexed."""
+"""Documents as an index holds them: their own tokens raised, summed units saturated, in a run and outside of it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.folding import folded_dimensions, set_folding
-from vtkit.encoder.idf import IDF, tokens_held
+from vtkit.encoder.idf import IDF, idf_weights, tokens_held
 from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.masked import mask_dimensions
-from vtkit.encoder.own_tokens import FILE, QUANTILE, rises, with_own_tokens
+from vtkit.encoder.own_tokens import QUANTILE, rises, with_own_tokens
+from vtkit.encoder.saturation import K1, B, Saturation, saturates
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import bm25_impacts
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
@@ -38,18 +41,25 @@ CASED = (*tiny.shuffled(1), "Raven", "RAVEN", "Maple")
 TEXTS = [*tiny.texts(30, seed=4), "Raven RAVEN stone", "maple " * 60 + "zephyr", ""]
 
 
+def matrix(index: ExactIndex) -> np.ndarray:
+    """The documents of an index, (documents, dimensions)."""
+    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
+
+
+def indexed(made: Path) -> np.ndarray:
+    return matrix(ExactIndex.load(made / "index" / "set" / "postings"))
+
+
+def corpus_of(made: Path) -> Path:
+    return made.parents[1] / "set" / "corpus.jsonl"
+
+
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
     """An encoder with a masked dimension, `raven`."""
     ours = tiny.encoder(tmp_path_factory.mktemp("own"))
     mask_dimensions(ours[0].auto_model, [tiny.TOKENS.index("raven")])
     return ours
-
-
-def indexed(folder: Path) -> np.ndarray:
-    """The documents of an index, (documents, dimensions)."""
-    index = ExactIndex.load(folder)
-    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
 
 
 def test_weights_rise_by_the_quantile_where_texts_hold_the_token(encoder: SparseEncoder) -> None:
@@ -102,7 +112,7 @@ def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a folded encoder with own tokens, IDF, and the twelve largest weights of a document."""
     folder = tmp_path_factory.mktemp("made")
     save_encoder(tiny.encoder(folder / "work"), folder / "encoder")
@@ -134,41 +144,121 @@ sets = ["set"]
     return run(folder / "own.toml", runs=folder / "runs", threads=1)
 
 
-def test_a_run_in_memory_and_a_folder_of_its_own_have_the_same_index(made: Path, tmp_path: Path) -> None:
-    ours, index = load_encoder(str(made / "model")), IndexSection(document_length=32, own_tokens=True)
+def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) -> None:
+    ours, index = load_encoder(str(own_tokens / "model")), IndexSection(document_length=32, own_tokens=True)
     texts = [text for text in TEXTS if text]
     candidates = encode_side(ours, texts, "document", 32, top_dimensions=48)  # four times as many as are kept
     every = as_indexed(ours, candidates, texts, index).toarray()
-    factors = np.load(made / "index" / "set" / IDF)
-    found = indexed(made / "index" / "set" / "postings")
+    factors = np.load(own_tokens / "index" / "set" / IDF)
+    found = indexed(own_tokens)
     largest = -np.sort(-every * factors, axis=1)[:, :12]
     np.testing.assert_allclose(-np.sort(-found, axis=1)[:, :12], largest, rtol=1e-4)
     np.testing.assert_allclose(found[found > 0], (every * factors)[found > 0], rtol=1e-4)
     section = IndexSection(document_length=32, own_tokens=True, top_dimensions=12, document_weighting="geng")
     collection = RetrievalSet("x", [Document(str(n), "", text) for n, text in enumerate(texts)], [], {})
     memory = SparseSystem.over(ours, collection, section).index.postings
-    same = sparse.csc_matrix((memory.weights, memory.documents, memory.starts)).toarray()
-    np.testing.assert_allclose(same, found, rtol=1e-4)
-    out, settings = str(tmp_path / "vectors"), ("own_tokens=true", "top_dimensions=12", "document_weighting=geng")
-    corpus = str(made.parents[1] / "set" / "corpus.jsonl")
+    np.testing.assert_allclose(matrix(memory), found, rtol=1e-4)
+
+
+BM25_TEXTS = ["maple raven maple", "raven", "maple raven stone river river river", "stone"]
+
+
+def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
+    cut = analyser("en", "words")
+    wanted, terms = bm25_impacts(BM25_TEXTS, cut)
+    counts = terms.counts(BM25_TEXTS).astype(np.float32)
+    mean = counts.sum() / len(BM25_TEXTS)
+    frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
+    found = (
+        Saturation(0.9, cut.b, float(mean)).applied(counts).multiply(idf_weights(frequencies, len(BM25_TEXTS), "geng"))
+    )
+    np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def saturated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose units are summed, with IDF and the ten largest weights of a document."""
+    place = tmp_path_factory.mktemp("summed")
+    tiny.embedder(place / "embedder")
+    documents = [Document(f"d{number}", "", text) for number, text in enumerate(tiny.texts(300, seed=1))]
+    found = RetrievalSet("set", documents, [Query("q", documents[3].text)], {"q": {"d3": 1}})
+    tiny.write_collection(place / "set", found)
+    (place / "summed.toml").write_text("""\
+[recipe]
+name = "summed"
+language = "en"
+[source]
+model = "./embedder"
+steps = 100
+texts = 300
+corpus = ["./set"]
+units = {size = 64, active = 4, pooling = "sum"}
+[vocabulary]
+kind = "source"
+[index]
+top_dimensions = 10
+document_weighting = "geng"
+[evaluate]
+sets = ["./set"]
+models = ["transfer"]
+""")
+    return run(place / "summed.toml", runs=place / "runs", threads=1)
+
+
+def test_an_index_holds_saturated_sums(saturated: Path) -> None:
+    """Those of plain sentence-transformers, by the equation: largest forty, saturated, weighted, largest ten."""
+    plain = SparseEncoder(str(saturated / "model"), device="cpu")
+    assert plain[1].pooling_strategy == "sum"
+    assert saturates(load_encoder(str(saturated / "model")))
+    documents = [json.loads(line)["text"] for line in corpus_of(saturated).open()]
+    sums = plain.encode_document(documents).to_dense().numpy()
+    kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 39:40], sums, 0)
+    lengths = kept.sum(1, keepdims=True) / kept.sum(1).mean()
+    factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
+    wanted = kept / (kept + K1 * (1 - B + B * lengths)) * factors
+    place = saturated / "index" / "set"
+    assert np.load(place / IDF) == pytest.approx(factors)
+    vectors = indexed(saturated)
+    assert (vectors > 0).sum(1).max() <= 10
+    np.testing.assert_allclose(vectors[vectors > 0], wanted[vectors > 0], rtol=1e-3)
+    assert -np.sort(-vectors[5])[:10] == pytest.approx(-np.sort(-wanted[5])[:10], rel=1e-3)
+
+
+# outside of runs
+
+RUNS = {
+    "own_tokens": (
+        ["--max-length", "32", "--top-dimensions", "48"],
+        ["own_tokens=true", "top_dimensions=12", "document_weighting=geng"],
+    ),
+    "saturated": (["--top-dimensions", "40"], ["top_dimensions=10", "document_weighting=geng"]),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_index_outside_of_runs_is_the_same(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    made, (options, settings) = request.getfixturevalue(name), RUNS[name]
     for arguments in (
-        ["encode", str(made / "model"), corpus, "--max-length", "32", "--top-dimensions", "48", "--out", out],
-        ["index", out, "--out", str(tmp_path / "index"), *(part for each in settings for part in ("--set", each))],
+        ["encode", made / "model", corpus_of(made), "--out", tmp_path / "vectors", *options],
+        ["index", tmp_path / "vectors", "--out", tmp_path / "index", *(f"--set={each}" for each in settings)],
     ):
         done = invoke(*arguments)
         assert done.exit_code == 0, done.output
-    np.testing.assert_allclose(indexed(tmp_path / "index" / "postings"), found, rtol=1e-4)
+    found = matrix(ExactIndex.load(tmp_path / "index" / "postings"))
+    np.testing.assert_allclose(found, indexed(made), rtol=1e-3)
 
 
-def test_an_export_encodes_further_documents_as_the_index_holds_them(made: Path, tmp_path: Path) -> None:
-    place = made / "index" / "set"
-    assert (place / FILE).is_file()
-    done = invoke("export", str(made), "--for", "qdrant", "--out", str(tmp_path / "out"))
+@pytest.mark.parametrize("name", RUNS)
+def test_an_export_encodes_further_documents_as_the_index_holds_them(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made = request.getfixturevalue(name)
+    done = invoke("export", made, "--for", "qdrant", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    texts = [text for text in TEXTS if text]
+    texts = [json.loads(line)["text"] for line in corpus_of(made).open(encoding="utf-8")][:40]
     command = [sys.executable, "encode.py", "--document", *texts]
     said = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, encoding="utf-8", env=os.environ)
     assert said.returncode == 0, said.stderr
-    for line, row in zip(said.stdout.splitlines(), indexed(place / "postings"), strict=True):
+    for line, row in zip(said.stdout.splitlines(), indexed(made)[:40], strict=True):
         found = {int(number): weight for number, weight in json.loads(line).items()}
         assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
