@@ -16,8 +16,6 @@ import pyarrow.parquet
 import pytest
 import zstandard
 from hub_server import serving
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vtkit.data import hub
 from vtkit.data.collections import (
@@ -279,55 +277,16 @@ def test_a_folder_of_mmarco_has_a_collection_a_language_and_judgements_for_all(t
     assert splits_of(f"{tmp_path}:german") == ["dev", "dev.small"]
 
 
-names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=4)
-texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
-
-
-@given(
-    documents=st.dictionaries(names, st.tuples(texts, texts), min_size=1, max_size=4),
-    queries=st.dictionaries(names, texts, min_size=1, max_size=3),
-    data=st.data(),
-)
-def test_the_same_collection_in_all_shapes_is_read_the_same(
-    tmp_path_factory: pytest.TempPathFactory,
-    documents: dict[str, tuple[str, str]],
-    queries: dict[str, str],
-    data: st.DataObject,
-) -> None:
-    expected: dict[str, dict[str, int]] = {
-        query: data.draw(st.dictionaries(st.sampled_from(sorted(documents)), st.integers(1, 3), min_size=1))
-        for query in queries
-    }
-    folder = tmp_path_factory.mktemp("shapes")
-    ids = data.draw(st.sampled_from(["_id", "id", "docid", "passage_id"]))
-    if data.draw(st.booleans()):
-        rows = [{ids: name, "text": {"title": title, "text": text}} for name, (title, text) in documents.items()]
-        ending = data.draw(st.sampled_from([".jsonl", ".parquet"]))
-    else:
-        rows = [{ids: name, "title": title, "text": text} for name, (title, text) in documents.items()]
-        ending = data.draw(st.sampled_from([".jsonl", ".jsonl.gz", ".tsv", ".tsv.zst", ".parquet"]))
-    if len(rows) > 1 and data.draw(st.booleans()):
-        for number, part in enumerate((rows[:1], rows[1:])):
-            put_rows(folder / "corpus" / f"train-0000{number}-of-00002{ending}", part)
-    else:
-        put_rows(folder / f"corpus{ending}", rows)
-    query_id = data.draw(st.sampled_from(["_id", "id", "qid", "query_id"]))
-    ending = data.draw(st.sampled_from([".jsonl", ".jsonl.zst", ".parquet", ".tsv"]))
-    put_rows(folder / f"queries{ending}", [{query_id: name, "text": text} for name, text in queries.items()])
-    query_column = data.draw(st.sampled_from(["query-id", "query_id", "qid"]))
-    document_column = data.draw(st.sampled_from(["corpus-id", "corpus_id", "docid", "pid"]))
-    grade = data.draw(st.sampled_from([int, float, str]))
-    judged = [
-        {query_column: query, document_column: document, "score": grade(value)}
-        for query, judged in expected.items()
-        for document, value in judged.items()
-    ]
-    where = data.draw(st.sampled_from(["qrels/test", "qrels-test", "qrels/test-00000-of-00001"]))
-    put_rows(folder / f"{where}{data.draw(st.sampled_from(['.jsonl', '.tsv', '.tsv.gz', '.parquet']))}", judged)
-    found = load_retrieval(folder, "test")
-    assert {document.id: (document.title, document.text) for document in found.documents} == documents
-    assert {query.id: query.text for query in found.queries} == queries
-    assert {query: dict(judged) for query, judged in found.qrels.items()} == expected
+def test_texts_may_be_structures_and_grades_words_under_other_names(tmp_path: Path) -> None:
+    for ending in (".jsonl", ".parquet"):
+        folder = tmp_path / ending.removeprefix(".")
+        texts = [{"docid": row["_id"], "text": {"title": row["title"], "text": row["text"]}} for row in CORPUS]
+        put_rows(folder / f"corpus{ending}", texts)
+        put_rows(folder / f"queries{ending}", _renamed(QUERIES, _id="query_id", text="question"))
+        judged = [{**row, "score": str(row["score"])} for row in TEST]
+        names = {"query-id": "query_id", "corpus-id": "corpus_id", "score": "label"}
+        put_rows(folder / f"qrels-test{ending}", _renamed(judged, **names))
+        assert contents_of(load_retrieval(folder, "test")) == WHOLE
 
 
 def test_ids_may_be_numbers_in_every_part(tmp_path: Path) -> None:

@@ -57,16 +57,6 @@ def test_probabilities_equal_the_model_written_out(pairs: Pairs, iterations: int
     assert np.allclose(found, expected, atol=1e-12)
 
 
-def test_a_second_context_tells_translations_apart() -> None:
-    # "house" and "book" share "the": the classic example.
-    the, house, book = 0, 1, 2
-    pairs = [([the, house], [0, 1]), ([the, book], [0, 2]), ([book], [2])]
-    found = translation_probabilities(bitext(pairs), 3, 3, 30).toarray()
-    assert found[0, the] > 0.95
-    assert found[1, house] > 0.95
-    assert found[2, book] > 0.95
-
-
 def test_a_table_in_small_steps_is_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(5)
     pairs = [(draw.integers(0, 30, 6).tolist(), draw.integers(0, 40, 5).tolist()) for _ in range(50)]
@@ -138,18 +128,6 @@ def test_agreement_weighs_by_the_other_direction(pairs: Pairs, exponent: float) 
     wanted = forward.toarray() * backward.toarray().T ** exponent
     sums = wanted.sum(axis=1, keepdims=True)
     assert np.allclose(found, wanted / np.where(sums > 0, sums, 1.0))
-
-
-def test_without_agreement_a_rare_word_takes_what_stands_beside_it() -> None:
-    """ "고래" was seen once, in a sentence whose other word it cannot be told from; the other direction can tell."""
-    source, target = wordpiece("whale", "school"), wordpiece("고래", "학교")
-    pairs = [("school", "학교")] * 20 + [("whale school", "고래 학교")]
-    pair = pair_of(source, target)
-    weights = {}
-    for agreement in (0.0, 0.5):
-        mixture = translation_mixture(read_bitext(pair, pairs), pair, 2, agreement, 0.0)
-        weights[agreement] = mixture.weights.toarray()[tokens(target).index("고래"), tokens(source).index("whale")]
-    assert weights[0.5] > weights[0.0]
 
 
 def test_korean_words_find_their_translations(shared: Path) -> None:
