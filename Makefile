@@ -47,8 +47,8 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/query_encoding.py
 	$(BIN)/python tests/benchmarks/serving.py $${VTKIT_DATA:-../shared}/models/minilm-splade-en
 	$(BIN)/python tests/benchmarks/mlm_loss.py
-	$(BIN)/python tests/benchmarks/exact_search.py
-	$(BIN)/python tests/benchmarks/exact_search.py --depth 10 --threads 1 --peers bm25s splade-index
+	$(BIN)/python tests/benchmarks/engines.py --depth 1000 --only exact everything scipy
+	$(BIN)/python tests/benchmarks/engines.py --only exact everything bm25s splade-index
 	$(BIN)/python tests/benchmarks/engines.py --documents 20000
 	$(BIN)/python tests/benchmarks/sparse_weights.py
 	$(BIN)/python tests/benchmarks/transfer.py

@@ -1,11 +1,13 @@
 """The search engines of vtkit and what else searches sparse vectors, over the same vectors, on one thread.
 
-    python tests/benchmarks/engines.py [--documents N] [--queries N] [--depth K] [--only NAME …]
+    python tests/benchmarks/engines.py [--documents N] [--queries N] [--depth K] [--only NAME ...]
         [--vectors DOCUMENTS.npz QUERIES.npz]
 
-Each is built and searched in a process of its own, so that its peak of memory is its own. Vectors are those of
-``exact_search.py``, or of a file. bm25s, splade-index, kannolo and sparse_dot_topn are peers, timed where they are
-installed; bm25s has no weights in queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
+Each is built and searched in a process of its own, so that its peak of memory is its own. Vectors are shaped like those
+of a learned sparse encoder (terms of Zipf-like frequency, 150 weights a document, 30 a query, 30,000 terms), or those
+of a file (``scipy.sparse.save_npz``). ``everything`` is vtkit's own index scoring every document, without pruning.
+bm25s, splade-index, kannolo and sparse_dot_topn are peers, timed where they are installed; bm25s has no weights in
+queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
 
 A line an engine: seconds to build, milliseconds a query (all queries in one call, median of three calls), overlap of
 the first results with the exact ones, MiB of memory at the peak and on disk. The last line is one object of JSON.
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
@@ -30,10 +33,10 @@ import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from exact_search import bm25s_scoring, scipy_product, splade_index_scoring, zipf_vectors
 from memory import forget_peak, peak_mebibytes
 
 from vtkit.search.engine import build_index, open_index
+from vtkit.search.exact import ExactIndex
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection
 
@@ -41,6 +44,84 @@ Ranking = tuple[np.ndarray, np.ndarray]
 Search = Callable[[], Ranking]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 REPEATS = 3
+VOCABULARY = 30_000
+CHUNK_VALUES = 5_000_000  # scores that scipy makes at a time; a fifth and ten times as many are equally fast
+
+
+def zipf_vectors(rows: int, weights: int, seed: int) -> sp.csr_matrix:
+    """``rows`` vectors of about ``weights`` distinct terms each, p(rank) proportional to 1/(rank + 20)^0.9."""
+    generator = np.random.default_rng(seed)
+    shares = (np.arange(VOCABULARY) + 20.0) ** -0.9
+    bounds = np.cumsum(shares / shares.sum())
+    parts = []
+    for start in range(0, rows, 10_000):
+        count = min(10_000, rows - start)
+        sampled = np.sort(np.searchsorted(bounds, generator.random((count, weights * 2))).astype(np.int32), axis=1)
+        order = generator.random(sampled.shape, dtype=np.float32)
+        order[:, 1:][sampled[:, 1:] == sampled[:, :-1]] = 2.0  # a term's second time
+        chosen = np.argpartition(order, weights, axis=1)[:, :weights]
+        there = np.take_along_axis(order, chosen, axis=1) < 2.0
+        columns = np.take_along_axis(sampled, chosen, axis=1)[there]
+        starts = np.cumsum([0, *there.sum(axis=1)])
+        values = generator.gamma(1.5, 0.4, len(columns)).astype(np.float32)
+        parts.append(sp.csr_matrix((values, columns, starts), shape=(count, VOCABULARY)))
+    matrix = sp.vstack(parts, format="csr")
+    matrix.sort_indices()
+    return matrix
+
+
+def scipy_search(transposed: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Ranking:
+    """The best documents of each query by the product of two sparse matrices."""
+    documents = transposed.shape[1]
+    depth, chunk = min(depth, documents), max(1, CHUNK_VALUES // documents)
+    all_ids, all_scores = [], []
+    for start in range(0, queries.shape[0], chunk):
+        dense = (queries[start : start + chunk] @ transposed).toarray()
+        best = np.argpartition(dense, documents - depth, axis=1)[:, documents - depth :]
+        scores = np.take_along_axis(dense, best, axis=1)
+        order = np.argsort(-scores, axis=1)
+        all_ids.append(np.take_along_axis(best, order, axis=1))
+        all_scores.append(np.take_along_axis(scores, order, axis=1))
+    return np.concatenate(all_ids), np.concatenate(all_scores)
+
+
+def everything_scored(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    index = replace(ExactIndex.build(documents), frequent=None)
+    return lambda: index.search(queries, depth)
+
+
+def scipy_product(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    transposed = documents.T.tocsr()
+    return lambda: scipy_search(transposed, queries, depth)
+
+
+def _numba_scoring(
+    retrieve: Callable[..., Ranking], documents: sp.csr_matrix, depth: int, *query: np.ndarray
+) -> Search:
+    by_term = documents.tocsc()
+
+    def search() -> Ranking:
+        scores, ids = retrieve(
+            *query, depth, True, np.dtype("f4"), np.dtype("i4"),
+            by_term.data, by_term.indptr.astype(np.int32), by_term.indices, documents.shape[0],
+        )  # fmt: skip
+        return ids, scores
+
+    return search
+
+
+def bm25s_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    from bm25s.numba.retrieve_utils import _retrieve_internal_jitted_serial as retrieve
+
+    terms, starts = queries.indices.astype(np.int32), queries.indptr.astype(np.int32)
+    return _numba_scoring(retrieve, documents, depth, terms, starts)
+
+
+def splade_index_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    from splade_index.numba.retrieve_utils import _retrieve_internal_jitted_parallel as retrieve
+
+    terms, starts = queries.indices.astype(np.int32), queries.indptr.astype(np.int32)
+    return _numba_scoring(retrieve, documents, depth, terms, queries.data, starts)
 
 
 def sparse_dot_topn_product(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
@@ -77,6 +158,7 @@ def kannolo_graph(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) 
 
 
 PEERS: dict[str, tuple[str, Callable[[sp.csr_matrix, sp.csr_matrix, int], Search]]] = {
+    "everything": ("numba", everything_scored),
     "scipy": ("scipy", scipy_product),
     "bm25s": ("bm25s", bm25s_scoring),
     "splade-index": ("splade_index", splade_index_scoring),
