@@ -2,8 +2,7 @@
 
 Starts ``vtkit serve MODEL`` on this machine and lets some clients at once send a text after another for a while. Every
 answer is compared with ``encode`` of all texts together. One by one is the same encoder in this process, a text at a
-is given beside the wall clock.
-is given beside the clock's.
+time; the processor's time is given beside the clock's.
 
     python tests/benchmarks/serving.py MODEL [--texts FILE] [--clients 50] [--seconds 60] [--prompt document]
 """

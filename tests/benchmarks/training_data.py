@@ -10,8 +10,7 @@ finds what the first has made of the collection.
     python tests/benchmarks/training_data.py [--passages 8800000] [--queries 500000] [--examples 19000000]
                                              [--folder FOLDER]
 
-``--folder`` keeps the collection, and takes the one that is there. With another checkout first in PYTHONPATH the same
-measures that one.
+``--folder`` keeps the collection, and takes the one that is there.
 """
 
 import argparse
@@ -129,6 +128,7 @@ def measured(folder: Path) -> dict[str, float]:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from vtkit.data.collections import load_retrieval
+    from vtkit.data.documents import keep_large_collections
     from vtkit.encoder.checkpoint import as_sparse_encoder
     from vtkit.encoder.scratch import scratch_model
     from vtkit.settings.finetune import FinetuneSection
@@ -137,8 +137,7 @@ def measured(folder: Path) -> dict[str, float]:
     from vtkit.training.teachers import SparseTeacher
     from vtkit.vocabulary.existing import wrap
 
-    if (keep := _keep()) is not None:
-        keep(folder / "kept")
+    keep_large_collections(folder / "kept")
     torch.set_num_threads(1)
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *vocabulary()[:2000]]
     backend = Tokenizer(models.WordPiece({token: n for n, token in enumerate(tokens)}, unk_token="[UNK]"))
@@ -166,14 +165,6 @@ def measured(folder: Path) -> dict[str, float]:
         seconds = time.monotonic() - begun
         return {"seconds": round(seconds, 1), "loading": round(loaded - begun, 1), "own_gb": own, "mapped_gb": mapped}
     raise SystemExit("training ended without a step")
-
-
-def _keep():
-    try:
-        from vtkit.data.documents import keep_large_collections
-    except ImportError:
-        return None
-    return keep_large_collections
 
 
 def _stop(*_: object) -> None:
