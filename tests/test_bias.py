@@ -87,16 +87,15 @@ def test_a_decoder_without_ordinary_rows_has_no_prior() -> None:
 
 
 def test_log_frequency_is_a_smoothed_distribution() -> None:
-    prior = log_frequency(np.array([0, 1, 7]), smoothing=0.5)
+    prior = log_frequency(np.array([0, 1, 7]))
     assert np.exp(prior).sum() == pytest.approx(1)
-    assert np.exp(prior) == pytest.approx([0.5 / 9.5, 1.5 / 9.5, 7.5 / 9.5])
+    assert np.exp(prior) == pytest.approx([1 / 11, 2 / 11, 8 / 11])
 
 
 def test_tokens_are_counted_as_a_stream_without_specials() -> None:
     counts = count_tokens(SOURCE, iter(["school schools", "the 7"]))
     named = {token: int(count) for token, count in zip(tokens(SOURCE), counts, strict=True) if count}
     assert named == {"school": 2, "##s": 1, "the": 1, "7": 1}
-    assert count_tokens(SOURCE, iter(["the", "school"]), max_texts=1).sum() == 1
     with pytest.raises(DataError, match="empty"):
         count_tokens(SOURCE, iter(["", ""]))
 

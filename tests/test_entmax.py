@@ -29,9 +29,10 @@ def reference(queries: NDArray[np.float64], keys: NDArray[np.float64], alpha: fl
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5, 2.0, 3.0, 4.0, 8.0])
-def test_rows_equal_bisection_over_the_full_matrix(alpha: float) -> None:
+def test_rows_equal_bisection_over_the_full_matrix(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SIMILARITIES_AT_ONCE", 16_000)  # of 16 rows
     queries, keys = unit_vectors(37, 48, 1), unit_vectors(1000, 48, 2)
-    weights = entmax_rows(queries, keys, alpha, rows_at_once=16)
+    weights = entmax_rows(queries, keys, alpha)
     expected = reference(queries, keys, alpha)
     # A weight near zero magnifies the last bit of a similarity by the power 1 / (α - 1): for α = 8 to about 1e-5.
     assert np.abs(weights.toarray() - expected).max() < {4.0: 1e-8, 8.0: 1e-4}.get(alpha, 1e-12)
@@ -101,20 +102,22 @@ def test_an_alpha_close_to_one_is_softmax() -> None:
         assert np.abs(entmax(scores, alpha) - entmax(scores, 1.0)).max() < 10 * (alpha - 1) + 1e-15
 
 
-def test_single_precision_vectors_give_the_weights_of_their_exact_products() -> None:
+def test_single_precision_vectors_give_the_weights_of_their_exact_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_K", 3)
     queries, keys = (unit_vectors(40, 64, seed).astype(np.float32) for seed in (33, 34))
     keys = np.concatenate([keys, queries, queries + 1e-4])
     for alpha in (1.0, 1.5, 2.0, 4.0, 8.0):
-        weights = entmax_rows(queries, keys, alpha, first_k=3).toarray()
+        weights = entmax_rows(queries, keys, alpha).toarray()
         assert np.abs(weights - entmax(queries.astype(np.float64) @ keys.T.astype(np.float64), alpha)).max() < 1e-6
 
 
-def test_a_first_k_that_is_too_small_is_found_out() -> None:
+def test_a_first_k_that_is_too_small_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_K", 2)
     # 300 keys at nearly the same place: with k = 2 nearly all weight would be lost.
     keys = unit_vectors(1, 24, 5) + 0.01 * unit_vectors(300, 24, 6)
     keys /= np.linalg.norm(keys, axis=1, keepdims=True)
     queries = keys[:5]
-    weights = entmax_rows(queries, keys, 4.0, first_k=2)
+    weights = entmax_rows(queries, keys, 4.0)
     expected = reference(queries, keys, 4.0)
     assert (expected > 0).sum(axis=1).min() > 2
     assert np.abs(weights.toarray() - expected).max() < 1e-10

@@ -109,13 +109,11 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     of, schools, warring = (np.array([target_id(token)]) for token in ("of", "schools", "warring"))
     first = mixture_of_parts(PAIR, [Part("parallel", of, csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS)))])
     second = subtoken_mixture(PAIR)
-    both = back_off([("parallel", first), ("subtoken", second)], fallback="masked")
-    assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "masked": 2}
+    both = back_off([("parallel", first), ("subtoken", second)])
+    assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
     assert both.sources(of[0]) == first.sources(of[0])
     assert both.sources(schools[0]) == second.sources(schools[0])
-    assert both.methods[warring[0]] == "masked"  # the source has no pieces for it
-    turned = back_off([("subtoken", second), ("parallel", first)], fallback="mean")
-    assert turned.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
+    assert both.methods[warring[0]] == "mean"  # the source has no pieces for it
     noisy = back_off([("random", baseline_mixture(PAIR, "random")), ("subtoken", second)])
     assert noisy.counts() == {"overlap": 7, "random": 5}
     last = back_off([("subtoken", second), ("univariate", baseline_mixture(PAIR, "univariate"))])

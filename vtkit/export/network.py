@@ -247,11 +247,11 @@ def run_onnx(path: Path, encoder: SparseEncoder, texts: Sequence[str], max_lengt
     return sparse.vstack(rows, "csr") if rows else sparse.csr_matrix((0, width), dtype=np.float32)
 
 
-def texts_of_vocabulary(encoder: SparseEncoder, count: int = 32) -> list[str]:
-    """Texts of 3 to 60 random tokens of the vocabulary, for a model without texts."""
+def texts_of_vocabulary(encoder: SparseEncoder) -> list[str]:
+    """32 texts of 3 to 60 random tokens of the vocabulary, for a model without texts."""
     draw, tokenizer = np.random.default_rng(0), encoder.tokenizer
     ids = np.asarray(sorted(set(output_tokenizer(encoder).get_vocab().values()) & set(range(len(tokenizer)))))
-    return [tokenizer.decode(draw.choice(ids, size)) for size in draw.integers(3, 60, count).tolist()]
+    return [tokenizer.decode(draw.choice(ids, size)) for size in draw.integers(3, 60, 32).tolist()]
 
 
 def _mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:

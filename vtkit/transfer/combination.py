@@ -15,12 +15,12 @@ from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
 
-def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
-    """One mixture out of several over the same vocabularies, the first to be asked first: by the first that gives a
-    token weight, or is a :data:`Fallback`; tokens that none has evidence for become ``fallback``."""
+def back_off(mixtures: Sequence[tuple[str, Mixture]]) -> Mixture:
+    """One mixture out of several over the same vocabularies, each row by the first that has evidence for it (gives the
+    token weight), or is a :data:`Fallback`; the mean where none has."""
     shape = mixtures[0][1].weights.shape
     weights = csr_matrix(shape, dtype=np.float32)
-    methods = all_made_by(fallback, shape[0])
+    methods = all_made_by("mean", shape[0])
     open_rows = np.ones(shape[0], dtype=bool)
     spread = list[SoftmaxRows]()
     for name, mixture in mixtures:

@@ -17,7 +17,7 @@ from vtkit.transfer.mixture import Part
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 
-FIRST_K = 64
+FIRST_K = 64  # candidates of a row that are looked at first
 WIDENING = 4  # how much larger `k` is made for rows whose weights are not proven
 RANKED = 8  # highest similarities of a row whose threshold, in single precision, rules out others
 SIMILARITIES_AT_ONCE = 16_000_000  # similarities of a block of rows (4 bytes each)
@@ -34,15 +34,7 @@ NEARLY_SOFTMAX = 1e-8
 """An α closer to 1 than this is softmax: the weights differ by less than bisection could tell apart."""
 
 
-def entmax_rows(
-    queries: NDArray[np.floating],
-    anchors: NDArray[np.floating],
-    alpha: float,
-    *,
-    rows_at_once: int | None = None,
-    first_k: int = FIRST_K,
-    device: str | None = None,
-) -> csr_matrix:
+def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: float) -> csr_matrix:
     """α-entmax of the inner products of each query with all anchors, (queries, anchors).
 
     ``p_j = [(α-1) s_j - τ]_+ ^ (1/(α-1))`` with τ such that the row sums to one (Peters et al. 2019, arXiv:1905.05702);
@@ -50,9 +42,6 @@ def entmax_rows(
 
     Args:
         queries, anchors: unit vectors, (queries, width) and (anchors, width).
-        rows_at_once: rows whose similarities are held at a time; as many as make 64 MB by default.
-        first_k: candidates of a row that are looked at first.
-        device: the GPU by default where there is one.
 
     Returns:
         Float64 rows that sum to one; columns sorted.
@@ -60,12 +49,12 @@ def entmax_rows(
     _check(queries, anchors, alpha)
     blocks = []
     room = LARGEST_RESULT
-    rows = rows_at_once or max(1, SIMILARITIES_AT_ONCE // len(anchors))
-    space = _Space(anchors, device)
+    rows = max(1, SIMILARITIES_AT_ONCE // len(anchors))
+    space = _Space(anchors)
     with _full_single_precision():
         for begin in range(0, len(queries), rows):
             block = torch.from_numpy(np.ascontiguousarray(queries[begin : begin + rows])).to(space.device)
-            blocks.append(_dense(space, block) if _is_softmax(alpha) else _sparse(space, block, alpha, first_k))
+            blocks.append(_dense(space, block) if _is_softmax(alpha) else _sparse(space, block, alpha))
             room -= blocks[-1].nnz
             if room < 0:
                 each = (LARGEST_RESULT - room) / min(begin + rows, len(queries))
@@ -163,10 +152,10 @@ def _is_softmax(alpha: float) -> bool:
 class _Space:
     """The anchors, ready for products: quick ones with a known error, and exact ones."""
 
-    def __init__(self, anchors: NDArray[np.floating], device: str | None) -> None:
+    def __init__(self, anchors: NDArray[np.floating]) -> None:
         from vtkit.system.runtime import fastest_device
 
-        self.device = device or fastest_device()
+        self.device = fastest_device()
         self.anchors = torch.from_numpy(np.ascontiguousarray(anchors)).to(self.device)
         self.single = self.anchors.float()
         self.norm = float(self.single.norm(dim=1).max())
@@ -207,7 +196,7 @@ def _dense(space: _Space, queries: torch.Tensor) -> csr_matrix:
     return csr_matrix(_solve(space.all(queries), alpha=1).cpu().numpy())
 
 
-def _sparse(space: _Space, queries: torch.Tensor, alpha: float, k: int) -> csr_matrix:
+def _sparse(space: _Space, queries: torch.Tensor, alpha: float) -> csr_matrix:
     """One block of rows whose α leaves anchors out.
 
     The threshold of some scores is never above that of all. So that of a row's highest similarities rules out all below
@@ -215,7 +204,7 @@ def _sparse(space: _Space, queries: torch.Tensor, alpha: float, k: int) -> csr_m
     """
     similarities, error = space.similarities(queries)
     size = len(space)
-    k = min(k, size)
+    k = min(FIRST_K, size)
     open_rows = torch.arange(len(queries), device=space.device)
     rows, columns, values = [], [], []
     while len(open_rows):

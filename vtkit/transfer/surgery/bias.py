@@ -5,7 +5,6 @@ over :func:`ordinary_rows` only; others were never trained as priors of a text's
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,20 +127,17 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     return prior
 
 
-def log_frequency(token_counts: NDArray[np.integer], smoothing: float = 1.0) -> NDArray[np.float64]:
-    """Smoothed log unigram probability ``ln((n_t + s) / (N + s V))`` of each token, (target vocabulary,)."""
-    counts = np.asarray(token_counts, dtype=np.float64)
-    result: NDArray[np.float64] = np.log((counts + smoothing) / (counts.sum() + smoothing * len(counts)))
+def log_frequency(token_counts: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Smoothed log unigram probability ``ln((n_t + 1) / (N + V))`` of each token, (target vocabulary,)."""
+    counts = np.asarray(token_counts, dtype=np.float64) + 1
+    result: NDArray[np.float64] = np.log(counts / counts.sum())
     return result
 
 
-def count_tokens(
-    tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], max_texts: int | None = None
-) -> NDArray[np.int64]:
-    """How often each token occurs in ``texts``, a stream, or the first ``max_texts`` of it, special tokens aside;
-    (vocabulary,)."""
+def count_tokens(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> NDArray[np.int64]:
+    """How often each token occurs in ``texts``, a stream, special tokens aside; (vocabulary,)."""
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
-    for batch in batches(islice(texts, max_texts)):
+    for batch in batches(texts):
         for encoding in whole_encodings(tokenizer, batch):
             np.add.at(counts, encoding.ids, 1)
     if not counts.any():
