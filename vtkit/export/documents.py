@@ -92,11 +92,6 @@ class Collection:
         """Number of documents with weights; the others can never be found, and are left out."""
         return int((self.postings.info.document_sizes > 0).sum())
 
-    @property
-    def largest_weight(self) -> float:
-        """The largest weight of any document."""
-        return float(self.postings.weights.max(initial=0.0))
-
     def rows(self, start: int, stop: int) -> sp.csr_matrix:
         """The vectors of documents ``start`` to ``stop``, (stop − start, dimensions), dimensions ascending."""
         first, last = (self._bounds(place) for place in (start, stop))

@@ -87,7 +87,7 @@ def _register(path: Path, name: str, function: str) -> None:
 def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Facts:
     """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index."""
     used = np.flatnonzero(np.diff(collection.postings.starts))
-    largest = collection.largest_weight, float(queries.data.max(initial=0.0))
+    largest = float(collection.postings.weights.max(initial=0.0)), float(queries.data.max(initial=0.0))
     ceilings = [math.ceil(weight * 1.05 * 100) / 100 for weight in largest]
     facts = {"used": len(used), "most": SEISMIC_DIMENSIONS, "largest": largest, "collide": 0}
     facts["ceilings"] = DOCUMENT_CEILING, QUERY_CEILING

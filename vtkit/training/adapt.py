@@ -34,7 +34,7 @@ from vtkit.training.losses import (
 from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
-from vtkit.training.regularizers import flops_terms, quadratic_ramp
+from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
 from vtkit.training.resuming import kept_array
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
@@ -118,7 +118,8 @@ def adapt_vectors(
     ramp_steps = max(1, round(RAMP * steps))
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
     aims = section.target_active or TargetActive()
-    terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps) for side in sides})
+    for side in sides:
+        terms.append(penalty_term(side, "flops", flops, strength(side, ramp, aims.of(side), ramp_steps, steps)))
     curves = train_vectors(
         encoder,
         columns,

@@ -1,7 +1,7 @@
 """Penalties that keep vectors sparse, computed on all queries, or all documents, of a batch, and the schedule by which
 they come in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import log
 from typing import assert_never
 
@@ -148,8 +148,3 @@ def penalty_term(
         return value(torch.cat([batch.documents, *extra]) if extra else batch.documents)
 
     return Term(f"{side}_{name}", of, weight, value if isinstance(value, nn.Module) else None)
-
-
-def flops_terms(weights: Mapping[Side, Callable[[int], float]]) -> list[Term]:
-    """λ_q FLOPS(queries) + λ_d FLOPS(documents), for the sides that have a λ in ``weights``."""
-    return [penalty_term(side, "flops", flops, weight) for side, weight in weights.items()]

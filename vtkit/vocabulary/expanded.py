@@ -363,6 +363,11 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
         for place, token in enumerate(learned):
             text = "".join(plain.get(character, character) for character in token)
             learned[place] = f"##{text}" if token[0] in plain else text
+
+    def letters(token: str) -> bool:
+        """Whether a letter, or a letter's own sign, is in it."""
+        return any(unicodedata.category(character)[0] in "LM" for character in canonical(token, family).surface)
+
     known, tokens = base.get_vocab(), set(learned)
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     return _Learned(
@@ -371,7 +376,7 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
         alphabet=alphabet_size,
         merges=merges,
         tokens_after=tuple(tokens_after),
-        addable=frozenset(token for token in tokens if token not in known and not _is_digits_and_marks(token, family)),
+        addable=frozenset(token for token in tokens if token not in known and letters(token)),
         whole_words=frozenset(word for word, _ in words if word in tokens),
         unknown=layout["unk_token"] or "",
         longest_word=layout.get("max_input_chars_per_word", 0),
@@ -390,11 +395,6 @@ def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
         if counts[number] >= LEAST_OCCURRENCES and token in learned.addable
     ]
     return [token for _, token in sorted(frequent)]
-
-
-def _is_digits_and_marks(token: str, family: Family) -> bool:
-    """Whether there is no letter, nor a letter's own sign, in the token; bytes that are no whole character are none."""
-    return not any(unicodedata.category(character)[0] in "LM" for character in canonical(token, family).surface)
 
 
 def _fitting(

@@ -124,7 +124,8 @@ def rebuilt(
 
     target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     head = mlm_head(target)
-    bearing = _names_of(target, head.embeddings.weight, head.decoder.weight, head.decoder.bias)
+    replaced = {tensor.data_ptr() for tensor in (head.embeddings.weight, head.decoder.weight, head.decoder.bias)}
+    bearing = {name for name, tensor in target.state_dict().items() if tensor.data_ptr() in replaced}
     bearing.add(_other_bias(target))
     kept = {name: tensor for name, tensor in state.items() if name not in bearing}
     try:
@@ -211,12 +212,6 @@ def _other_bias(model: PreTrainedModel) -> str:
     decoder = mlm_head(model).decoder
     place = next(name for name, module in model.named_modules() if module is decoder)
     return f"{place.rpartition('.')[0]}.bias"
-
-
-def _names_of(model: PreTrainedModel, *tensors: Tensor | None) -> set[str]:
-    """Every name in the state dict under which one of ``tensors`` appears (tied weights have several)."""
-    pointers = {tensor.data_ptr() for tensor in tensors if tensor is not None}
-    return {name for name, tensor in model.state_dict().items() if tensor.data_ptr() in pointers}
 
 
 def _set_roles(config: Any, tokenizer: PreTrainedTokenizerFast) -> None:
