@@ -55,10 +55,8 @@ def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:
 
 
 def form_fault(path: Path) -> str | None:
-    """The reason why a file cannot be a corpus, judging by its name; None if it can.
-
-    A .tsv cannot: one of its columns has texts in another language, or ids, and nothing shows which one.
-    """
+    """The reason why a file cannot be a corpus, judging by its name; None if it can. A .tsv cannot: nothing shows which
+    of its columns is text in the language."""
     match _form(path):
         case ".txt" | ".jsonl" | ".parquet":
             return None

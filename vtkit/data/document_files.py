@@ -33,12 +33,8 @@ def write_documents(documents: Iterable[Document], path: Path) -> None:
 
 
 def read_document_file(name: str) -> Sequence[Document]:
-    """The documents of a file or of a collection (:mod:`vtkit.data.collections`); missing ids are line numbers.
-
-    Raises:
-        DataError: it does not exist, or has damaged lines, ids that occur twice or contain white space, or no text;
-            all problems at once.
-    """
+    """The documents of a file or of a collection (:mod:`vtkit.data.collections`); missing ids are line numbers. All
+    that is wrong (damaged lines, ids that occur twice or contain white space, no text) is one DataError."""
     path = Path(name)
     problems = Problems()
     documents: Sequence[Document]
@@ -76,12 +72,8 @@ def is_blank(query: str) -> bool:
 
 
 def read_query_file(name: str) -> list[Query]:
-    """The queries of a file, or of the lines of standard input (``-``); missing ids are line numbers.
-
-    Raises:
-        DataError: the file cannot be read, or has damaged lines, ids that occur twice or contain white space, or
-            queries without text; all problems at once.
-    """
+    """The queries of a file, or of the lines of standard input (``-``); missing ids are line numbers. All that is wrong
+    (damaged lines, ids that occur twice or contain white space, queries without text) is one DataError."""
     path = Path(name)
     problems = Problems()
     if ending_of(path):

@@ -73,13 +73,8 @@ def text_hashes(documents: Sequence[Document]) -> npt.NDArray[np.uint64]:
 def gathered(
     files: Sequence[Path], rows: Callable[[], Iterable[Place]], form: str, problems: Problems
 ) -> Sequence[Document]:
-    """The documents of ``rows``; repeated ids go to ``problems``.
-
-    Args:
-        files: the files of the rows; their size decides whether documents are held or mapped.
-        rows: reads them; only called if they were not read before.
-        form: how they are read, if the same files can be read in several ways.
-    """
+    """The documents of ``rows``, which is called unless the ``files`` were read in this ``form`` before; the size of
+    the files decides whether documents are held or mapped. Repeated ids go to ``problems``."""
     sizes = (path.stat().st_size * (COMPRESSED if path.suffix in (".gz", ".zst", ".parquet") else 1) for path in files
              if path.is_file())  # fmt: skip
     if sum(sizes) < LARGE:

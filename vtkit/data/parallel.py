@@ -16,12 +16,8 @@ from vtkit.system.errors import DataError
 
 
 def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Source and target text of each line, without surrounding white space; blank lines are skipped.
-
-    Raises:
-        DataError: lines do not have exactly two columns, or an empty column (the first few such lines are named), or
-            the file has no pairs.
-    """
+    """Source and target text of each line, without surrounding white space; blank lines are skipped. DataError: lines
+    do not have exactly two columns, or an empty one (the first few are named), or the file has no pairs."""
     path = Path(path)
     problems = Problems()
     any_pair = any_bad = False

@@ -60,10 +60,8 @@ class ScoredList:
 
 
 def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
-    """The rankings of a file, one for each system that it names; scored documents are ordered by score.
-
-    Queries and documents that ``data`` does not have are ignored.
-    """
+    """The rankings of a file, one for each system that it names; scored documents are ordered by score, and queries and
+    documents that ``data`` does not have are ignored."""
     path = Path(path)
     systems: dict[str, Gathering] = {}
     judged: set[str] = set()

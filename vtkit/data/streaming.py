@@ -25,12 +25,9 @@ class _Columns:
 
 
 def read_column(spec: str) -> Iterator[str]:
-    """The texts of one column, in the order of the dataset; rows without text are left out.
-
-    Args:
-        spec: ``datasets:NAME:CONFIG:SPLIT:COLUMN``. ``NAME`` is a folder (made by ``save_to_disk``, or with files for
-            ``load_dataset``) or a hub id, which is read from the cache or, if downloads are allowed, from the hub.
-    """
+    """The texts of one column (``datasets:NAME:CONFIG:SPLIT:COLUMN``), in the order of the dataset; rows without text
+    are left out. ``NAME`` is a folder (made by ``save_to_disk``, or with files for ``load_dataset``) or a hub id, which
+    is read from the cache or, if downloads are allowed, from the hub."""
     name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
         raise DataError(f"{spec}: write a dataset as {FORM}.")

@@ -104,10 +104,8 @@ def batches(items: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[I
 
 
 def digest(path: str | Path) -> str:
-    """SHA-256, in hexadecimal, of a file's content or of a folder's files, including their relative names.
-
-    Names that begin with a dot are left out (caches, editor files); times and owners do not count.
-    """
+    """SHA-256, in hexadecimal, of a file's content or of a folder's files with their relative names, but for those that
+    begin with a dot (caches, editor files); times and owners do not count."""
     path = Path(path)
     try:
         if path.is_file():

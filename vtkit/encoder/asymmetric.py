@@ -31,10 +31,8 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
         return self._query_side[0] if self._query_side else None
 
     def keep_query_side(self, encoder: SparseEncoder, *, by_default: bool = False) -> None:
-        """Let ``encoder`` encode queries and, ``by_default``, texts of neither side.
-
-        A property cannot be set to a module without becoming part of the sequence.
-        """
+        """Let ``encoder`` encode queries and, ``by_default``, texts of neither side (no setter of the property: a
+        module that is set becomes part of the sequence)."""
         self._query_side, self.query_route_by_default = (encoder,), by_default
 
 

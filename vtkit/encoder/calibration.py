@@ -291,10 +291,8 @@ class _Logits:
         return ActivationRates(tokens / (len(self._hidden) * vocabulary), pooled / (len(self._lengths) * vocabulary))
 
     def quantile(self, share: float, definition: str) -> float:
-        """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin.
-
-        The bins cover the logits that are not masked; masked ones lie below all of them.
-        """
+        """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin; the bins cover
+        the logits that are not masked."""
         lowest, highest = math.inf, -math.inf
         for logits in self._blocks():
             usual = logits[:, logits[0] > MASKED_BIAS / 2]
@@ -311,11 +309,8 @@ class _Logits:
         return lowest + (position + 1) * (highest - lowest) / BINS
 
     def token_quantiles(self, shares: Tensor) -> Tensor:
-        """The value that ``shares[j]`` of the texts' pooled logits of token j lie below, (vocabulary,).
-
-        Between two texts it is interpolated, the k-th lowest of n standing for (k - ½) / n; never beyond the highest.
-        Only one block of the vocabulary is held at a time.
-        """
+        """The value that ``shares[j]`` of the texts' pooled logits of token j lie below, (vocabulary,), interpolated
+        between two texts, the k-th lowest of n standing for (k - ½) / n; never beyond the highest."""
         quantiles, start = [], 0
         for logits in self._blocks():
             ordered = self._pool(logits).sort(dim=0).values

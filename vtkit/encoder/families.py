@@ -60,13 +60,9 @@ def mlm_head(model: Any) -> MlmHead:
 
 
 def learns_only(model: PreTrainedModel, part: Literal["embeddings", "head", "all"], reads_others: bool) -> None:
-    """Let only a part of ``model`` have gradients.
-
-    Args:
-        part: ``embeddings``: embeddings, decoder and its bias. ``head``: what the transformer has no share in, so that
-            of a tied decoder only the bias learns.
-        reads_others: whether it reads other tokens than it writes; embeddings then stay as they are.
-    """
+    """Let only a part of ``model`` have gradients: ``embeddings`` (embeddings, decoder and its bias, but embeddings not
+    where it ``reads_others`` than it writes), ``head`` (what the transformer has no share in, so of a tied decoder only
+    the bias), or all."""
     head, body = mlm_head(model), {id(weight) for weight in model.base_model.parameters()}
     named = {id(head.decoder.weight), id(head.decoder.bias)} | (set() if reads_others else {id(head.embeddings.weight)})
     for weight in model.parameters():
@@ -122,10 +118,8 @@ def as_array(parameter: Tensor) -> NDArray[np.float32]:
 
 
 def position_offset(model: PreTrainedModel) -> int:
-    """How many position ids come before the first token's: the padding id + 1 for RoBERTa's kin, else 0.
-
-    The kin are known by a position table that leaves the padding id's row out.
-    """
+    """How many position ids come before the first token's: the padding id + 1 for RoBERTa's kin, whose position table
+    leaves the padding id's row out, else 0."""
     tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     table = next((module for module in tables if isinstance(module, nn.Embedding)), None)
     return 0 if table is None or table.padding_idx is None else int(table.padding_idx) + 1

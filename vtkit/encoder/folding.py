@@ -51,11 +51,8 @@ def folded_dimensions(encoder: SparseEncoder) -> NDArray[np.int64] | None:
 
 def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64]) -> sparse.csr_matrix:
     """Term weights, (texts, vocabulary), not negative, whose case variants share one dimension: w'_c = max over the
-    tokens j of class c of w_j. Indices are sorted, and dimensions that went elsewhere are empty.
-
-    Args:
-        folded_to: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
-    """
+    tokens j of class c of w_j, by ``folded_to`` (:func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,)). Indices are
+    sorted."""
     if vectors.shape[1] != len(folded_to):
         raise ValueError(f"{vectors.shape[1]} dimensions and a fold map of {len(folded_to)}")
     rows = np.repeat(np.arange(vectors.shape[0], dtype=np.int64), np.diff(vectors.indptr))
@@ -82,13 +79,8 @@ def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
 
 
 def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:
-    """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place; how many were masked.
-
-    Args:
-        encoder: for ``map`` over the tokenizer that :func:`vtkit.vocabulary.casing.map_cased` gave: what is cased in it
-            still has a lower-case token beside it, and is masked.
-        output: ``all`` masks and folds nothing; ``fold`` folds by the maximum.
-    """
+    """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place; how many were masked. For
+    ``map`` its tokenizer is that of :func:`vtkit.vocabulary.casing.map_cased`, and what is still cased is masked."""
     set_folding(encoder, output == "fold")
     match output:
         case "mask" | "map":

@@ -19,12 +19,7 @@ Kind = Literal["splade", "unicoil"]
 
 
 def of_kind(encoder: SparseEncoder, kind: Kind | None) -> SparseEncoder:
-    """``encoder`` as one of ``kind``, sharing its transformer; None: as it is.
-
-    Raises:
-        DataError: uniCOIL is asked for an encoder whose queries take a way of their own, or whose output vocabulary is
-            not the one that it reads.
-    """
+    """``encoder`` as one of ``kind``, sharing its transformer; None: as it is."""
     if kind is None:
         return encoder
     return as_unicoil(encoder) if kind == "unicoil" else as_splade(encoder)
@@ -36,10 +31,9 @@ def kind_of(encoder: SparseEncoder) -> Kind:
 
 
 def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
-    """``encoder`` with uniCOIL's weights, which are still to be trained, in place of SPLADE's; its modules are shared.
-
-    Itself where it is one already.
-    """
+    """``encoder`` with uniCOIL's weights, still to be trained, in place of SPLADE's; its modules are shared. Itself
+    where it is one already; a DataError where queries take a way of their own, or the output vocabulary is not the
+    input's."""
     if is_unicoil(encoder):
         return encoder
     if isinstance(encoder, WholeEncoder):

@@ -38,12 +38,8 @@ class Removed:
 
 
 def pruned(vectors: sp.csr_matrix, top_dimensions: int | None = None) -> tuple[sp.csr_matrix, Removed]:
-    """The ``top_dimensions`` largest weights of each row (Lassance et al., 2023, arXiv:2304.12702), and what the others
-    were. Of equal weights the lower dimension comes first.
-
-    Args:
-        vectors: (texts, vocabulary), not negative.
-    """
+    """The ``top_dimensions`` largest weights of each row of ``vectors``, (texts, vocabulary), not negative (Lassance et
+    al., 2023, arXiv:2304.12702), and what the others were. Of equal weights the lower dimension comes first."""
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
     longest = np.diff(vectors.indptr).max(initial=0)
     if top_dimensions is None or (longest <= top_dimensions and vectors.data.all()):

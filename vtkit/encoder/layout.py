@@ -23,10 +23,8 @@ OLDER_NAMES = {
 
 
 def rearrange(folder: Path) -> None:
-    """Bring the folder that ``SparseEncoder.save`` of the installed version wrote into the form said above.
-
-    uniCOIL's modules are vtkit's own, and stay as they are.
-    """
+    """Bring the folder that ``SparseEncoder.save`` of the installed version wrote into the form said above, but for
+    uniCOIL's modules."""
     parts: dict[str, str] = {}
 
     def router(content: dict[str, Any]) -> None:

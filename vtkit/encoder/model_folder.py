@@ -147,12 +147,8 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:
-    """Refuse a transformers model some of whose weights were not in ``folder``: the library makes these up at random.
-
-    Args:
-        model: of transformers, loaded from ``folder``, or from that of its first module.
-        unused: a part of the names of weights that nothing is computed with.
-    """
+    """Refuse a transformers model some of whose weights were not in ``folder``, its own or its first module's: the
+    library makes these up at random. Nothing is computed with those that have ``unused`` in their names."""
     first, _ = next(_modules(folder, label), (folder, ""))
     with library_errors(f"{label} cannot be loaded"):
         _, info = type(model).from_pretrained(
@@ -182,10 +178,8 @@ def first_of(names: list[str]) -> str:
 
 @contextmanager
 def library_errors(what: str) -> Iterator[None]:
-    """Whatever a library raises over the files of a model as one line that begins with ``what``.
-
-    Of any kind, since the libraries check little of what they read; wrap their calls only, never vtkit's code.
-    """
+    """Whatever a library raises over the files of a model as one line that begins with ``what``, of any kind, since the
+    libraries check little of what they read; wrap their calls only, never vtkit's code."""
     try:
         yield
     except VtkitError:

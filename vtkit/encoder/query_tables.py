@@ -45,10 +45,8 @@ def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
 
 
 def binary_weights(encoder: SparseEncoder) -> NDArray[np.float32]:
-    """1 for every token: a query is the set of its distinct tokens, (vocabulary,).
-
-    The query encoder of SPLADE-doc (Formal et al. 2021, arXiv:2109.10086).
-    """
+    """1 for every token, (vocabulary,): a query is the set of its distinct tokens, as of SPLADE-doc (Formal et al.
+    2021, arXiv:2109.10086)."""
     return can_weigh(encoder).astype(np.float32)
 
 
@@ -67,12 +65,8 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
 
 
 def with_static_queries(encoder: SparseEncoder, kind: StaticQueryEncoder, documents: Iterable[str]) -> WholeEncoder:
-    """``encoder`` with its queries encoded by :func:`binary_weights`, or by :func:`idf_query_weights` of ``documents``,
-    which are read for these only; its modules are shared.
-
-    Raises:
-        DataError: ``idf`` of no documents; token ids with gaps, which the library has no table for.
-    """
+    """``encoder`` with its queries encoded by :func:`binary_weights`, or by :func:`idf_query_weights` of ``documents``;
+    its modules are shared. DataError: ``idf`` of no documents; token ids with gaps."""
     weights = binary_weights(encoder) if kind == "binary" else idf_query_weights(encoder, documents)
     return with_query_table(encoder, weights, frozen=True)
 

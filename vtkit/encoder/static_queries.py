@@ -161,12 +161,8 @@ def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
 
 
 def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
-    """The tokenizer of the model called ``name`` in ``folder``, without transformers if the file makes its tokens; None
-    for a kind that needs the model's configuration.
-
-    Args:
-        wanted: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of the tokens that are known to be its own.
-    """
+    """The tokenizer of the model called ``name`` in ``folder``, without transformers if the file makes its tokens or
+    has the digest ``wanted``; None for a kind that needs the model's configuration."""
     settings = read_json(folder / SETTINGS, name) or {}
     kind = settings.get("tokenizer_class")
     if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / FILE).is_file():

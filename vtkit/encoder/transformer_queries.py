@@ -51,13 +51,9 @@ class TransformerQueries:
 
     @classmethod
     def load(cls, name: str, tokenizer: str) -> TransformerQueries | None:
-        """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is
-        needed for it: routers, folding, limits, other modules and architectures, and all that is damaged, since loading
-        the whole encoder says how.
-
-        Args:
-            tokenizer: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names an index's dimensions.
-        """
+        """The query side of an encoder's folder or hub id, whose dimensions ``tokenizer`` is the digest of; None where
+        :func:`vtkit.encoder.checkpoint.load_encoder` is needed for it: routers, folding, limits, other modules and
+        architectures, and all that is damaged, since loading the whole encoder says how."""
         folder = model_folder(name)
         modules = read_json(folder / "modules.json", name)
         pooling, inside = {"pooling_strategy": "max", "activation_function": "relu"}, folder

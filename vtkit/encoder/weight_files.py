@@ -39,12 +39,8 @@ def weight_files(names: Iterable[str]) -> list[str]:
 
 
 def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
-    """The fewest of a model's files that load it.
-
-    Args:
-        names: all its files, relative to its folder: a repository's hold exports and checkpoints of trainings too.
-        modules: its folders of modules, relative too; ``.`` is the folder itself.
-    """
+    """The fewest of a model's files that load it, of the ``names`` of all, relative to its folder as those of its
+    ``modules`` (``.`` is the folder itself): a repository holds exports and checkpoints of trainings too."""
     inside: dict[PurePosixPath, list[str]] = {PurePosixPath(module): [] for module in modules}
     for name in names:
         path = PurePosixPath(name)

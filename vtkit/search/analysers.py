@@ -247,10 +247,8 @@ def _characters(*categories: str) -> tuple[int, ...]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character.
-
-    Python's ``\w`` does not match combining marks, which Indic vowels are.
-    """
+    r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character. Python's
+    own pattern of words does not match combining marks, which Indic vowels are."""
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
     letters = [code for code in _characters("L", "N", "M") if not unspaced.match(chr(code))]

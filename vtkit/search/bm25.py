@@ -72,12 +72,8 @@ class Bm25:
         analysis: Analysis = "full",
         folder: Path | None = None,
     ) -> Bm25:
-        """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``.
-
-        Args:
-            folder: for the parts, if there are more than :data:`DOCUMENTS_A_PART` documents; None: all is held in
-                memory. The scores are the same.
-        """
+        """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``. More than
+        :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores."""
         cut = analyser(language, analysis)
         terms = TermDimensions(cut, {})
         counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
@@ -179,10 +175,8 @@ def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) ->
 
 
 def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:
-    """Occurrences of each term in each text, (texts, terms); new terms enter ``terms``.
-
-    Counts of runs of characters, (texts, runs), times the terms of each run, (runs, terms): every run is cut once.
-    """
+    """Occurrences of each term in each text, (texts, terms): those of runs, (texts, runs), times the terms of each run,
+    (runs, terms), so that every run is cut once. New terms enter ``terms``."""
     runs: dict[str, int] = {}
     starts, columns, counts = array("q", [0]), array("i"), array("f")
     for text in texts:

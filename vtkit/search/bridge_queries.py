@@ -94,12 +94,8 @@ class BridgeQueries:
 
 
 def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documents: int) -> sparse.csr_matrix:
-    """idf_s · p(t | s) of :class:`BridgeQueries`.
-
-    Args:
-        table: p(t | s), (source vocabulary, target vocabulary).
-        frequencies: df_t, (target vocabulary,).
-    """
+    """idf_s · p(t | s) of :class:`BridgeQueries`, of the ``table`` p(t | s), (source vocabulary, target vocabulary),
+    and the ``frequencies`` df_t, (target vocabulary,)."""
     df = np.minimum(table @ frequencies, documents)
     idf = np.log1p((documents - df + 0.5) / (df + 0.5))
     return sparse.csr_matrix(sparse.diags_array(idf) @ table)

@@ -35,12 +35,8 @@ class Ranker(Protocol):
     """An engine at work. Its results may be approximate, and come in any order."""
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """At most ``depth`` document numbers and their scores for each query, in the order of the queries.
-
-        Args:
-            queries: (queries, vocabulary), weights above zero, terms ascending.
-            depth: results a query, no more than there are documents.
-        """
+        """At most ``depth`` document numbers (no more than there are) and their scores for each query, in the order of
+        ``queries``, (queries, vocabulary), whose weights are above zero and terms ascending."""
         ...
 
 

@@ -31,12 +31,8 @@ _started_in: int | None = None
 
 
 def java_class(name: str) -> Any:
-    """The Java class with this full name; starts the virtual machine if necessary.
-
-    Raises:
-        MachineError: it cannot be started here.
-        VtkitError: packages are missing.
-    """
+    """The Java class with this full name; starts the virtual machine if necessary. MachineError: it cannot be started
+    here; VtkitError: packages are missing."""
     _start()
     from jnius import autoclass
 
@@ -60,12 +56,8 @@ def cast_to(name: str, value: Any) -> Any:
 
 @contextmanager
 def java_errors(what: str, remedy: str) -> Iterator[None]:
-    """Java exceptions in the block as errors a user can act on.
-
-    Raises:
-        DataError: ``what`` is damaged, with Java's reason, and the remedy.
-        MachineError: Java ran out of memory, or the disk is full.
-    """
+    """Java exceptions in the block as errors a user can act on: a MachineError if Java ran out of memory or the disk is
+    full, else a DataError that ``what`` is damaged, with Java's reason and the remedy."""
     _start()  # importing jnius starts the virtual machine
     from jnius import JavaException
 

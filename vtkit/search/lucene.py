@@ -45,10 +45,8 @@ class Quantisation(Result):
 
 
 def quantised(documents: sp.csr_matrix, bits: int) -> tuple[sp.csr_matrix, Quantisation]:
-    """Weights above zero as whole numbers from 1 to 2^bits - 1, in equal steps, rounded to the nearest.
-
-    Weights below half a step are left out: rounding them up would change them more.
-    """
+    """Weights above zero as whole numbers from 1 to 2^bits - 1, in equal steps, rounded to the nearest; those below
+    half a step are left out."""
     weights = documents.data.astype(np.float64)
     largest = float(weights.max()) if len(weights) else 1.0
     step = largest / (2**bits - 1)
@@ -72,10 +70,7 @@ def quantised_by(documents: sp.csr_matrix, step: float) -> sp.csr_matrix:
 
 def build_lucene(documents: sp.csr_matrix, folder: Path) -> None:
     """Fill ``folder`` with ``index/``, one segment whose documents keep their numbers, and ``quantisation.json``.
-
-    Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending.
-    """
+    ``documents``, (documents, vocabulary), have weights above zero, terms ascending."""
     whole, loss = quantised(documents, BITS)
     console.say(f"  lucene: {loss.words()}")
     with java_errors(str(folder), "Give the same command again."):

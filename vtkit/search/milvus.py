@@ -38,13 +38,9 @@ class _Collection(Result):
 
 
 def build_milvus(documents: sp.csr_matrix, folder: Path, url: str | None) -> None:
-    """Send ``documents`` to the cluster, or write them into ``folder``; ``collection.json`` names the collection.
-
-    Nothing is sent to a cluster that already holds the whole collection.
-
-    Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
-    """
+    """Send ``documents``, (documents, vocabulary), weights above zero, terms ascending, to the cluster unless it holds
+    them all, or write them into ``folder``, where ``collection.json`` names the collection. Those without weights are
+    left out."""
     import pymilvus
 
     name, sent = f"vtkit_{digest_of(documents)[:24]}", np.flatnonzero(np.diff(documents.indptr))
@@ -91,11 +87,8 @@ class MilvusRanker:
 
     @classmethod
     def open(cls, folder: Path, url: str | None, documents: int) -> MilvusRanker:
-        """The collection that :func:`build_milvus` made for ``folder``.
-
-        An embedded database is searched in a temporary copy: Milvus writes into the files that it opens, and admits one
-        process only.
-        """
+        """The collection that :func:`build_milvus` made for ``folder``; an embedded database is searched in a temporary
+        copy, as Milvus writes into the files that it opens, and admits one process only."""
         record = _Collection.from_file(folder / _COLLECTION, REBUILD)
         name, uri = record.collection, record.uri
         if uri != url:

@@ -58,10 +58,10 @@ class _Sent(Result):
 def build_opensearch(
     documents: sp.csr_matrix, folder: Path, settings: IndexSection, text: TextQueries | None = None
 ) -> None:
-    """Write the mapping and the bulk files into ``folder``, and send them.
+    """Write the mapping and the bulk files of ``documents``, (documents, vocabulary), weights above zero, terms
+    ascending, into ``folder``, and send them. Documents without weights are left out.
 
     Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
         text: the query table, if the cluster is to encode queries. Its model is registered and deployed, the index
             answers text by default, and its answers are compared with those to vtkit's own query vectors.
     """

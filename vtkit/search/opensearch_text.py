@@ -165,10 +165,8 @@ def reach_models(client: Any, settings: IndexSection) -> None:
 
 
 def deployed_model(client: Any, model: bytes, settings: IndexSection, folder: Path) -> str:
-    """The id of ``model`` on the cluster, deployed; it is registered unless the cluster has it.
-
-    Writes the zip and the request that registers it into ``folder``.
-    """
+    """The id of ``model`` on the cluster, deployed, and registered unless the cluster has it. The zip and the request
+    that registers it are written into ``folder``."""
     digest = hashlib.sha256(model).hexdigest()
     name = f"vtkit-{digest[:24]}"
     meta = registration(model, name, "SPARSE_TOKENIZE", "query table of an inference-free sparse encoder")
@@ -202,10 +200,8 @@ def deployed_model(client: Any, model: bytes, settings: IndexSection, folder: Pa
 
 
 def pipelines(client: Any, index: str, model: str, settings: IndexSection, folder: Path) -> None:
-    """Create the search pipelines: ``index``, the default of the index of that name, and ``index`` + ``-two-phase``.
-
-    The first names the model of text queries. The second also splits a query in two, if ``settings`` ask for it.
-    """
+    """Create the search pipelines: ``index``, the default of the index of that name, which names the model of text
+    queries, and, if ``settings`` ask for it, ``index`` + ``-two-phase``, which also splits a query in two."""
     enricher: dict[str, Any] = {"neural_query_enricher": {"default_model_id": model}}
     wanted = {PIPELINE: (index, [enricher])}
     if settings.opensearch.two_phase is not None:

@@ -204,10 +204,8 @@ def _prune(
     ids: Any, scores: Any,
     sums: Any, maxima: Any, heap: Any, numbers: Any, bounds: Any,
 ) -> bool:  # fmt: skip
-    """Answer one query into ``ids`` and ``scores``, (depth,); False if everything has to be scored instead.
-
-    ``sums``, ``maxima``, ``heap``, ``numbers`` and ``found`` are work space.
-    """
+    """Answer one query into ``ids`` and ``scores``, (depth,); False if everything has to be scored instead. The last
+    five arguments are work space."""
     depth, length, room = len(ids), len(terms), len(numbers)
     if length > LONGEST_QUERY:
         return False

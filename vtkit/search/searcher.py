@@ -131,13 +131,8 @@ class Searcher:
         return cls(encoder, opened, documents, names, special, *limits, lexical)
 
     def search(self, queries: Sequence[str], depth: int, *, why: bool = False) -> Iterator[Found]:
-        """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
-
-        At most :data:`TOKENS_SHOWN` tokens are listed. A blank query finds nothing.
-
-        Args:
-            why: also say what each word of the query adds to a score, which encodes the query again.
-        """
+        """The best ``depth`` documents for each query and, for each, at most :data:`TOKENS_SHOWN` tokens whose products
+        sum to its score; with ``why``, what each word of the query adds to it too. A blank query finds nothing."""
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             warnings = self._lost_text(batch)
@@ -181,10 +176,8 @@ class Searcher:
         )
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
-        """The vectors of queries, (queries, dimensions of the index).
-
-        A blank query has no weights, even if the model gives its special tokens some.
-        """
+        """The vectors of queries, (queries, dimensions of the index); a blank query has no weights, even if the model
+        gives its special tokens some."""
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)

@@ -72,11 +72,8 @@ class Screen:
         return states
 
     def possible(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of
-        :func:`vtkit.encoder.kernels.sparse_head.term_weights`.
-
-        Where hidden states are no numbers, nothing can be told, and every term is possible.
-        """
+        """Which terms can be positive in which text, (batch, vocabulary) bool; all of them where hidden states are no
+        numbers. Arguments as of :func:`vtkit.encoder.kernels.sparse_head.term_weights`."""
         batch, length, width = hidden.shape
         vocabulary = len(self.rows)
         real = mask.bool()
@@ -152,10 +149,7 @@ class LowRankScreen(Screen):
 
 class CalibratedScreen:
     """For encoding many texts in bf16: a :class:`Screen` until it has seen how their hidden states vary, then a
-    :class:`LowRankScreen` by what it has seen.
-
-    Where that one lets too many terms through, since the states lie near no subspace, it is given up.
-    """
+    :class:`LowRankScreen` by that, which is given up where it lets too many terms through."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         self.weight, self.bias = weight, bias

@@ -248,12 +248,9 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 
 @contextmanager
 def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseEncoder]:
-    """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; ``half``: with the
-    decoder's product in bf16 where nothing screens it and a faster screen where something does, for encoding only.
-
-    Saving inside the block (a trainer's checkpoint) writes loadable folders too; the finished model is
-    saved after it. A uniCOIL encoder has no such head, and keeps its modules.
-    """
+    """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; with ``half``, for
+    encoding only, the decoder's product is in bf16 where nothing screens it, and the screen is a faster one. The model
+    is saved after the block. A uniCOIL encoder keeps its modules."""
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
     model = encoder[0].auto_model
