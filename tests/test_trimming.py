@@ -1,6 +1,5 @@
 """Trimming: texts whose tokens are kept are cut, and encoded, as before."""
 
-import os
 from itertools import islice
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.surgery.graft import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.trimmed import kept_ids, trim_vocabulary
-
-SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 WORDS = [*"river stone apple walnut the of and riverbank stones apples naïve café 水 石".split(), "aa", "aaaa"]  # noqa: SIM905
@@ -148,7 +145,6 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
         load_recipe(tmp_path / "trimmed.toml")
 
 
-@pytest.mark.skipif(not (SHARED / "vocab").is_dir(), reason="VTKIT_DATA has no tokenizers")
 @pytest.mark.parametrize(
     ("name", "corpus"),
     [
@@ -160,9 +156,9 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     ],
 )
 @pytest.mark.parametrize("size", [None, 6_500])
-def test_published_tokenizers_cut_real_texts_as_before(name: str, corpus: str, size: int | None) -> None:
-    tokenizer = load_tokenizer(str(SHARED / "vocab" / name), require_roles=False)
-    texts = [text[:60] for text in islice(read_corpora([str(SHARED / "data" / corpus)]), 400)]
+def test_published_tokenizers_cut_real_texts_as_before(name: str, corpus: str, size: int | None, shared: Path) -> None:
+    tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    texts = [text[:60] for text in islice(read_corpora([str(shared / "data" / corpus)]), 400)]
     trimmed = trim_vocabulary(tokenizer, texts, size).tokenizer
     kept = kept_ids(tokenizer, trimmed)
     same = 0

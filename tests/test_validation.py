@@ -200,7 +200,9 @@ def test_the_settings_exclude_each_other() -> None:
     assert "finetune.validation.queries" in section(validation={}).settings_read
 
 
-RECIPE = scratch_recipe("validated", """
+RECIPE = scratch_recipe(
+    "validated",
+    """
 [adapt]
 objective = "crop"
 corpus = ["./long.txt"]
@@ -218,7 +220,8 @@ every = 2
 sets = ["./collection"]
 models = ["finetune"]
 bm25 = false
-""")  # fmt: skip
+""",
+)
 
 
 def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path) -> None:
