@@ -74,8 +74,8 @@ def finetune(
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
-            ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ
-            found.
+        ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ
+        found.
 
     Raises:
         DataError: too few pairs for one batch, or useless scores of a teacher.
