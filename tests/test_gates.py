@@ -184,7 +184,7 @@ def test_one_shared_token_with_another_row_or_bias_fails(source: SparseEncoder, 
 
 
 def test_what_may_differ_is_no_difference(source: SparseEncoder, tmp_path: Path) -> None:
-    """A bias whose method does not keep it, and masked dimensions."""
+    """A bias whose method does not keep it, masked dimensions, and rows that the method makes all of."""
     moved, made = transferred(source, tmp_path)
     mask_dimensions(made[0].auto_model, [TARGET.index("river"), 100])
     finding, _, _, figures = identity_gate(moved, made)
@@ -196,6 +196,9 @@ def test_what_may_differ_is_no_difference(source: SparseEncoder, tmp_path: Path)
     finding, _, _, figures = identity_gate(replace(moved, bias="zscore"), made)
     assert finding == "pass"
     assert "differing_biases" not in figures
+    all_made = Mixture(moved.mixture.weights, np.full(len(TARGET), "random"))
+    finding, seen, _, _ = identity_gate(replace(moved, mixture=all_made), made)
+    assert (finding, seen.partition(",")[0]) == ("pass", "no token keeps its row")
 
 
 # neighbours

@@ -56,10 +56,8 @@ def open_run(folder: Path) -> RunFolder:
     try:
         recorded = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise VtkitError(
-            f"{folder} is not a vtkit run ({RUN_RECORD} is missing). Name a folder that vtkit run printed, such as "
-            "runs/NAME."
-        ) from error
+        what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
+        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.") from error
     except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     store = folder.absolute().parent / STORE

@@ -165,4 +165,4 @@ def head_only(encoder: SparseEncoder) -> bool:
 
 
 def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:
-    return int((ours != theirs).reshape(len(ours), -1).any(axis=1).sum())
+    return int((ours != theirs).any(axis=tuple(range(1, ours.ndim))).sum())
