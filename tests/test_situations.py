@@ -1,8 +1,10 @@
 """``vtkit recipe new`` in six situations: what it writes is checked and runs to its report, on a small collection."""
 
+import gzip
 import os
 import re
 import shlex
+from itertools import islice
 from pathlib import Path
 
 import command_line
@@ -17,9 +19,23 @@ ADAPTED = ["adapt.steps=2", "adapt.batch_size=4", "adapt.max_length=32"]
 TRAINED = ["finetune.batch_size=4", "finetune.epochs=0.1", "finetune.document_length=32"]
 
 
+@pytest.fixture(scope="module")
+def beginnings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shared data with the first entries of dictionaries, of which some have a hundred thousand."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "data" / "parallel").mkdir(parents=True)
+    for name in ("models", "vocab", *(f"data/{path.name}" for path in (shared / "data").iterdir())):
+        if name != "data/parallel":
+            (folder / name).symlink_to((shared / name).absolute())
+    for path in (shared / "data" / "parallel").iterdir():
+        with gzip.open(path, "rb") as file:
+            (folder / "data" / "parallel" / path.name).write_bytes(gzip.compress(b"".join(islice(file, 5000))))
+    return folder
+
+
 @pytest.mark.parametrize("name", list(SITUATIONS))
 def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
-    name: str, shared: Path, tmp_path: Path
+    name: str, beginnings: Path, tmp_path: Path
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
@@ -33,7 +49,7 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
     settings += TRAINED if situation.judged else []
     last = "adapt" if name == "domain" else "finetune" if situation.judged else "calibrate"
     settings.append(f"evaluate.models={['transfer' if situation.embedder else last]}")
-    found = run_situation(name, 60, tmp_path, settings, shared, vtkit)
+    found = run_situation(name, 60, tmp_path, settings, beginnings, vtkit)
     assert found["documents"] == 60
     assert found["index"] >= found["bm25"] or found["p"] >= 0.05
 
