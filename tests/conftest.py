@@ -1,6 +1,7 @@
 """Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("vtkit", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vtkit")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in a shell's background ignore, and what they start
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
     tiny_run, none, queries = (str(runs / name) for name in ("tiny", "none", "queries"))
     for arguments, words in (
         ([tiny_run], "at least two runs"),
-        ([tiny_run, none], "is not a vtkit run"),
+        ([tiny_run, none], "does not exist"),
         ([tiny_run, queries, "--model", "finetune"], "finetune"),
     ):
         assert words in str(invoke("compare", *arguments).exception)

@@ -95,7 +95,7 @@ def test_inspect_vocab_speaks_soon_and_leaves_soon(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join([*first, *sorted(words)]))
     command = [sys.executable, "-m", "vtkit", "inspect-vocab", "vocab.txt"]
     interrupted(command, tmp_path, "reading vocab.txt")
-    interrupted(command, tmp_path, "reading vocab.txt", 8.0)
+    interrupted(command, tmp_path, "reading vocab.txt", 4.0)
 
 
 @pytest.mark.parametrize("kind", ["tokenizer", "fragmentation", "gap"])
@@ -111,7 +111,7 @@ def test_commands_that_read_a_corpus_leave_soon(tmp_path: Path, kind: str) -> No
         [sys.executable, "-m", "vtkit", *commands[kind]], cwd=tmp_path, stdin=read, stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(6)  # it waits for the rest of standard input
+    time.sleep(4)  # it waits for the rest of standard input
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     heard = left(process)
