@@ -20,7 +20,7 @@ from vtkit.training import masking, mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
-from vtkit.training.resuming import COMPLETE, curve, fixed_order, last_complete_checkpoint, trainer_settings
+from vtkit.training.resuming import COMPLETE, Schedule, curve, fixed_order, last_complete_checkpoint
 
 TEXTS = texts(80, seed=11)
 NEW = np.arange(60, 90)
@@ -269,7 +269,7 @@ def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
 
 @pytest.mark.parametrize(("steps", "checkpoint_every"), [(100, 20), (100, 7), (3, 20), (15, 10), (5, 5)])
 def test_checkpoints_fall_on_points_of_the_curve(steps: int, checkpoint_every: int, tmp_path: Path) -> None:
-    settings = trainer_settings(model(), tmp_path, steps=steps, seed=1, checkpoint_every=checkpoint_every)
+    settings = Schedule(steps, 1, 1e-3, 0.1, "linear", checkpoint_every, seed=1).settings(model(), tmp_path)
     if checkpoint_every <= steps:
         assert settings["save_steps"] % settings["logging_steps"] == 0
     assert settings["logging_steps"] <= steps

@@ -35,8 +35,8 @@ from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
-from vtkit.training.resuming import kept_array
-from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.resuming import Schedule, kept_array
+from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import (
     Asked,

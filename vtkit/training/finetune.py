@@ -34,8 +34,8 @@ from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Pools, TrainingBatches, judged_pairs
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
-from vtkit.training.resuming import set_weights
-from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.resuming import Schedule, set_weights
+from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, check_targets, only
 from vtkit.training.validation import Validation

@@ -35,7 +35,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
-from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
 HELD_OUT_BATCH = 16  # held-out texts that are predicted at a time
@@ -120,13 +120,8 @@ def adapt(
         _refuse_masked_texts(batches.labels, weights, never_labels)
     learns_only(model, section.train or "embeddings", output is not None)
 
-    arguments = TrainingArguments(
-        **trainer_settings(model, folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),
-        per_device_train_batch_size=1,
-        learning_rate=section.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=round(section.warmup * section.steps),
-    )
+    peak, warmup, every = section.learning_rate, section.warmup, section.checkpoint_every
+    schedule = Schedule(section.steps, section.batch_size, peak, warmup, "cosine", every, seed)
     vocabulary, prior, unseen_prior = model.config.vocab_size, None, None
     if frequencies:
         prior, unseen_prior = (unigram_prior(batches.labels, vocabulary, never_labels, unseen) for unseen in (0, 1))
@@ -136,7 +131,7 @@ def adapt(
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
         trainer = _MaskedTrainer(
             model=model,
-            args=arguments,
+            args=TrainingArguments(**schedule.settings(model, folder), per_device_train_batch_size=1),
             train_dataset=batches,
             callbacks=[*reporting.callbacks(report_to, folder), Progress(bar)],
         )

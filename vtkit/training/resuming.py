@@ -9,9 +9,10 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 
 from vtkit.encoder.families import takes_autocast
 from vtkit.settings.finetune import SIDES
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.runtime import bf16_is_fast, without_notices
 from vtkit.training import distributed
@@ -74,30 +76,48 @@ def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) 
         parameter.copy_(values[name])
 
 
-def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
-    """Settings both library trainers take, whatever they train; ``model`` is the transformer."""
-    cuda = torch.cuda.is_available()
-    # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
-    point_every = CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every
-    return {
-        "output_dir": str(folder),
-        "max_steps": steps,
-        "seed": seed,
-        "weight_decay": 0.01,
-        "data_seed": seed,
-        "use_cpu": not cuda,
-        "bf16": bf16_is_fast() and takes_autocast(model),
-        "save_strategy": "steps",
-        "save_steps": checkpoint_every,
-        "save_total_limit": 2,
-        "logging_steps": min(point_every, steps),
-        "report_to": [],
-        "disable_tqdm": True,
-        "dataloader_num_workers": 0,
-        "dataloader_pin_memory": cuda,
-        "remove_unused_columns": False,
-        "average_tokens_across_devices": False,
-    }
+@dataclass(frozen=True)
+class Schedule:
+    """How a run goes on, whatever it minimises."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float  # peak: it rises over the first `warmup` of the steps
+    warmup: float
+    decay: Literal["linear", "cosine"]
+    checkpoint_every: int
+    seed: int  # of the dropout; the order of the texts is theirs who made the batches
+    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
+    table_learning_rate: float | None = None  # peak of a static query table's, where it is trained
+    report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
+
+    def settings(self, model: Any, folder: Path) -> dict[str, Any]:
+        """Those that both library trainers take; ``model`` is the transformer."""
+        cuda, every = torch.cuda.is_available(), self.checkpoint_every
+        # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
+        point_every = CURVE_POINTS_EVERY if every % CURVE_POINTS_EVERY == 0 else every
+        return {
+            "output_dir": str(folder),
+            "max_steps": self.steps,
+            "learning_rate": self.learning_rate,
+            "lr_scheduler_type": self.decay,
+            "warmup_steps": round(self.warmup * self.steps),
+            "seed": self.seed,
+            "weight_decay": 0.01,
+            "data_seed": self.seed,
+            "use_cpu": not cuda,
+            "bf16": bf16_is_fast() and takes_autocast(model),
+            "save_strategy": "steps",
+            "save_steps": every,
+            "save_total_limit": 2,
+            "logging_steps": min(point_every, self.steps),
+            "report_to": [],
+            "disable_tqdm": True,
+            "dataloader_num_workers": 0,
+            "dataloader_pin_memory": cuda,
+            "remove_unused_columns": False,
+            "average_tokens_across_devices": False,
+        }
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,33 +18,14 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
-from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.training import distributed, reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
-from vtkit.training.resuming import JointSteps, KeptState, Progress, Speed, curve, train, trainer_settings
+from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, Speed, curve, train
 from vtkit.training.validation import EarlyStopping, Validation
 
 TABLE = r"^table\."  # names of the parameters of a query table, in an objective
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How a run goes on, whatever it minimises."""
-
-    steps: int
-    batch_size: int
-    learning_rate: float  # peak: it rises over the first `warmup` of the steps
-    warmup: float
-    decay: Literal["linear", "cosine"]
-    checkpoint_every: int
-    seed: int  # of the dropout; the order of the texts is theirs who made the columns
-    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
-    table_learning_rate: float | None = None
-    """Peak of a static query table's; None where there is none, or where it stays as it is."""
-
-    report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
 
 
 def train_vectors(
@@ -72,17 +53,8 @@ def train_vectors(
         The curves: ``steps`` and those of :attr:`Objective.curves`.
     """
     arguments = SparseEncoderTrainingArguments(
-        **trainer_settings(
-            encoder[0].auto_model,
-            folder,
-            steps=schedule.steps,
-            seed=schedule.seed,
-            checkpoint_every=schedule.checkpoint_every,
-        ),
+        **schedule.settings(encoder[0].auto_model, folder),
         per_device_train_batch_size=distributed.share(schedule.batch_size),
-        learning_rate=schedule.learning_rate,
-        lr_scheduler_type=schedule.decay,
-        warmup_steps=round(schedule.warmup * schedule.steps),
         batch_sampler=_in_sequence,
         dataloader_drop_last=True,  # of several processes; there is no last batch
         learning_rate_mapping={} if schedule.table_learning_rate is None else {TABLE: schedule.table_learning_rate},

@@ -31,7 +31,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import padded
-from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
 from vtkit.vocabulary.forms import Vocabulary
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128  # tokens that queries and documents are cut at
@@ -133,18 +133,12 @@ def train_tilde(
     ]
     steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
-    arguments = TrainingArguments(
-        **trainer_settings(model, folder, steps=steps, seed=seed, checkpoint_every=CHECKPOINT_EVERY),
-        per_device_train_batch_size=1,
-        learning_rate=LEARNING_RATE,
-        lr_scheduler_type="linear",
-        warmup_steps=round(WARMUP * steps),
-    )
+    schedule = Schedule(steps, batch, LEARNING_RATE, WARMUP, "linear", CHECKPOINT_EVERY, seed)
     torch.manual_seed(seed)
     with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):
         trainer = _TildeTrainer(
             model=model,
-            args=arguments,
+            args=TrainingArguments(**schedule.settings(model, folder), per_device_train_batch_size=1),
             train_dataset=_Batches(read[0], read[1], order, encoder.tokenizer),
             callbacks=[Progress(bar)],
         )
