@@ -1,7 +1,6 @@
 """Queries written by a model: a sequence-to-sequence model reads a document and writes what it answers (docT5query,
 GPL: Wang et al. 2022, arXiv:2112.07577)."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from vtkit.data.documents import text_hash
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -51,7 +51,7 @@ class QueryGenerator:
                 written = _read(file, some)
                 if written is None:
                     written = self._write(some, seed + start)
-                    content = {"texts": [*map(_digest, some)], "queries": written}
+                    content = {"texts": [text_hash(text).hex() for text in some], "queries": written}
                     write_atomically(file, json.dumps(content, ensure_ascii=False))
                 of_texts += written
                 bar.advance(len(some))
@@ -108,15 +108,11 @@ def load_generator(name: str, max_length: int) -> QueryGenerator:
     return QueryGenerator(model.to(fastest_device()), tokenizer, max_length)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
     """What was kept of ``texts``; None where there is nothing, or something else."""
     try:
         kept = json.loads(file.read_text("utf-8"))
         queries: list[list[str]] = kept["queries"]
-        return queries if kept["texts"] == [*map(_digest, texts)] else None
+        return queries if kept["texts"] == [text_hash(text).hex() for text in texts] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -61,10 +61,9 @@ def expansion_words(
             return likeliest_tokens(encoder, batch, LIKELIEST, DOCUMENT_LENGTH)
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
-        held = whole_encodings(tokenizer, batch)
-        for row, encoding in zip(tokens.tolist(), held, strict=True):
-            new = [addable[number] for number in row if number in addable and number not in set(encoding.ids)]
-            words.append(new[: section.keep])
+        for row, encoding in zip(tokens.tolist(), whole_encodings(tokenizer, batch), strict=True):
+            held = set(encoding.ids)
+            words.append([addable[token] for token in row if token in addable and token not in held][: section.keep])
     return words
 
 
