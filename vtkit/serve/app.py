@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from vtkit import __version__
 from vtkit.data.document_files import is_blank
@@ -52,18 +52,13 @@ HEADERS = {  # headers of every answer: a page shows the content of documents an
 }
 
 
-def make_app(served: Served, limits: Limits, *, host: str = "127.0.0.1") -> ASGIApp:
-    """The service as an ASGI application. If the ``host`` that it listens on is local, requests to other names are
-    refused; otherwise any page in a local browser could read the documents through its own name for this address (DNS
+class Service:
+    """The routes as an ASGI application, with metrics and headers. On a local ``host``, requests to other names are
+    refused: otherwise any page in a local browser could read the documents through its own name for this address (DNS
     rebinding)."""
-    return _Service(served, limits, LOCAL if host in LOCAL else None)
 
-
-class _Service:
-    """The routes, with metrics, a check of the host, and headers."""
-
-    def __init__(self, served: Served, limits: Limits, hosts: tuple[str, ...] | None) -> None:
-        self.served, self.limits, self.hosts = served, limits, hosts
+    def __init__(self, served: Served, limits: Limits, host: str) -> None:
+        self.served, self.limits, self.hosts = served, limits, LOCAL if host in LOCAL else None
         self.under_way = 0
         self.metrics = Metrics(lambda: len(self.batcher), lambda: self.under_way)
         self.batcher: Batcher[Kind, Work, Answer] = Batcher(served.compute, limits.batch_tokens, self._note_batch)

@@ -31,13 +31,13 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     """Answer requests on ``bound``, a socket of ``host``, until SIGTERM or Ctrl-C; then accept no more, and end when
     those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server accepts
     requests."""
-    from vtkit.serve.app import make_app
+    from vtkit.serve.app import Service
 
     bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # else it logs every client that disconnects
     config = Config(
-        make_app(served, limits, host=host),
+        Service(served, limits, host),
         http=_Connection,
         ws="none",
         log_config=None,
