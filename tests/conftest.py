@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("vtkit", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vtkit")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in a shell's background ignore, and what they start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background, and what they start, ignore it
 
 
 @pytest.fixture(scope="session")
