@@ -82,16 +82,12 @@ def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
 def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
     problems = Problems()
     for path in paths:
-        with problems.reading(path):
-            for number, row in read_rows(path, invalid):
-                if isinstance(row, str):
-                    problems.add(path, f"line {number} {row}")
-                    continue
-                text, title = text_and_title(row)
-                if not isinstance(title, str) or not isinstance(text, str):
-                    problems.add(path, f'line {number} needs a string "text" (and a string "title", if any)')
-                elif not problems.found:
-                    yield contents(title, text)
+        for number, row in problems.sound(path, read_rows(path, invalid)):
+            text, title = text_and_title(row)
+            if not isinstance(title, str) or not isinstance(text, str):
+                problems.add(path, f'line {number}: needs a string "text" (and a string "title", if any)')
+            elif not problems.found:
+                yield contents(title, text)
     problems.stop_if_any()
 
 

@@ -2,12 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from vtkit.system.errors import DataError
+
+Row = TypeVar("Row")
 
 SHOWN = 5  # problems of a file that are listed; the others are counted
 
@@ -42,6 +45,15 @@ class Problems:
             yield
         except DataError as error:
             self.add(path, str(error).removeprefix(f"{path}: "))
+
+    def sound(self, path: Path, rows: Iterable[tuple[int, Row | str]]) -> Iterator[tuple[int, Row]]:
+        """Number and content of the ``rows`` of ``path`` but for those that are a complaint, which become problems."""
+        with self.reading(path):
+            for number, row in rows:
+                if isinstance(row, str):
+                    self.add(path, f"line {number}: {row}")
+                else:
+                    yield number, row
 
     def stop_if_any(self, advice: str = "") -> None:
         """Raise one DataError with the first few problems of each file and their count, and ``advice`` at its end."""

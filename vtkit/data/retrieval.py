@@ -151,16 +151,14 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
     large = sum(path.stat().st_size for path in paths if path.is_file()) >= LARGE_FILE
     gathering = Gathering(int) if large else None
     for place, path in enumerate(paths):
-        with problems.reading(path):
-            for number, judgement in _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path):
-                if isinstance(judgement, str):
-                    problems.add(path, f"line {number}: {judgement}")
-                elif gathering is None:
-                    add_judgement(qrels, path, number, *judgement, problems)
-                elif isinstance(grade := _grade(judgement[2]), str):
-                    problems.add(path, f"line {number}: {grade}")
-                else:
-                    gathering.add(*judgement[:2], grade, place * _LINES + number)
+        rows = _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path)
+        for number, (query, document, value) in problems.sound(path, rows):
+            if gathering is None:
+                add_judgement(qrels, path, number, query, document, value, problems)
+            elif isinstance(grade := _grade(value), str):
+                problems.add(path, f"line {number}: {grade}")
+            else:
+                gathering.add(query, document, grade, place * _LINES + number)
     if gathering is None:
         return qrels
     judgements, contradictions = gathering.finish()
@@ -285,20 +283,16 @@ def _texts(
     """File, line, and id, text and title of each valid row; its id is under one of ``ids``, its text under one of
     ``names``."""
     for path in paths:
-        with problems.reading(path):
-            for number, row in read_rows(path):
-                if isinstance(row, str):
-                    problems.add(path, f"line {number}: {row}")
-                    continue
-                identity, (text, title) = identifier(value_of(row, ids)), text_and_title(row, names)
-                if identity is None or not isinstance(text, str) or not isinstance(title, str):
-                    wrong = [ids[0]] * (identity is None) + [names[0]] * (not isinstance(text, str))
-                    wrong += [TITLE] * (not isinstance(title, str))
-                    problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string")
-                elif complaint := check_id(identity):
-                    problems.add(path, f"line {number}: {complaint}")
-                else:
-                    yield path, number, (identity, text, title)
+        for number, row in problems.sound(path, read_rows(path)):
+            identity, (text, title) = identifier(value_of(row, ids)), text_and_title(row, names)
+            if identity is None or not isinstance(text, str) or not isinstance(title, str):
+                wrong = [ids[0]] * (identity is None) + [names[0]] * (not isinstance(text, str))
+                wrong += [TITLE] * (not isinstance(title, str))
+                problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string")
+            elif complaint := check_id(identity):
+                problems.add(path, f"line {number}: {complaint}")
+            else:
+                yield path, number, (identity, text, title)
 
 
 def _grade(value: str | float) -> int | str:

@@ -181,10 +181,7 @@ def _is_number(text: str) -> bool:
 
 
 def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], problems: Problems) -> Iterator[_Row]:
-    for number, entry in rows:
-        if isinstance(entry, str):
-            problems.add(path, f"line {number}: {entry}")
-            continue
+    for number, entry in problems.sound(path, rows):
         try:
             row = _list_row(entry) if _named(entry, "documents") is not None else _object_row(entry)
         except ValueError as error:
