@@ -31,7 +31,6 @@ from vtkit.training.document_expansion.expansions import (
 )
 from vtkit.training.document_expansion.tilde import (
     aggregated_pairs,
-    borda_count,
     counted_tokens,
     likeliest_tokens,
     likelihood_loss,
@@ -47,17 +46,21 @@ def ids_of(*words: str) -> list[int]:
 # Borda's count
 
 
-def test_borda_by_hand() -> None:
+def test_borda_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three systems: document 5 has 3 + 2 + 0 points, 1 has 2 + 3 + 1, 7 has 1 + 0 + 3, and 9 has 0 + 1 + 2."""
-    rankings = [[5, 1, 7], [1, 5, 9], [7, 9, 1]]
-    assert borda_count(rankings, 4) == [1, 5, 7, 9]
-    assert borda_count(rankings, 2) == [1, 5]
-    assert borda_count([[4, 3], [3, 4]], 2) == [3, 4]  # as many points, as high: the lower number
-    assert borda_count([[8, 2, 4], [4, 6, 8]], 3) == [4, 8, 2]  # 4 and 8 have four points each
-    assert borda_count([[2, -1], [-1, -1]], 3) == [2]  # -1 is no document
-    assert borda_count([[1, 2, 3], [9]], 1, depth=3) == [1]  # 9 has 3 points too, and a higher number
-    assert borda_count([], 3) == borda_count([[]], 3) == []
-    assert aggregated_pairs([[[5, 1], [2, 3]], [[1, 5], [3]]], 2) == [(0, 1), (0, 5), (1, 3), (1, 2)]
+    monkeypatch.setattr(tilde, "RANKING_DEPTH", 3)
+
+    def counted(*rankings: list[int]) -> list[int]:
+        return [document for _, document in aggregated_pairs([[ranking] for ranking in rankings], 1)]
+
+    assert counted([5, 1, 7], [1, 5, 9], [7, 9, 1]) == [1, 5, 7, 9]
+    assert counted([4, 3], [3, 4]) == [3, 4]  # as many points, as high: the lower number
+    assert counted([8, 2, 4], [4, 6, 8]) == [4, 8, 2, 6]  # 4 and 8 have four points each
+    assert counted([2, -1], [-1, -1]) == [2]  # -1 is no document
+    assert counted([1, 2, 3], [9]) == [1, 9, 2, 3]  # 9 has 3 points too, and a higher number
+    assert counted([]) == []
+    monkeypatch.setattr(tilde, "POSITIVES", 1)
+    assert aggregated_pairs([[[5, 1], [2, 3]], [[1, 5], [3]]], 2) == [(0, 1), (1, 3)]
 
 
 # the loss

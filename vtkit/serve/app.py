@@ -151,12 +151,7 @@ class Service:
     async def search(self, request: Request) -> Response:
         """The results of one query in one run."""
         given = request.query_params
-        query, run, top, why = (
-            given.get("q", ""),
-            given.get("run"),
-            given.get("top", "10"),
-            given.get("why", "0"),
-        )
+        query, run, top, why = given.get("q", ""), given.get("run"), given.get("top", "10"), given.get("why", "0")
         searchers = self.served.searchers
         if not searchers:
             raise invalid("this server has a model but no run, so there is nothing to search", 404)

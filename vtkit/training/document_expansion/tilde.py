@@ -63,34 +63,23 @@ def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
 
 
 def aggregated_pairs(rankings: Sequence[Ranking], queries: int) -> list[tuple[int, int]]:
-    """Query and document for the first :data:`POSITIVES` documents of each query by Borda's count over ``rankings``."""
-    return [
-        (query, document)
-        for query in range(queries)
-        for document in borda_count([listed(ranking[query]) for ranking in rankings], POSITIVES, RANKING_DEPTH)
-    ]
-
-
-def borda_count(rankings: Sequence[Sequence[int]], first: int, depth: int | None = None) -> list[int]:
-    """The ``first`` documents by the sum of their points: each ranking gives ``depth`` points to its first document,
-    one less to the second, and so on (Borda 1781; as metasearch by Aslam and Montague 2001, doi:10.1145/383952.384007).
-
-    Args:
-        rankings: of one query: document numbers, best first, -1 for none. Only the first ``depth`` of each count.
-        depth: None: as many as the longest ranking has.
-
-    Returns:
-        Document numbers, most points first; on ties the one that stands higher in any ranking, then the lower number.
+    """Query and document for the first :data:`POSITIVES` documents of each query by Borda's count (Borda 1781; as
+    metasearch by Aslam and Montague 2001, doi:10.1145/383952.384007): each ranking, of document numbers, best first, -1
+    for none, gives :data:`RANKING_DEPTH` points to its first document, one less to the second, and so on. On ties the
+    one that stands higher in any ranking comes first, then the lower number.
     """
-    listed = [[document for document in ranking if document >= 0] for ranking in rankings]
-    depth = max(map(len, listed), default=0) if depth is None else depth
-    points: dict[int, int] = defaultdict(int)
-    best: dict[int, int] = {}
-    for ranking in listed:
-        for place, document in enumerate(ranking[:depth]):
-            points[document] += depth - place
-            best[document] = min(place, best.get(document, place))
-    return sorted(points, key=lambda document: (-points[document], best[document], document))[:first]
+    pairs: list[tuple[int, int]] = []
+    for query in range(queries):
+        points: dict[int, int] = defaultdict(int)
+        best: dict[int, int] = {}
+        for ranking in rankings:
+            documents = [document for document in listed(ranking[query]) if document >= 0]
+            for place, document in enumerate(documents[:RANKING_DEPTH]):
+                points[document] += RANKING_DEPTH - place
+                best[document] = min(place, best.get(document, place))
+        order = sorted(points, key=lambda document: (-points[document], best[document], document))
+        pairs += [(query, document) for document in order[:POSITIVES]]
+    return pairs
 
 
 def counted_tokens(encoder: SparseEncoder, stop_words: NDArray[np.bool_]) -> Tensor:
