@@ -13,10 +13,10 @@ from vtkit.data.parallel import languages_of
 from vtkit.search.bridge_queries import FOLDER as FOLDER
 from vtkit.search.bridge_queries import RECORD, SOURCE, TABLE, TARGET, BridgeRecord
 from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext
-from vtkit.transfer.methods.parallel import in_agreement, strongest, translation_probabilities
+from vtkit.transfer.methods.parallel import AGREEMENT, in_agreement, strongest, translation_probabilities
 from vtkit.vocabulary.pair import VocabularyPair
 
-ITERATIONS, AGREEMENT, LEAST = 8, 0.5, 0.05
+ITERATIONS, LEAST = 8, 0.05
 """Of the method ``parallel``, whose translations these are in the other direction."""
 
 

@@ -10,10 +10,11 @@ from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 MOST_SOURCES = 20  # translations of one token that are kept
+AGREEMENT = 0.5  # the exponent of the other direction's probabilities
 
 
 def translation_mixture(
-    bitext: Bitext, pair: VocabularyPair, iterations: int = 8, agreement: float = 0.5, min_probability: float = 0.05
+    bitext: Bitext, pair: VocabularyPair, iterations: int = 8, min_probability: float = 0.05
 ) -> Mixture:
     """Each new token as the mixture of the source tokens it is translated by, ``w(s|t) ∝ p(s|t) · p(t|s)^a``: p(s|t)
     alone gives common source tokens to everything that is rare. New tokens that are nowhere in the text have no
@@ -21,14 +22,11 @@ def translation_mixture(
 
     Args:
         iterations: rounds of expectation maximisation.
-        agreement: the exponent a; 0 is p(s|t) alone.
         min_probability: see :func:`strongest`.
     """
     forward = translation_probabilities(bitext, pair.source_rows, pair.overlap.target_size, iterations)
-    if agreement > 0:
-        backward = translation_probabilities(bitext.turned(), pair.overlap.target_size, pair.source_rows, iterations)
-        forward = in_agreement(forward, backward, agreement)
-    return of_translations("parallel", strongest(forward, min_probability), pair)
+    backward = translation_probabilities(bitext.turned(), pair.overlap.target_size, pair.source_rows, iterations)
+    return of_translations("parallel", strongest(in_agreement(forward, backward, AGREEMENT), min_probability), pair)
 
 
 def of_translations(method: str, translations: csr_matrix, pair: VocabularyPair) -> Mixture:
