@@ -28,14 +28,13 @@ from vtkit.encoder.model_folder import (
     OWN_MODULES,
     SAFELY,
     SAFELY_WEIGHTS,
-    check_model,
-    find_model,
     first_of,
     library_errors,
     model_folder,
     read_json,
     refuse_lacking,
     transformer_folder,
+    transformer_folders,
 )
 from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
@@ -63,8 +62,8 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
         if not _has_modules(folder):
             encoder = SparseEncoder(modules=[_transformer(called, folder), SpladePooling("max")], device=device)
         else:
-            for module in _transformer_folders(folder):
-                _trained_model(called, folder / module, device_map="meta")  # checked without reading the weights
+            for module in transformer_folders(folder, called):
+                _trained_model(called, module, device_map="meta")  # checked without reading the weights
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 # the library imports no classes but its own unless the model's code may run; these are given to it
                 encoder = SparseEncoder._load_with_module_classes(
@@ -126,10 +125,8 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
 
 def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     """The tokenizer of :func:`load_encoder`'s encoder, without the weights; those of a router are loaded anyway."""
-    folder = find_model(name)
-    check_model(folder, f"source model {name}")
-    modules = _transformer_folders(folder) if _has_modules(folder) else [""]
-    if modules != [""]:
+    folder = model_folder(name)
+    if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
     folder = transformer_folder(folder)
     with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
@@ -303,15 +300,3 @@ def _transformer(name: str, folder: Path) -> Transformer:
         transformer = _module(folder, device_map="meta")
     transformer.model = model.eval()
     return transformer
-
-
-def _transformer_folders(folder: Path) -> list[str]:
-    """Where in a SparseEncoder folder its transformers are: one, or one for each side of a router."""
-    first = read_json(folder / "modules.json", str(folder))[0]
-    module = first.get("path", "")
-    kinds = {module: first["type"]}
-    if first["type"].endswith("Router"):
-        path = folder / module / "router_config.json"
-        types = read_json(path, str(folder))["types"]
-        kinds = {f"{module}/{inner}".lstrip("/"): kind for inner, kind in types.items()}
-    return [inner for inner, kind in kinds.items() if kind.endswith("Transformer")]

@@ -107,12 +107,13 @@ def check_model(folder: Path, label: str) -> None:
     messages begin with ``label``."""
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
-    for module, is_transformer in _transformers(folder, label).items():
+    transformers = transformer_folders(folder, label)
+    for module in dict.fromkeys([folder, *(module for module, _ in _modules(folder, label))]):
         for name in _CONFIGURATIONS:
             if (module / name).is_file():
                 _check_configuration(module / name, label)
-        _check_weights(module, label, needed=is_transformer)
-        if is_transformer:
+        _check_weights(module, label, needed=module in transformers)
+        if module in transformers:
             _check_tokenizer(module, label)
 
 
@@ -139,6 +140,13 @@ def _settings(path: Path, label: str) -> dict[str, Any]:
     if not isinstance(content, dict | None):
         raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {_fetch_again()}")
     return content or {}
+
+
+def transformer_folders(folder: Path, label: str) -> list[Path]:
+    """Where in a model's folder its transformers lie: one, or one for each side of a router."""
+    if not (folder / "modules.json").is_file():
+        return [folder]
+    return [module for module, kind in _modules(folder, label) if kind.endswith("Transformer")]
 
 
 def transformer_folder(folder: Path) -> Path:
@@ -202,14 +210,6 @@ def read_json(path: Path, label: str) -> Any:
         raise DataError(f"{label}: {path} cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{label}: {path} is damaged: it is not valid JSON ({error}). {_fetch_again()}") from error
-
-
-def _transformers(folder: Path, label: str) -> dict[Path, bool]:
-    """Each folder of a module, the model's own first, and whether it holds a transformer."""
-    modules = {folder: not (folder / "modules.json").is_file()}
-    for module, kind in _modules(folder, label):
-        modules[module] = modules.get(module, False) or kind.endswith("Transformer")
-    return modules
 
 
 def _fetch_again() -> str:
