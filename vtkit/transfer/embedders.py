@@ -133,7 +133,7 @@ class Cache:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        wanted, found = set(texts), {}
+        wanted, vectors_of = set(texts), {}
         for path in sorted(self.folder.glob("*.safetensors")):
             try:
                 content = path.read_bytes()
@@ -142,13 +142,13 @@ class Cache:
                 shard = load(content)
                 kept = json.loads(shard["texts"].tobytes())
                 vectors = shard["vectors"]
-                found.update({text: vectors[n].copy() for n, text in enumerate(kept) if text in wanted})
+                vectors_of.update({text: vectors[n].copy() for n, text in enumerate(kept) if text in wanted})
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, SafetensorError) as error:
                 console.warn(f"{path} is damaged and is left out ({error}); its texts are embedded again.")
                 path.unlink(missing_ok=True)
-        return found
+        return vectors_of
 
     def write(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
         """One more file; it appears whole or not at all."""
@@ -167,15 +167,14 @@ def _cached(texts: Sequence[str], embedder: Embedder) -> dict[str, NDArray[np.fl
     """Vectors from the cache, and the missing ones embedded, once whatever other processes embed with the same."""
     cache = Cache(embedder.identity)
     known = cache.read(texts)
-    if all(text in known for text in texts):
+    missing = [text for text in texts if text not in known]
+    if not missing:
         return known
     if not cache.prepare(embedder.name):
-        known.update(_embedded([text for text in texts if text not in known], embedder, None))
-        return known
+        return known | _embedded(missing, embedder, None)
     with held(cache.folder / "embedding.lock", f"the table of embeddings by {embedder.name}"):
-        known.update(cache.read([text for text in texts if text not in known]))
-        known.update(_embedded([text for text in texts if text not in known], embedder, cache))
-    return known
+        known |= cache.read(missing)
+        return known | _embedded([text for text in missing if text not in known], embedder, cache)
 
 
 def _embedded(texts: Sequence[str], embedder: Embedder, cache: Cache | None) -> dict[str, NDArray[np.float32]]:
