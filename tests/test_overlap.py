@@ -129,6 +129,13 @@ def test_byte_level_tokens_are_legible_and_others_stay_as_they_are_written() -> 
     assert Vocabulary(sentencepiece("▁Ã")).legible == tokens(sentencepiece("▁Ã"))
 
 
+def test_a_source_with_fewer_rows_than_tokens_is_refused() -> None:
+    source, target = wordpiece("school"), byte_level("Ġschool")
+    assert pair_of(source, target, source_rows=9).shape == (len(target), 9)
+    with pytest.raises(DataError, match="do not belong together"):
+        pair_of(source, target, source_rows=5)
+
+
 def test_a_tokenizer_that_marks_word_ends_is_refused() -> None:
     backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1}, [], end_of_word_suffix="</w>"))
     with pytest.raises(DataError, match="does not mark word starts in any known way"):
