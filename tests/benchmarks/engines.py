@@ -9,8 +9,9 @@ of a file (``scipy.sparse.save_npz``). ``everything`` is vtkit's own index scori
 bm25s, splade-index, kannolo and sparse_dot_topn are peers, timed where they are installed; bm25s has no weights in
 queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
 
-A line an engine: seconds to build, milliseconds a query (all queries in one call, median of three calls), overlap of
-the first results with the exact ones, MiB of memory at the peak and on disk. The last line is one object of JSON.
+A line an engine: seconds to build, milliseconds a query (all queries in one call, median of three calls) and their
+ratio to those of the first engine, overlap of the first results with the exact ones, MiB of memory at the peak and on
+disk. The last line is one object of JSON.
 """
 
 import argparse
@@ -239,9 +240,11 @@ def main() -> None:
             exact, found = (folder / f"{which}.npy" for which in ("exact", name))
             row["overlap"] = overlap(np.load(found), np.load(exact)) if exact.exists() else float("nan")
             rows.append(row)
+            row["ratio"] = round(float(row["milliseconds_a_query"]) / float(rows[0]["milliseconds_a_query"]), 2)
             print(
                 f"{name:16} build {row['build_seconds']:8.2f} s  query {row['milliseconds_a_query']:8.3f} ms  "
-                f"overlap {row['overlap']:.4f}  memory {row['peak_mib']:6} MiB  disk {row['disk_mib']:6} MiB",
+                f"ratio {row['ratio']:8.2f}  overlap {row['overlap']:.4f}  "
+                f"memory {row['peak_mib']:6} MiB  disk {row['disk_mib']:6} MiB",
                 flush=True,
             )
     print(json.dumps({"benchmark": "engines", "documents": documents.shape[0], "depth": asked.depth, "rows": rows}))
