@@ -11,8 +11,10 @@ from entmax import sparsemax
 from test_overlap import wordpiece
 from test_vectors import write_text
 
+from vtkit.data.corpora import read_corpus
 from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors
+from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
@@ -92,6 +94,34 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
             focus_mixture(PAIR, vectors=write_text(tmp_path / "a.vec", words))
     with pytest.raises(DataError, match=r"bias\.corpus"):
         focus_mixture(PAIR, texts=["house villa"] * 3)
+
+
+def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
+    """Skipped unless it is installed: it is no test dependency, since fasttext, which it needs, has no wheels."""
+    deepfocus = pytest.importorskip("deepfocus", reason="needs the authors' package (pip install deepfocus)")
+    fasttext = pytest.importorskip("fasttext", reason="needs fasttext, which the authors' package trains with")
+    source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    texts = list(read_corpus(shared / "data" / "text" / "klue-sentences-ko.txt.gz"))
+    tokenized = tmp_path / "tokenized.txt"
+    # The unknown token is an anchor there and not here, so it is left out.
+    lines = (" ".join(token for token in target.tokenize(text) if token != "[UNK]") for text in texts)
+    tokenized.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    model = fasttext.train_unsupervised(
+        str(tokenized), model="cbow", dim=30, epoch=3, minCount=10, bucket=20_000, thread=1, verbose=0
+    )
+    model.save_model(str(tmp_path / "model.bin"))
+    words = {word: model.get_word_vector(word) for word in model.get_words() if word != "</s>"}
+    embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
+    settings = {"fasttext_model_path": str(tmp_path / "model.bin"), "target_training_data_path": None}
+    expected = deepfocus.FOCUS(
+        target, source, torch.from_numpy(embeddings), match_symbols=True, verbosity="silent", **settings
+    ).numpy()
+    mixture = focus_mixture(pair_of(source, target), vectors=write_text(tmp_path / "model.vec", words))
+    made = np.flatnonzero(np.array(mixture.methods) == "focus")
+    assert len(made) > 1000
+    off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
+    assert off.max() < 1e-5
 
 
 def test_without_gensim_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """WECHSEL: Procrustes by hand, subword vectors by definition, the authors' package where it is installed."""
 
+import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_overlap import byte_level, wordpiece
 from test_vectors import write_text
+from transformers import PreTrainedTokenizerFast
 
+from vtkit.data.parallel import read_pairs
 from vtkit.system.errors import DataError
 from vtkit.transfer import word_space as word_space_module
 from vtkit.transfer.methods.wechsel import rotation_between, wechsel_mixture
 from vtkit.transfer.word_space import nearest, unit, word_space
+from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
@@ -116,3 +121,55 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
     refused(r"turned\.tsv: no pair has both words in the vectors", dictionary=[tmp_path / "turned.tsv"])
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
     refused(r"thai\.vec: none of its 1 words contains a token of the vocabulary", vectors=thai)
+
+
+AUTHORS_PACKAGE = (
+    "needs the authors' package, which is no test dependency: it needs fasttext, and that has no wheels, so a C++ "
+    "compiler (pip install wechsel)"
+)
+
+
+def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
+    wechsel = pytest.importorskip("wechsel", reason=AUTHORS_PACKAGE)
+    from gensim.models import Word2Vec
+
+    source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    pairs = list(read_pairs(shared / "data" / "parallel" / "news-en-ko.tsv.gz"))
+    models, paths = [], []
+    for side, name in enumerate(("en", "ko")):
+        model = Word2Vec([pair[side].lower().split() for pair in pairs], vector_size=40, min_count=3, workers=1, seed=1)
+        for rank, word in enumerate(model.wv.index_to_key):  # their frequencies, as the file's order tells them
+            model.wv.set_vecattr(word, "count", 10**12 // (rank + 1))
+        model.wv.save_word2vec_format(str(tmp_path / f"{name}.vec"))
+        model.wv.vectors = model.wv.vectors.astype(np.float64)  # else the package solves Procrustes in single precision
+        models.append(model)
+        paths.append(tmp_path / f"{name}.vec")
+    known = [set(model.wv.index_to_key) for model in models]
+    dictionary = tmp_path / "dictionary.txt"
+    with gzip.open(shared / "data" / "parallel" / "dict-wiktionary-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file]
+    # The package counts a pair once for each spelling that happens to be the same, so all have equally many here.
+    rows = [(a, b) for a, b in rows if a.title() not in known[0] and b.title() == b]
+    kept = sorted({(a, b) for a, b in rows if a in known[0] and b in known[1]})
+    assert len(kept) > 200
+    dictionary.write_text("".join(f"{a}\t{b}\n" for a, b in kept))
+
+    # The tokens that these words need, so that the package, which goes token by token, is done in seconds.
+    source, target = (_needed(*side) for side in ((source, known[0]), (target, known[1])))
+    embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
+    method = wechsel.WECHSEL(models[0], models[1], bilingual_dictionary=str(dictionary))
+    expected, info = method.apply(source, target, embeddings, use_subword_info=False)
+    pair = pair_of(source, target)
+    mixture = wechsel_mixture(pair, vectors=paths[1], source_vectors=paths[0], dictionary=[dictionary])
+    made = np.array([n for n in pair.overlap.new_ids if mixture.methods[n] == "wechsel"])
+    assert len(made) > 1500
+    assert [n for n in made if tokens(target)[n] in info.not_found] == []
+    off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
+    assert np.median(off) < 1e-6
+    assert (off < 1e-5).mean() > 0.95  # in the others two tokens, pieces of one word, are equally near in tenth place
+
+
+def _needed(tokenizer: PreTrainedTokenizerFast, words: Iterable[str]) -> PreTrainedTokenizerFast:
+    used = {piece for word in words for piece in tokenizer.tokenize(word)}
+    return wordpiece(*sorted(used - set(tokens(wordpiece()))))
