@@ -107,6 +107,25 @@ def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: P
     assert loss_of(ours[0].auto_model, batch) == pytest.approx(reference, rel=1e-5)
 
 
+def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, dropout=0.0)
+    model, hidden = ours[0].auto_model, torch.arange(40, 70)
+    batch = masked_batch(ours.tokenizer, torch.ones(len(TOKENS)).index_fill(0, hidden, 0))
+    mask_dimensions(model, hidden.tolist())
+    with torch.no_grad():
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        model.get_output_embeddings().weight[hidden] *= 1e6  # even where the logit outweighs the bias
+    predicted = batch["labels"] != IGNORED
+    others = np.setdiff1d(np.arange(len(TOKENS)), hidden)
+    places = torch.from_numpy(np.searchsorted(others, batch["labels"][predicted].numpy()))
+    wanted = torch.nn.functional.cross_entropy(logits[predicted][:, others], places).item()
+    embedded = torch.nn.Embedding.from_pretrained(model.get_input_embeddings().weight.detach().clone())
+    with torch.no_grad():
+        embedded.weight[hidden] /= 1e6
+        model.set_input_embeddings(embedded)
+    assert loss_of(model, batch) == pytest.approx(wanted, rel=1e-4)
+
+
 def test_the_unigram_prior_by_hand() -> None:
     """Four tokens, the last a special one: counts 3, 1 and 0."""
     prior = mlm.unigram_prior(Ragged.of([[0, 1, 3], [0, 0, IGNORED]]), 4, torch.tensor([3]))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.losses import CachedSpladeLoss, SparseMultipleNegativesRankingLoss
 from test_finetuning import section
 from tiny import ARCHITECTURES, encoder, texts
 from torch import Tensor
@@ -68,6 +69,23 @@ def test_a_batch_of_32_is_the_same_as_four_times_eight(tmp_path: Path, monkeypat
     assert cut[0] == pytest.approx(losses, rel=1e-5)
     assert cut[2] == dimensions
     torch.testing.assert_close(cut[1], gradients, rtol=1e-3, atol=1e-6)
+
+
+def test_it_is_the_librarys_cached_loss(tmp_path: Path) -> None:
+    model = encoder(tmp_path, dropout=0.0).train()
+    _, gradients, _ = step(model, 12, 3, section(query_lambda=0.05, document_lambda=0.02))
+    theirs = CachedSpladeLoss(
+        model,
+        SparseMultipleNegativesRankingLoss(model, scale=1.0),
+        document_regularizer_weight=0.02,
+        query_regularizer_weight=0.05,
+        mini_batch_size=3,
+    )
+    model.zero_grad()
+    torch.stack(list(theirs(columns(model, 12), None).values())).sum().backward()
+    expected = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+    assert gradients.keys() == expected.keys()
+    torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-5)
 
 
 @contextmanager

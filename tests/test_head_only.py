@@ -152,6 +152,22 @@ def test_labels_of_a_text_are_output_tokens_and_unknown_ones_are_none() -> None:
 # objectives
 
 
+@given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 20))
+def test_the_alignment_loss_is_its_equation(seed: int, batch: int, vocabulary: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn(batch, vocabulary, generator=draw, dtype=torch.float64) for _ in range(2))
+    student.requires_grad_()
+    total = 0.0 * student.sum()
+    for mine, theirs in zip(student, teacher, strict=True):
+        active = [j for j in range(vocabulary) if mine[j] > 0 or theirs[j] > 0]
+        if active:
+            total = total + sum((mine[j] - theirs[j]) ** 2 for j in active) / len(active)
+    found = sap_loss(student, teacher)
+    torch.testing.assert_close(found, total / batch)
+    ours, wanted = (torch.autograd.grad(loss, student)[0] for loss in (found, total / batch))
+    torch.testing.assert_close(ours, wanted)
+
+
 def test_the_alignment_loss_by_hand() -> None:
     student = torch.tensor([[1.0, -1.0, -2.0, 0.5], [-1.0, -1.0, -1.0, -1.0]])
     teacher = torch.tensor([[3.0, -5.0, 1.0, -0.5], [-2.0, -3.0, -4.0, -5.0]])
