@@ -54,6 +54,7 @@ def test_borda_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         return [document for _, document in aggregated_pairs([[ranking] for ranking in rankings], 1)]
 
     assert counted([5, 1, 7], [1, 5, 9], [7, 9, 1]) == [1, 5, 7, 9]
+    assert counted([1, 2, 3], [2, 3, 1]) == [2, 1, 3]  # 5, 4 and 3 points
     assert counted([4, 3], [3, 4]) == [3, 4]  # as many points, as high: the lower number
     assert counted([8, 2, 4], [4, 6, 8]) == [4, 8, 2, 6]  # 4 and 8 have four points each
     assert counted([2, -1], [-1, -1]) == [2]  # -1 is no document
