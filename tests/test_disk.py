@@ -149,6 +149,7 @@ def test_what_will_be_downloaded_is_counted_if_the_hub_says_it(folder: Path, mon
         server.repositories["a/pickled"] = {"1" * 40: {"pytorch_model.bin": b"w" * 7000}}
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         assert needed(folder, "source.model=a/model").downloads == 0, "without --download nothing is asked"
         assert server.asked == []
         monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
