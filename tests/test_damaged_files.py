@@ -128,6 +128,7 @@ SIZE = len(TOKENS)
 MODELS: dict[str, tuple[Damage, str]] = {
     "config: cut": (text("config.json", "{"), r"config\.json is damaged: it is not valid JSON"),
     "config: a list": (text("config.json", "[]"), r"config\.json is damaged: it should hold a JSON object"),
+    "config: deep": (text("config.json", "[" * 100_000), r"config\.json is damaged"),
     "config: gone": (gone("config.json"), r"config\.json"),
     "config: no model_type": (without("config.json", "model_type"), "cannot be loaded.*model_type"),
     "config: unknown model_type": (with_values("config.json", model_type="no-such"), r"config\.json says model_type"),
@@ -135,11 +136,13 @@ MODELS: dict[str, tuple[Damage, str]] = {
         with_values("config.json", vocab_size=SIZE - 5), rf"config\.json says vocab_size {SIZE - 5}.*\({SIZE}"
     ),
     "config: hidden_size other": (with_values("config.json", hidden_size=64), r"config\.json says the shape .*64"),
+    "config: hidden_size a word": (with_values("config.json", hidden_size="32"), "cannot be loaded"),
     "config: more layers": (with_values("config.json", num_hidden_layers=3), r"lack 16 of the tensors.*layer\.2"),
     "config: fewer positions": (
         with_values("config.json", max_position_embeddings=40), r"position_embeddings.*of the shape \(48"
     ),
     "weights: cut": (cut("model.safetensors", 5000), r"model\.safetensors is damaged or cut short"),
+    "weights: empty": (cut("model.safetensors", 0), r"model\.safetensors is damaged or cut short"),
     "weights: a pointer of git": (text("model.safetensors", LFS), r"model\.safetensors is damaged or cut short"),
     "weights: gone": (gone("model.safetensors"), r"holds no weights, neither model\.safetensors nor"),
     "weights: a body tensor gone": (tensors(lambda t: t.pop(LAYER)), rf"lack 1 of the tensors of a Bert.*{LAYER}"),
@@ -148,6 +151,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
         tensors(lambda t: [t.update({f"x.{k}": t.pop(k)}) for k in list(t)]), "lack .* of the tensors of a Bert"
     ),
     "weights: NaN": (tensors(lambda t: t[LAYER].fill_(torch.nan)), rf"not finite numbers.*: {LAYER}"),
+    "weights: infinite": (tensors(lambda t: t[WORDS][3].fill_(torch.inf)), rf"not finite numbers.*: {WORDS}"),
     "weights: fewer rows": (
         tensors(lambda t: t.update({WORDS: t[WORDS][:100].clone()})), rf"says vocab_size {SIZE}.*\(100, 32\)"
     ),
@@ -156,6 +160,10 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "modules: own class": (text("modules.json", '[{"type": "a.B", "path": ""}]'), r"modules\.json names code"),
     "modules: elsewhere": (
         text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "../x"}]'), "not inside"
+    ),
+    "modules: folder gone": (
+        text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "x"}]'),
+        "folder .*x .*missing"
     ),
     "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer\.json is damaged: it is not a tokenizer"),
     "tokenizer: gone": (gone("tokenizer.json"), r"holds no tokenizer"),
@@ -180,10 +188,13 @@ def test_a_damaged_model_is_refused_by_file(damage: str, bare: Path, target: Pat
 TOKENIZERS: dict[str, tuple[Damage, str]] = {
     "cut": (cut("tokenizer.json", 300), r"tokenizer\.json is not valid JSON"),
     "a list": (text("tokenizer.json", "[]"), r"tokenizer\.json should hold a JSON object"),
+    "deep": (text("tokenizer.json", "[" * 100_000), r"tokenizer\.json is not valid JSON"),
     "no model": (without("tokenizer.json", "model"), r"tokenizer\.json is not a tokenizer\.json"),
     "unknown model": (with_values("tokenizer.json", model={"type": "X"}), r"tokenizer\.json is not a tokenizer\.json"),
     "no unknown token": (vocabulary(lambda v: v.pop("[UNK]")), r"tokenizer\.json has no unknown token"),
     "empty vocabulary": (vocabulary(lambda v: v.clear()), r"tokenizer\.json has an empty vocabulary"),
+    "ids are words": (vocabulary(lambda v: v.update(apple="one")), r"tokenizer\.json is not a tokenizer\.json"),
+    "a negative id": (vocabulary(lambda v: v.update(apple=-1)), r"tokenizer\.json is not a tokenizer\.json"),
     "a huge id": (vocabulary(lambda v: v.update(apple=10**9)), "the id 1,000,000,000"),
     "two of one id": (vocabulary(lambda v: v.update(apple=v["amber"])), "tokenizer"),
     "settings cut": (text("tokenizer_config.json", "{"), r"tokenizer_config\.json is not valid JSON"),
@@ -267,6 +278,7 @@ def first(pattern: str, damage: Callable[[str], Damage]) -> Damage:
 
 SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: cut": (cut(RUN, 40), r"run\.json is damaged"),
+    "run.json: a list": (text(RUN, "[]"), r"run\.json is damaged"),
     "run.json: a word for a number": (with_values(RUN, index={"query_length": "long"}), r"run\.json is damaged"),
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),
@@ -282,10 +294,15 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "documents: gone": (first(DOCUMENTS, gone), r"documents\.jsonl is missing"),
     "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"documents\.npy is damaged or cut short"),
     "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"documents\.npy is damaged or cut short"),
+    "postings: header": (
+        first(NPY, lambda n: lambda f: (f / n).write_bytes((f / n).read_bytes().replace(b"descr", b"d\x00scr"))),
+        r"documents\.npy is damaged or cut short",
+    ),
     "postings: other numbers": (
         first(NPY, lambda n: lambda f: np.save(f / n, np.full(len(np.load(f / n)), 99, np.int32))), "files do not match"
     ),
     "postings: gone": (first(NPY, gone), r"documents\.npy.*missing"),
+    "postings: facts": (first(f"{INDEX}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"),
     "postings: another vocabulary": (
         first(f"{INDEX}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"
     ),

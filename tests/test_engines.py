@@ -252,11 +252,11 @@ def test_answers_that_cannot_be_are_not_passed_on(tmp_path: Path) -> None:
 
 
 def test_quantisation_by_hand() -> None:
-    weights = sp.csr_matrix([[3.0, 1.4, 0.4, 0.0]], dtype=np.float32)
+    weights = sp.csr_matrix([[3.0, 1.6, 0.4, 0.0]], dtype=np.float32)
     whole, loss = quantised(weights, 2)
-    assert whole.toarray().tolist() == [[3, 1, 0, 0]]
+    assert whole.toarray().tolist() == [[3, 2, 0, 0]]
     assert (loss.step, loss.dropped) == (1.0, pytest.approx(1 / 3))
-    assert loss.mean_error == pytest.approx((0.4 + 0.4) / 4.8)
+    assert loss.mean_error == pytest.approx((0.4 + 0.4) / 5)
 
 
 def test_agreement_by_hand() -> None:

@@ -179,6 +179,17 @@ def pruned() -> Iterator[None]:
         yield
 
 
+def test_weights_of_frequent_terms_are_rounded_up() -> None:
+    """Else a document's bound could be below its score."""
+    documents = np.zeros((20, 3), dtype=np.float32)
+    documents[:4, 1] = [255.0, 0.5, 1.0, 1.25]
+    documents[7, 2] = 1.0  # one document of twenty: not frequent
+    with pruned():
+        frequent = ExactIndex.build(sp.csr_matrix(documents)).frequent
+    assert (frequent.terms.tolist(), frequent.steps.tolist()) == ([1], [1.0])
+    assert frequent.rows[0].tolist() == [255, 1, 1, 2] + [0] * 16
+
+
 def everything_scored(index: ExactIndex) -> ExactIndex:
     return replace(index, frequent=None)
 

@@ -55,6 +55,8 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject) -> None:
     np.testing.assert_array_equal(fold_vectors(found, folded_to).toarray(), wanted)
     batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to))
     np.testing.assert_array_equal(batch.numpy(), wanted)
+    with pytest.raises(ValueError, match="6 dimensions and a fold map of 5"):
+        fold_vectors(found, folded_to[:5])
 
 
 def test_an_encoder_that_says_so_is_encoded_folded_wherever_it_has_been_saved(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, set_folding
-from vtkit.encoder.idf import document_frequencies, idf_weights
+from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.sides import encode_side
@@ -118,6 +118,7 @@ def test_the_weights_are_those_of_the_equations() -> None:
         weights = idf_weights(np.arange(1, 51), 50, weighting)
         assert (np.diff(weights) <= 1e-6).all()
         assert (weights >= 0).all()
+    assert weighted(sparse.csr_matrix([[1.0, 2.0]]), np.array([0, 3], dtype=np.float32)).nnz == 1
 
 
 @given(st.integers(1, 12), st.integers(0, 1000))
