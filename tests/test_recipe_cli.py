@@ -224,3 +224,11 @@ def test_a_reader_that_leaves_early_gives_no_traceback(recipe: Path) -> None:
         command, shell=True, cwd=recipe.parent, env=environment(), capture_output=True, text=True, check=False
     )
     assert result.stderr == ""
+
+
+def test_a_run_without_evaluation_says_how_to_make_an_index(tmp_path: Path) -> None:
+    tiny.tokenizer().save_pretrained(str(tmp_path / "target"))
+    (tmp_path / "plain.toml").write_text(tiny.scratch_recipe("plain"), "utf-8")
+    said = command_line.invoke("run", tmp_path / "plain.toml", "--runs", tmp_path / "runs").stderr
+    model = tmp_path / "runs" / "plain" / "model"
+    assert f"make an index: vtkit encode {model} TEXTS --out VECTORS, then vtkit index VECTORS --out INDEX" in said

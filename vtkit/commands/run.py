@@ -73,6 +73,9 @@ def run(
         console.say(f"report: {page}")
     if (folder / "index").is_dir():
         console.say(f"search it: {shlex.join(['vtkit', 'search', str(folder), 'your query'])}")
+    elif (model := folder / "model").is_dir():  # nothing is evaluated
+        encode = shlex.join(["vtkit", "encode", str(model), "TEXTS", "--out", "VECTORS"])
+        console.say(f"make an index: {encode}, then vtkit index VECTORS --out INDEX")
     advice = None if report is None else recommendation(report)
     if advice is not None:
         (console.warn if advice.harmful else console.say)(advice.text)
