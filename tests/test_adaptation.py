@@ -211,6 +211,14 @@ def test_weights_that_are_not_finite_stop_the_run_at_once(tmp_path: Path) -> Non
         adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
 
 
+def test_a_loss_far_above_that_of_guessing_stops_the_run(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    with torch.no_grad():  # logits so large that no step of a permitted size brings them back
+        mlm_head(ours[0].auto_model).decoder.weight.mul_(1000.0)
+    with pytest.raises(CollapseError, match=r"adaptation step \d+: the loss is [\d,.]+, .*Lower learning_rate"):
+        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: Path) -> None:
     """A third of the tokens is masked: the loss is that of a model which has the other tokens only."""

@@ -135,8 +135,8 @@ def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -
     assert list(report.coverage) == ["source model", "after transfer"]
     models = [str(tmp_path / "encoder"), str(folder / "model")]
     given = ["analyse", *models, "--on", str(tmp_path / "collection"), "--language", "en"]
-    shown = invoke(*given, "--queries", "5")
-    assert shown.stdout.startswith("5 queries, ")
+    shown = invoke(*given, "--queries", "5", "--documents", "20")
+    assert shown.stdout.startswith("5 queries, 20 documents of ")
     assert "score from the query's own tokens" in shown.stdout
     printed = invoke(*given, "--json")
     assert printed.exit_code == 0, printed.output

@@ -9,14 +9,14 @@ import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.losses import CachedSpladeLoss, SparseMultipleNegativesRankingLoss
-from test_finetuning import section
-from tiny import ARCHITECTURES, encoder, texts
+from test_finetuning import DATA, section
+from tiny import ARCHITECTURES, encoder, texts, weights
 from torch import Tensor
 
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.training import objective
-from vtkit.training.finetune import objective_terms
+from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.objective import Objective, term_weights_of
 
@@ -116,6 +116,18 @@ def test_no_activations_are_held_for_the_backward_pass(tmp_path: Path) -> None:
         return sum(kept.values())
 
     assert held(5) < 0.01 * held(None)
+
+
+def test_a_training_run_computes_again_what_it_does_not_hold_and_ends_the_same(tmp_path: Path) -> None:
+    found = []
+    for at_once in (None, objective.TEXTS_A_GROUP):
+        ours, wanted = encoder(tmp_path / f"{at_once}"), section(**PENALTIES, steps=2, texts_at_once=at_once)
+        with forwards(ours) as sizes:
+            curves = finetune(ours, DATA, wanted, "en", 5, tmp_path / f"{at_once}" / "checkpoints")
+        found.append((curves, len(sizes), weights(ours)))
+    (curves, passes, whole), (their_curves, their_passes, cached) = found
+    assert (their_curves, their_passes) == (curves, passes + 4)  # two steps of queries and documents
+    torch.testing.assert_close(cached, whole, rtol=1e-4, atol=1e-5)
 
 
 def test_without_a_gradient_nothing_is_computed_again(tmp_path: Path) -> None:

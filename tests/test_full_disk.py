@@ -234,5 +234,5 @@ def test_other_refusals_of_the_machine_name_the_place_and_defects_are_none() -> 
 @pytest.mark.parametrize("place", ["a-file", "a-file/deeper", "x" * 300])
 def test_a_runs_folder_that_cannot_be_is_a_message(place: str, recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("")
-    with pytest.raises(VtkitError, match=r"cannot write to|too long|is a file"):
+    with pytest.raises(VtkitError, match=r"cannot write to .*Name another folder with --runs"):
         run(recipe, runs=tmp_path / place, threads=1)

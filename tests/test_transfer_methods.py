@@ -197,6 +197,16 @@ def test_every_row_is_a_convex_combination(seed: int) -> None:
     assert np.allclose(mixture.bias(ones), 1)
 
 
+def test_each_vocabulary_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds where there are many tokens."""
+    reads: list[Any] = []
+    kind = type(SOURCE)
+    whole = kind.get_vocab
+    monkeypatch.setattr(kind, "get_vocab", lambda self: reads.append(self) or whole(self))
+    subtoken_mixture(pair_of(SOURCE, TARGET))
+    assert reads == [SOURCE, TARGET]
+
+
 def test_subtokens_are_the_pieces_of_the_text_not_of_the_spelling() -> None:
     mixture = subtoken_mixture(PAIR)
     known = tokens(SOURCE)

@@ -38,6 +38,11 @@ def test_a_vocabulary_is_described_alone_without_a_source_and_without_texts() ->
     _, found = analyse_vocabularies(None, wordpiece("the", "school"), [], ["the school"], "en")
     assert (found.documents, found.worst_words) == (None, ())
     assert found.queries.tokens_per_text == 2
+    tokens = ("the", "한국", "к", "ひ", "山", "42", "Aβ", "[unused3]", "ก")
+    _, found = analyse_vocabularies(None, wordpiece(*tokens), [], [], "ja")
+    assert found.languages == {"en": 1, "ja": 2, "ko": 1, "ru": 1}
+    others = (found.undecided, sum(found.other_scripts.values()), found.no_letters)
+    assert (*others, found.size) == (1, 1, 2 + 5, 9 + 5)  # Aβ; ก; 42, an unused token and five special ones
 
 
 def test_at_most_two_languages_share_a_script() -> None:

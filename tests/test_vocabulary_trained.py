@@ -221,6 +221,7 @@ def test_a_corpus_may_hold_any_characters(algorithm: str) -> None:
         (["ab cd ef gh"], "wordpiece", 200, r"too small .* nothing occurs in it 2 times"),
         (["", "  "], "wordpiece", 400, "no words"),
         *((["a b c d"] * 20, algorithm, 5000, "too small to learn a vocabulary") for algorithm in ALGORITHMS[::2]),
+        (["".join(map(chr, range(0xAC00, 0xAD00)))] * 3, "unigram", 200, "alone are 262 tokens"),
     ],
 )
 def test_a_corpus_with_nothing_to_learn_is_refused(texts: list[str], algorithm: str, size: int, said: str) -> None:
