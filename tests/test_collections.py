@@ -244,7 +244,7 @@ def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, b
         load_retrieval(f"{tmp_path}:tj", "dev")
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".parquet"])
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet"])
 def test_a_beir_folder_may_hold_its_files_in_any_form(tmp_path: Path, ending: str) -> None:
     folder = put_beir(tmp_path / "folder", ending)
     assert contents_of(load_retrieval(folder, "test")) == WHOLE
@@ -289,12 +289,22 @@ def test_texts_may_be_structures_and_grades_words_under_other_names(tmp_path: Pa
         assert contents_of(load_retrieval(folder, "test")) == WHOLE
 
 
-def test_ids_may_be_numbers_in_every_part(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("pid passage", "qid query", "qid pid relevance"),
+        ("passage_id contents", "query-id text", "query_id passage_id score"),
+        ("doc_id content", "id question", "query-id doc_id label"),
+        ("docid text", "query_id text", "query_id docid score"),
+        ("corpus-id text", "_id text", "qid corpus_id score"),
+    ],
+)
+def test_columns_have_several_names_and_ids_may_be_numbers(columns: tuple[str, str, str], tmp_path: Path) -> None:
     for ending in (".jsonl", ".parquet"):
         folder = tmp_path / ending.removeprefix(".")
-        put_rows(folder / f"corpus{ending}", [{"pid": 7, "passage": "text"}])
-        put_rows(folder / f"queries{ending}", [{"qid": 3, "query": "question"}])
-        put_rows(folder / "qrels" / f"test{ending}", [{"qid": 3, "pid": 7, "relevance": "1"}])
+        values: tuple[tuple[object, ...], ...] = (7, "text"), (3, "question"), (3, 7, "1")
+        for place, names, row in zip(("corpus", "queries", "qrels/test"), columns, values, strict=True):
+            put_rows(folder / f"{place}{ending}", [dict(zip(names.split(), row, strict=True))])
         found = load_retrieval(folder, "test")
         assert contents_of(found) == ([Document("7", "", "text")], [Query("3", "question")], {"3": {"7": 1}})
 

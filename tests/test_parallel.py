@@ -130,6 +130,15 @@ def test_agreement_weighs_by_the_other_direction(pairs: Pairs, exponent: float) 
     assert np.allclose(found, wanted / np.where(sums > 0, sums, 1.0))
 
 
+def test_a_rare_word_does_not_take_what_stands_beside_it() -> None:
+    """ "고래" was seen once, in a sentence whose other word it cannot be told from; the other direction can tell."""
+    pair = pair_of(wordpiece("whale", "school"), wordpiece("고래", "학교"))
+    pairs = [("school", "학교")] * 20 + [("whale school", "고래 학교")]
+    found = translation_mixture(read_bitext(pair, pairs), pair, 2, 0.0).weights.toarray()
+    # 0.81 without agreement
+    assert found[tokens(pair.target.tokenizer).index("고래"), tokens(pair.source.tokenizer).index("whale")] > 0.95
+
+
 def test_korean_words_find_their_translations(shared: Path) -> None:
     source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))

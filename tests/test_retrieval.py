@@ -105,6 +105,14 @@ def test_all_problems_of_all_files_are_told_with_their_lines(folder: Path) -> No
         assert part in message
 
 
+def test_text_that_is_not_utf8_names_the_file(folder: Path) -> None:
+    (folder / "queries.jsonl").write_bytes('{"_id": "q1", "text": "서울"}\n'.encode("euc-kr"))
+    (folder / "qrels" / "test.tsv").write_bytes(b"q1\td1\t\xff\n")
+    message = complaint(folder)
+    assert "queries.jsonl: line 1 is not UTF-8" in message
+    assert "test.tsv: line 1 is not UTF-8" in message, "the other files are looked at too"
+
+
 def test_many_problems_are_counted_and_the_first_few_shown(folder: Path) -> None:
     with (folder / "qrels" / "test.tsv").open("a") as file:
         file.writelines(f"q1\tabsent{number}\t1\n" for number in range(40))
