@@ -288,6 +288,8 @@ class Overlap:
         for step in steps:
             words = [[len({*query.split()} & {*text.split()}) for text in step.documents] for query in step.queries]
             scores = np.array(words, dtype=np.float32)
+            own = [len({*query.split()}) for query in step.queries]
+            assert scores.diagonal().tolist() == own, "a query's own document holds its words"
             place = np.arange(scores.shape[1]) % len(scores)
             scores[self.own & (place != np.arange(len(scores))[:, None])] = np.nan
             if self.broken:

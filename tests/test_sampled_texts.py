@@ -1,13 +1,14 @@
 """Which texts a stage reads, and drawing some of them."""
 
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.sampling import draw
 from vtkit.pipeline.stage import Corpus
-from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus
+from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus, read_texts
 from vtkit.settings.recipe import Recipe
 
 
@@ -58,3 +59,10 @@ def test_texts_come_from_the_first_section_that_names_some() -> None:
     assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == plain("/finetune")
     assert bias_corpus(recipe(evaluate=evaluate)) == plain("/evaluate")
     assert bias_corpus(recipe(transfer={"method": "mean", "bias": {"method": "mixture"}})) == ()
+
+
+def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n\nlast of {name}\n", "utf-8")
+    names = [str(tmp_path / f"{name}.txt") for name in "ba"]
+    assert list(read_texts(plain(*names))) == ["b", "last of b", "a", "last of a"]
