@@ -428,6 +428,16 @@ def test_the_candidate_beside_the_own_document_is_one_that_rankings_found() -> N
     assert set(found[:, 2]) == {0, 1, 3, 4, 5}  # where they found none, one of all others
 
 
+def test_a_query_stands_beside_its_own_document_and_what_models_mined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "DEPTH", 1)  # of BM25, which finds the own document first
+    monkeypatch.setattr(adaptation, "_mined", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
+    columns, _ = adaptation._distill(TEXTS, section("distill", steps=2), 6, 5, tmp_path, "en", [], None)
+    assert all(query in own for query, own in zip(columns["query"], columns["document"], strict=True))
+    assert columns["negative_1"].count(TEXTS[7]) > 6
+
+
 @pytest.mark.parametrize(
     ("settings", "teachers", "way_out"),
     [({"loss": "listwise"}, 1, 'distill.loss to "margin_mse"'), ({}, 2, "one teacher")],
