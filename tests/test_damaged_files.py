@@ -294,10 +294,6 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "documents: gone": (first(DOCUMENTS, gone), r"documents\.jsonl is missing"),
     "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"documents\.npy is damaged or cut short"),
     "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"documents\.npy is damaged or cut short"),
-    "postings: header": (
-        first(NPY, lambda n: lambda f: (f / n).write_bytes((f / n).read_bytes().replace(b"descr", b"d\x00scr"))),
-        r"documents\.npy is damaged or cut short",
-    ),
     "postings: other numbers": (
         first(NPY, lambda n: lambda f: np.save(f / n, np.full(len(np.load(f / n)), 99, np.int32))), "files do not match"
     ),
