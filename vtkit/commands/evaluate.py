@@ -106,8 +106,7 @@ def evaluate(
 
 
 def _print(comparison: Comparison, out: Path | None) -> None:
-    for collection in dict.fromkeys(cell.collection for cell in comparison.cells):
-        cells = [cell for cell in comparison.cells if cell.collection == collection]
+    for collection, cells in comparison.by_collection().items():
         first = cells[0].evaluated
         console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
         tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)

@@ -108,8 +108,9 @@ def document_weights(
 ) -> NDArray[np.float32]:
     """:func:`idf_weights` of the dimensions of ``vectors``, by the dimensions that each document holds
     (:func:`tokens_held`); None: by those of its vector."""
-    frequencies: NDArray[np.int64] = np.bincount(vectors.indices, minlength=vectors.shape[1])
-    if held is not None:
+    if held is None:
+        frequencies: NDArray[np.int64] = np.bincount(vectors.indices, minlength=vectors.shape[1])
+    else:
         frequencies = np.zeros(vectors.shape[1], dtype=np.int64)
         for dimensions in held:
             frequencies[dimensions] += 1

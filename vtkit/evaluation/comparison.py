@@ -59,6 +59,13 @@ class Comparison(Result):
                 return cell
         raise KeyError((system, collection))
 
+    def by_collection(self) -> dict[str, list[Cell]]:
+        """The cells of each collection."""
+        cells: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            cells.setdefault(cell.collection, []).append(cell)
+        return cells
+
 
 def compared(
     judged: Mapping[str, Judged], collection: str, measures: Sequence[str], baseline: str, correction: Correction

@@ -233,9 +233,13 @@ class _Tree:
         """Dotted setting -> value, of tables in tables and of names with dots alike."""
         return {".".join(key): node for key, node in self.values.items()}
 
+    def places(self) -> dict[_Key, Place]:
+        """Where each setting and each table was written."""
+        return self.tables | {key: node.place for key, node in self.values.items()}
+
     def place_of(self, key: _Key) -> Place | None:
         """Where a setting was written, or the innermost table around it that was."""
-        places = self.tables | {key: node.place for key, node in self.values.items()}
+        places = self.places()
         return next((places[part] for part in reversed(_beginnings(key)) if part in places), None)
 
     def data(self) -> dict[str, Any]:
@@ -477,9 +481,9 @@ def _of_cell(tree: _Tree, cell: Mapping[str, int | str] | None) -> _Tree:
     chosen: dict[str, _Value] = {}
     for axis in reversed(AXES):
         chosen |= sweep.inside((axis, str(cell[axis]))).dotted() if axis in cell else {}
-    for setting in listed.keys() & cell.keys():
-        node = listed[setting]
-        chosen[setting] = replace(node, value=node.value[int(cell[setting])])
+    for setting, number in cell.items():
+        if node := listed.get(setting):
+            chosen[setting] = replace(node, value=node.value[int(number)])
     tree = tree.without([("sweep",)])
     for setting, node in chosen.items():
         key = tuple(setting.split("."))
@@ -579,8 +583,7 @@ def _checked(
 
 
 def _places(tree: _Tree) -> dict[str, str]:
-    places = tree.tables | {key: node.place for key, node in tree.values.items()}
-    return {".".join(key): place.label for key, place in places.items() if place.label}
+    return {".".join(key): place.label for key, place in tree.places().items() if place.label}
 
 
 def _resolved(tree: _Tree, problems: list[Problem]) -> _Tree:

@@ -33,7 +33,7 @@ COSTS = {  # column of the table of costs -> what it is
 def evaluated_page(comparison: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
     """The page of a comparison, with the queries won and lost beside the baseline."""
     systems = dict.fromkeys(cell.system for cell in comparison.cells)
-    cells = _by_collection(comparison)
+    cells = comparison.by_collection()
     compared = tuple(
         block for each in outcomes for block in (Heading(f"{each.system} on {each.set}"), *outcome_blocks(each))
     )
@@ -54,7 +54,7 @@ def evaluated_charts(comparison: Comparison) -> Mapping[str, Sequence[Chart]]:
     from vtkit.report.plots import effectiveness_charts
 
     sets = []
-    for collection, cells in _by_collection(comparison).items():
+    for collection, cells in comparison.by_collection().items():
         rows = [
             Row(**cell.evaluated.facts, model="BM25" if cell.system == "bm25" else cell.system, label=cell.system,
                 measures=cell.evaluated.measures)
@@ -62,13 +62,6 @@ def evaluated_charts(comparison: Comparison) -> Mapping[str, Sequence[Chart]]:
         ]  # fmt: skip
         sets.append(SetResults(collection, tuple(rows)))
     return {"results": effectiveness_charts(ReportData(results=tuple(sets)), "system")}
-
-
-def _by_collection(comparison: Comparison) -> dict[str, list[Cell]]:
-    cells: dict[str, list[Cell]] = {}
-    for cell in comparison.cells:
-        cells.setdefault(cell.collection, []).append(cell)
-    return cells
 
 
 def _figures(measure: str, cells: Mapping[str, list[Cell]]) -> list[KeyFigure]:
