@@ -1,6 +1,7 @@
 """``vtkit encode``, ``vtkit index`` and ``vtkit search`` of the folder that comes out, and what is refused."""
 
 import gzip
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -186,6 +187,23 @@ def test_damaged_vectors_make_no_index(model: Path, beir: Path, tmp_path: Path, 
     with pytest.raises(DataError):
         vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "command"),
+    [
+        (vtkit.index_vectors, ["index", "vectors"]),
+        (vtkit.evaluate, ["evaluate", "bm25", "--on", "data"]),
+        (vtkit.expand_documents, ["expand-documents", "model", "data"]),
+    ],
+)
+def test_an_argument_of_the_function_is_no_setting(
+    function: Callable[..., object], command: list[str], tmp_path: Path
+) -> None:
+    for argument in inspect.signature(function).parameters.keys() - {"settings"}:
+        refused = invoke(*command, "--out", tmp_path / "out", "--set", f"{argument}=5").exception
+        assert isinstance(refused, RecipeError), (argument, refused)
+        assert f"{argument}: unknown setting." in str(refused)
 
 
 def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:

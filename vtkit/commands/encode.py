@@ -87,11 +87,11 @@ def index(
     weight of both. No queries are needed.
     """
     refuse_existing(out)
-    given = section_settings("index", settings or (), "query_length=32")
+    given = section_settings(IndexSection, settings, "query_length=32", engine=engine)
     from vtkit.api import index_vectors
 
     with arguments_called(option_name):
-        built = index_vectors(vectors, out, language=language, **{"engine": engine} | given)
+        built = index_vectors(vectors, out, language=language, **given)
     if as_json:
         console.write_json(asdict(built))
         return

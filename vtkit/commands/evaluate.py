@@ -87,8 +87,9 @@ def evaluate(
     A system that fails on a collection does not stop the others; it is named at the end.
     """
     from vtkit.api import evaluate as evaluated
+    from vtkit.settings.index import IndexSection
 
-    given = section_settings("index", settings or (), "document_length=128")
+    given = section_settings(IndexSection, settings, "document_length=128")
     with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}.get(name, option_name(name))):
         comparison = evaluated(
             systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,

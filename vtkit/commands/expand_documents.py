@@ -13,6 +13,7 @@ from vtkit.commands.options import (
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
+from vtkit.settings.expand import ExpandSection
 from vtkit.system import console
 from vtkit.system.outputs import refuse_existing
 
@@ -34,7 +35,7 @@ def expand_documents(
     refuse_existing(out)
     from vtkit.api import expand_documents as expand
 
-    given = section_settings("expand", settings or (), "keep=40")
+    given = section_settings(ExpandSection, settings, "keep=40")
     count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
     if as_json:
         console.write_json({"documents": count, "words": words})

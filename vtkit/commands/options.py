@@ -175,14 +175,21 @@ def _typed(annotation: Any) -> Any:
     return next(_typed(inner) for inner in get_args(annotation) if inner is not NoneType)
 
 
-def section_settings(section: str, given: Sequence[str], example: str) -> dict[str, Any]:
-    """What ``--set KEY=VALUE`` gave for one section of a recipe, values read as TOML where they are TOML:
-    ``opensearch.query=a`` is ``{"opensearch": {"query": "a"}}``, and ``index.opensearch.query=a`` the same for
-    ``index``."""
-    from vtkit.recipe.load import one_value
+def section_settings(kind: type[Section], given: Sequence[str] | None, example: str, **options: Any) -> dict[str, Any]:
+    """The settings of one section of a recipe that ``--set KEY=VALUE`` gave, laid over those of other ``options``.
 
-    settings: dict[str, Any] = {}
-    for setting in given:
+    Values are read as TOML where they are TOML: ``opensearch.query=a`` is ``{"opensearch": {"query": "a"}}``, and
+    ``index.opensearch.query=a`` the same for ``[index]``.
+
+    Raises:
+        RecipeError: the section has no such setting, or not with this value. A function's arguments are no settings.
+    """
+    from vtkit.recipe.load import one_value
+    from vtkit.recipe.problems import section_of
+
+    section = kind.__name__.removesuffix("Section").lower()
+    settings: dict[str, Any] = dict(options)
+    for setting in given or ():
         name, equals, text = setting.partition("=")
         if not equals or not name:
             raise RecipeError(f"--set {setting}: write a setting as KEY=VALUE, such as {example}.")
@@ -195,4 +202,5 @@ def section_settings(section: str, given: Sequence[str], example: str) -> dict[s
                 raise RecipeError(f"--set {setting}: {part} already has a value, so it cannot be a table.")
             table = inner
         table[last] = value if is_toml else text
+    section_of(kind, settings, refused=f"The settings of [{section}] cannot be used:")
     return settings
