@@ -17,7 +17,7 @@ from vtkit.training import objective, regularizers
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.objective import Batch, Objective
-from vtkit.training.regularizers import DfFlops, cased, df_weights, document_flops, flops, l1, masked_flops
+from vtkit.training.regularizers import DfFlops, cased, df_weights, flops, l1, masked_flops, of_documents
 from vtkit.vocabulary.casing import cased_ids
 
 DEFINITIONS: tuple[FlopsDefinition, ...] = get_args(FlopsDefinition)
@@ -33,7 +33,7 @@ def test_by_hand() -> None:
     assert masked_flops(WEIGHTS, 1).item() == 0.5**2 + 1**2  # the second text has no more than one
     assert masked_flops(WEIGHTS, 0).item() == flops(WEIGHTS).item()
     assert masked_flops(WEIGHTS, 2).item() == 0.0
-    assert cased(WEIGHTS, torch.tensor([1, 2])).item() == 2.0  # 0 + 4 and 0 + 0, halved
+    assert cased(WEIGHTS, torch.tensor([0, 2])).item() == 14.0  # (1 + 4) + 9: summed over the texts too
     assert cased(WEIGHTS, torch.tensor([], dtype=torch.long)).item() == 0.0
     capital = tokenizer((*TOKENS, "Paris", "##X"))
     assert cased_ids(capital).tolist() == [len(TOKENS), len(TOKENS) + 1]  # and no special token
@@ -42,21 +42,26 @@ def test_by_hand() -> None:
 def test_flops_of_documents_by_hand_in_each_definition() -> None:
     """Relevant documents (4, 0) and (2, 2): means 3, 1. Negatives (0, 2), (0, 4): means 0, 3. All four: 1.5, 2."""
     relevant, negatives = torch.tensor([[4.0, 0.0], [2.0, 2.0]]), torch.tensor([[0.0, 2.0], [0.0, 4.0]])
-    found = {name: document_flops(relevant, negatives, name).item() for name in DEFINITIONS}
+    found = {name: of_documents(flops, relevant, negatives, name).item() for name in DEFINITIONS}
     assert found == {"batch": 1.5**2 + 2**2, "splade": (10 + 9) / 2, "cai": 10 + 9}
-    assert {document_flops(relevant, negatives[:0], name).item() for name in DEFINITIONS} == {10.0}
+    assert {of_documents(flops, relevant, negatives[:0], name).item() for name in DEFINITIONS} == {10.0}
 
 
 def test_the_definition_that_a_recipe_names_is_the_penalty_of_its_documents(tmp_path: Path) -> None:
-    queries, documents = vectors(2, 5, 1), vectors(6, 5, 2)
-    batch, model = Batch(queries, documents, step=100), encoder(tmp_path)
+    model = encoder(tmp_path, tokens=(*TOKENS, "Paris", "##X"))
+    width = len(model.tokenizer)
+    queries, documents = vectors(2, width, 1), vectors(6, width, 2)
+    batch = Batch(queries, documents, step=100)
     expected = {"batch": flops(documents), "splade": (flops(documents[:2]) + flops(documents[2:])) / 2}
     expected["cai"] = 2 * expected["splade"]
     for name, value in expected.items():
-        section = FinetuneSection(data="folder", flops_definition=name)
+        section = FinetuneSection(data="folder", flops_definition=name, document_penalty=["flops", "cased"])
         terms = {term.name: term for term in objective_terms(section, 3, model)}
         assert terms["document_flops"].value(batch).item() == pytest.approx(value.item())
         assert terms["query_flops"].value(batch).item() == pytest.approx(flops(queries).item())
+        summed = documents[:, cased_ids(model.tokenizer)].square().sum().item()
+        assert summed > 0
+        assert terms["document_cased"].value(batch).item() == pytest.approx(summed / 2 if name == "splade" else summed)
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.integers(0, 100))

@@ -98,6 +98,7 @@ def test_cai_adapts_a_masked_language_model_before_it_is_trained_to_retrieve(nam
 def test_vocabulary_transfer_has_the_settings_that_its_paper_prints(name: str) -> None:
     recipe = load_recipe(next(path for path in RECIPES if path.stem == name)).recipe
     assert (recipe.transfer.method, recipe.transfer.bias.method) == ("semantic", "zscore")
+    assert recipe.finetune.flops_definition == "splade"
     assert recipe.transfer.settings_of(SemanticTransfer).alpha == 2.0
     assert recipe.adapt.steps * recipe.adapt.warmup == 4000
     assert recipe.adapt.train == "embeddings"

@@ -23,7 +23,8 @@ class ExpandSection(Section):
 
     keep: PositiveInt | None = None
     """Most tokens to add to a document, the likeliest. Default: all that remain of the 200 likeliest without stop
-    words, pieces of words, tokens of the document and tokens in more than a tenth of the documents."""
+    words, pieces of words and tokens of the document. In languages without a list of stop words, tokens in more than a
+    tenth of the documents count as such."""
 
     steps: Steps | None = None
     """Optimiser steps. Default: five passes over the pairs."""

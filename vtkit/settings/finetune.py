@@ -72,10 +72,10 @@ PENALTIES: dict[PenaltyName, _Penalty] = {
         1e-4,
     ),
     "cased": _Penalty(
-        "squared weights of the dimensions of cased tokens (the casing study, with λ = 0.2 beside MarginMSE, which is "
-        "far too much beside InfoNCE)",
-        1e-3,
-        1e-3,
+        "squared weights of the dimensions of cased tokens, summed over the batch (the casing study, with λ = 0.2 "
+        "beside MarginMSE, which is far too much beside InfoNCE)",
+        3e-5,
+        3e-5,
     ),
 }
 
@@ -83,6 +83,9 @@ MASKED: dict[Side, int] = {"query": 30, "document": 150}
 """``masked_flops``: active dimensions up to which a vector is not penalised; 150 is the paper's for documents."""
 
 FlopsDefinition = Literal["batch", "splade", "cai"]
+
+SPLIT_PENALTIES: tuple[PenaltyName, ...] = ("flops", "cased")
+"""Penalties of documents that ``flops_definition`` is about."""
 
 QueryEncoderName = Literal["source", "shared", "binary", "idf", "learned"]
 
@@ -217,15 +220,16 @@ class FinetuneSection(Section):
 
     query_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
     """λ_q, the strength of ``query_penalty`` once the ramp is over; of several penalties a list in the same order.
-    Default: 3e-4 for those of FLOPS, 1e-3 for ``l1`` and ``cased``."""
+    Default: 3e-4 for those of FLOPS, 1e-3 for ``l1``, 3e-5 for ``cased``."""
 
     document_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
-    """λ_d, the same for ``document_penalty``. Default: 1e-4 for those of FLOPS, 1e-3 for ``l1`` and ``cased``."""
+    """λ_d, the same for ``document_penalty``. Default: 1e-4 for those of FLOPS, 1e-3 for ``l1``, 3e-5 for
+    ``cased``."""
 
     flops_definition: FlopsDefinition = "batch"
-    """How ``flops`` combines relevant documents and hard negatives; a λ_d from elsewhere depends on it. ``batch``: of
-    all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the relevant documents and
-    that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
+    """How ``flops`` and ``cased`` combine relevant documents and hard negatives; a λ_d from elsewhere depends on it.
+    ``batch``: of all documents of the batch (sentence-transformers). ``splade``: the mean of the penalty of the
+    relevant documents and that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
 
     ramp: Ramp = 0.33
     """Share of the steps over which the penalties rise quadratically to full strength."""
@@ -350,7 +354,7 @@ class FinetuneSection(Section):
                 names -= {f"{side}_lambda"}
         if self.fixed_queries:
             names -= {"query_penalty"}
-        if "flops" not in self.penalties("document"):
+        if not self.penalties("document").keys() & set(SPLIT_PENALTIES):
             names -= {"flops_definition"}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         if self.validation is not None:

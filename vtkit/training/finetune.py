@@ -14,7 +14,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import BM25, COMPARING, SIDES, FinetuneSection, LossName, Side
+from vtkit.settings.finetune import BM25, COMPARING, SIDES, SPLIT_PENALTIES, FinetuneSection, LossName, Side
 from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -195,7 +195,7 @@ def objective_terms(
             ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
             weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps)
-            definition = section.flops_definition if name == "flops" else "batch"
+            definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
             terms.append(penalty_term(side, name, value, weight, definition))
     return terms
 

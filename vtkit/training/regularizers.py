@@ -27,20 +27,21 @@ def flops(weights: Tensor) -> Tensor:
     return weights.mean(dim=0).square().sum()
 
 
-def document_flops(relevant: Tensor, negatives: Tensor, definition: FlopsDefinition) -> Tensor:
-    """FLOPS of a batch's relevant documents and hard negatives; without negatives, FLOPS(relevant).
+def of_documents(value: Penalty, relevant: Tensor, negatives: Tensor, definition: FlopsDefinition) -> Tensor:
+    """A penalty of a batch's relevant documents and hard negatives; without negatives, ``value(relevant)``.
 
-    ``batch``: FLOPS(relevant ∪ negatives), as sentence-transformers has it. ``splade``: (FLOPS(relevant) +
-    FLOPS(negatives)) / 2, as the code of SPLADE (arXiv:2107.05720). ``cai``: the sum, as the code of CAI
+    ``batch``: value(relevant ∪ negatives), as sentence-transformers has it. ``splade``: (value(relevant) +
+    value(negatives)) / 2, as the code of SPLADE (arXiv:2107.05720). ``cai``: the sum, as the code of CAI
     (arXiv:2211.03988).
 
     Args:
+        value: FLOPS, or the cased penalty.
         relevant: non-negative term weights, (n, vocabulary).
         negatives: those of all hard negatives, (m, vocabulary).
     """
     if definition == "batch" or not len(negatives):
-        return flops(torch.cat([relevant, negatives]))
-    both = flops(relevant) + flops(negatives)
+        return value(torch.cat([relevant, negatives]))
+    both = value(relevant) + value(negatives)
     return both / 2 if definition == "splade" else both
 
 
@@ -93,14 +94,14 @@ class DfFlops(nn.Module):
 
 
 def cased(weights: Tensor, dimensions: Tensor) -> Tensor:
-    """mean_i Σ_{j in C} w_ij²: the cased regulariser of the casing study (ECIR 2026), there a sum over the batch. A
-    scalar in squared weight units.
+    """Σ_i Σ_{j in C} w_ij²: the cased regulariser of the casing study (ECIR 2026, eq. 3). A scalar in squared weight
+    units; it grows with the batch, so a strength tuned for one batch size does not carry over to another.
 
     Args:
         weights: non-negative term weights, (batch, vocabulary).
         dimensions: C, as numbers.
     """
-    return weights[:, dimensions].square().sum(dim=1).mean()
+    return weights[:, dimensions].square().sum()
 
 
 def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
@@ -135,7 +136,7 @@ def penalty_term(
     Args:
         name: of the penalty; that of its curve is ``SIDE_NAME``.
         weight: λ at an optimiser step.
-        definition: of the FLOPS of documents.
+        definition: how relevant documents and hard negatives are combined.
     """
 
     def of(batch: Batch) -> Tensor:
@@ -143,7 +144,7 @@ def penalty_term(
             return value(batch.queries)
         if definition != "batch":
             relevant = len(batch.queries)
-            return document_flops(batch.documents[:relevant], batch.documents[relevant:], definition)
+            return of_documents(value, batch.documents[:relevant], batch.documents[relevant:], definition)
         extra = [] if batch.sentences is None or batch.sentences is batch.documents else [batch.sentences]
         return value(torch.cat([batch.documents, *extra]) if extra else batch.documents)
 

@@ -64,7 +64,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
-    version=2,
+    version=3,
     reads=("expand.method", "expand.keep", "recipe.language"),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,

@@ -141,7 +141,7 @@ def _training(recipe: Recipe) -> Training:
 
 FINETUNE = Stage(
     "finetune",
-    version=13,
+    version=14,
     reads=("finetune", "report.training"),
     function=finetune_encoder,
     wire=_wired,

@@ -29,7 +29,7 @@ from vtkit.vocabulary.forms import Vocabulary
 EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded by
 
 COMMON = 0.1
-"""Tokens that more than this share of the documents have are not added: the stop words of languages without a list."""
+"""In languages without a list of stop words, tokens that more than this share of the documents have are not added."""
 
 LIKELIEST = 200  # tokens of a document to choose from, as in the paper of TILDE-AUG
 TEXTS_A_SHARD = 2048  # texts whose tokens are kept together while the others are made
@@ -41,7 +41,8 @@ def expansion_words(
     """The words that each of ``texts`` is expanded by, the likeliest first.
 
     Of the :data:`LIKELIEST` likeliest tokens those are left out that the text has, that are not :func:`addable_words`,
-    that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
+    that are stop words of ``language`` or, if there is no list of these, that more than :data:`COMMON` of ``texts``
+    have.
 
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
@@ -49,8 +50,10 @@ def expansion_words(
         folder: of the tokens of earlier texts.
     """
     tokenizer = encoder.tokenizer
-    frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
-    unwanted = listed_stop_words(tokenizer, language) | (frequencies > COMMON * count)
+    unwanted = listed_stop_words(tokenizer, language)
+    if not stop_words(language):
+        frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
+        unwanted = frequencies > COMMON * count
     masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
     addable = addable_words(tokenizer, masked, unwanted)
     folder.mkdir(parents=True, exist_ok=True)
