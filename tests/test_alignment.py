@@ -1,6 +1,5 @@
 """Parallel text whose columns do not belong together, or stand in the wrong order, is found."""
 
-import gzip
 import random
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from test_overlap import wordpiece
 
 from vtkit.commands.recipe import check_recipe
 from vtkit.data.checking import pairs_doubts, pairs_problems
-from vtkit.data.parallel import DOUBTFUL, UNRELATED, Alignment, alignment_of, languages_of, spread_over
+from vtkit.data.parallel import Alignment, alignment_of, read_pairs
 from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
 from vtkit.vocabulary.existing import load_tokenizer
@@ -20,11 +19,18 @@ Pairs = list[tuple[str, str]]
 
 
 def made_pairs(count: int, seed: int = 0) -> Pairs:
-    """Sentences of 5 to 9 words out of 60, translated word for word."""
+    """Sentences of 5 to 14 words out of 60, translated word for word, each word into one of about its length."""
     random_ = np.random.default_rng(seed)
     names = [first + second for first in ("ba", "ko", "mi", "tu", "re", "sa") for second in "bdfgklmnpr"]
-    chosen = [random_.integers(0, len(names), random_.integers(5, 10)) for _ in range(count)]
-    return [(" ".join(names[n] for n in row), " ".join(names[n][::-1] for n in row)) for row in chosen]
+    chosen = [random_.integers(0, len(names), random_.integers(5, 15)) for _ in range(count)]
+    return [(" ".join(names[n] for n in row), " ".join(names[n][::-1] + "e" * (n % 3) for n in row)) for row in chosen]
+
+
+def shifted(pairs: Pairs, lines: int = 1, since: int = 0) -> Pairs:
+    """The pairs without ``lines`` of the second column, from the line ``since`` on."""
+    targets = [target for _, target in pairs]
+    del targets[since : since + lines]
+    return [(source, target) for (source, _), target in zip(pairs, targets, strict=False)]
 
 
 def shuffled(pairs: Pairs, every: int = 1) -> Pairs:
@@ -45,50 +51,53 @@ def judged(pairs: Pairs) -> Alignment:
     return found
 
 
+def test_the_correlation_is_that_of_ranks_by_hand() -> None:
+    # lengths 1, 2, 3, 4 and 20, 40, 30, 50: the ranks differ by 0, 1, 1, 0, so that 1 - 6 * 2 / (4 * 15) = .8
+    pairs = [("a" * n, "b" * m) for n, m in ((1, 20), (2, 40), (3, 30), (4, 50))]
+    assert judged(pairs * 100).correlation == pytest.approx(0.8)
+    assert judged([pair[::-1] for pair in pairs] * 100).correlation == pytest.approx(0.8)
+    assert judged([("a", "b")] * 400).correlation == 0
+
+
 def test_translations_are_told_from_shuffled_ones() -> None:
     pairs = made_pairs(1000)
     right, half, wrong = map(judged, (pairs, shuffled(pairs, 2), shuffled(pairs)))
-    assert right.share > 0.95
+    assert right.correlation > 0.9
     assert [(each.doubtful, each.unrelated) for each in (right, half)] == [(False, False), (True, False)]
     assert wrong.unrelated
 
 
-def test_a_line_missing_on_one_side_shows_in_the_quarters_behind_it() -> None:
-    pairs = made_pairs(1000)
-    found = judged(pairs[:500] + [(pairs[n][0], pairs[n + 1][1]) for n in range(500, 999)])
-    assert found.doubtful
-    assert min(found.parts[:2]) > 0.8 > 0.65 > max(found.parts[2:])
+@pytest.mark.parametrize(("lines", "since", "quarters"), [(1, 0, 0), (3, 0, 0), (1, 500, 2), (2, 750, 3)])
+def test_a_line_missing_on_one_side_is_found_and_the_quarters_behind_it(lines: int, since: int, quarters: int) -> None:
+    found = judged(shifted(made_pairs(1000), lines, since))
+    assert found.shifts[1:] == (0,) * quarters + (-lines,) * (4 - quarters)
 
 
-def test_few_sentences_and_entries_of_one_word_are_not_judged() -> None:
-    for pairs in (shuffled(made_pairs(150)), [(f"word{number}", f"wort{number}") for number in range(5000)], []):
-        assert alignment_of(pairs) is None
+def test_few_pairs_are_not_judged_and_some_thousand_entries_are_only_doubted() -> None:
+    assert alignment_of(shuffled(made_pairs(150))) is None
+    assert alignment_of([]) is None
+    entries = [("a" * n, "b" * n) for n in np.random.default_rng(2).integers(3, 12, 12_000).tolist()]
+    few, many = judged(shuffled(entries[:3000])), judged(shuffled(entries))
+    assert [(each.doubtful, each.unrelated) for each in (few, many)] == [(True, False), (True, True)]
 
 
-def test_a_long_file_is_looked_at_evenly() -> None:
-    found = spread_over(((str(number), "") for number in range(10_001)), most=100)
-    numbers = [int(first) for first, _ in found]
-    assert 50 <= len(numbers) <= 100
-    assert len(set(np.diff(numbers))) == 1
-    assert numbers[0] == 0
-    assert numbers[-1] > 9_800
-
-
-def test_real_files_pass_and_their_shuffled_copies_do_not(shared: Path) -> None:
-    for name in ("tatoeba-en-zh", "en-th.pud", "en-ja.pud", "tatoeba-en-ar"):
-        with gzip.open(shared / "data" / "parallel" / f"{name}.tsv.gz", "rt", encoding="utf-8") as file:
-            pairs = [(first, second) for first, second in (line.rstrip("\n").split("\t") for line in file)]
-        right, half, wrong = map(judged, (pairs, shuffled(pairs, 2), shuffled(pairs)))
-        assert min(right.share, *right.parts) > DOUBTFUL, name
-        assert half.doubtful, name
-        assert wrong.share < UNRELATED, name
-        assert languages_of(pairs) == ("en", name.removesuffix(".pud").rpartition("-")[2])
-
-
-def test_a_dictionary_is_not_doubted(shared: Path) -> None:
-    for name in ("dict-wiktionary-en-ko", "dict-wiktionary-en-th"):
-        path = str(shared / "data" / "parallel" / f"{name}.tsv.gz")
-        assert not [*pairs_problems(path), *pairs_doubts(path, name[-2:])]
+def test_every_real_file_passes_and_its_shuffled_and_shifted_copies_are_refused(shared: Path, tmp_path: Path) -> None:
+    files = sorted((shared / "data" / "parallel").glob("*.tsv.gz"))
+    assert len(files) > 20
+    for file in files:
+        pairs = list(read_pairs(file))
+        found = judged(pairs)
+        assert not found.doubtful, file.name
+        assert not any(found.shifts), file.name
+        assert judged(shuffled(pairs)).unrelated, file.name
+        if "anki" not in file.name:  # which is sorted by length: other lines fit as well
+            assert judged(shifted(pairs)).shifts[0] == -1, file.name
+        if len(pairs) <= 1000:
+            assert judged(shuffled(pairs, 2)).doubtful, file.name
+    assert not list(pairs_problems(str(files[0])))
+    for wrong, words in ((shifted(pairs), "1 line further up"), (shifted(pairs, since=500), "third quarter on")):
+        assert words in " ".join(pairs_problems(put(tmp_path / "pairs.tsv", wrong)))
+    assert not list(pairs_doubts(str(shared / "data" / "parallel" / "tatoeba-en-ar.tsv.gz"), "ar"))
 
 
 def test_shuffled_pairs_stop_a_recipe_before_anything_is_run(tmp_path: Path) -> None:

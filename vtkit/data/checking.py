@@ -9,12 +9,13 @@ from itertools import islice
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpus
-from vtkit.data.parallel import alignment_of, languages_of, read_pairs, spread_over
+from vtkit.data.parallel import Alignment, alignment_of, languages_of, read_pairs
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
 from vtkit.system.errors import DataError
 
 ROWS_OF_A_DATASET = 1000  # rows of a dataset (`datasets:...`) that are read: it may come over the network
+PAIRS_READ = 4000  # pairs of parallel text whose languages are detected
 BLOCKS_OF_VECTORS = 5  # blocks of a file of word vectors, some thousand words each, that are read
 
 
@@ -31,24 +32,40 @@ def corpus_problems(spec: str) -> Iterator[str]:
 def pairs_problems(path: str) -> Iterator[str]:
     """The problems of a file of parallel text: of its lines, in one message, or columns that do not match."""
     try:
-        pairs = spread_over(read_pairs(path))
+        alignment = alignment_of(read_pairs(path))
     except DataError as error:
         yield str(error)
         return
-    alignment = alignment_of(pairs)
-    if alignment is not None and alignment.unrelated:
+    if alignment is None:
+        return
+    if shift := next(filter(None, alignment.shifts), 0):
+        where = "" if alignment.shifts[0] else f", from about its {_nth_quarter(alignment)} quarter on"
+        lines, down = f"{abs(shift)} line{'s' * (abs(shift) > 1)}", "down" if shift > 0 else "up"
         yield (
-            f"{path}: its columns are not translations of each other: only {alignment.share:.0%} of "
-            f"{alignment.sentences} sentences match their own translation better than another line's (50 % by chance, "
-            "over 85 % in parallel text). One column was probably sorted or shuffled: align the file again."
+            f"{path}: its second column is shifted{where}: the texts {lines} further {down} fit the first better "
+            "by their lengths than those of the same line. A line is missing on one side: align the file again."
         )
+    elif alignment.unrelated:
+        yield (
+            f"{path}: its columns are not translations of each other: the lengths of both texts of its "
+            f"{alignment.pairs:,} pairs {_correlation(alignment)}. One column was probably sorted or shuffled: align "
+            "the file again."
+        )
+
+
+def _nth_quarter(alignment: Alignment) -> str:
+    quarters = alignment.shifts[1:]
+    return ("first", "second", "third", "last")[next(n for n, shift in enumerate(quarters) if shift)]
+
+
+def _correlation(alignment: Alignment) -> str:
+    return f"correlate by {alignment.correlation:.2f} (0 by chance, .25 or more in dictionaries, .75 in sentences)"
 
 
 def pairs_doubts(path: str, language: str | None) -> Iterator[str]:
     """Likely problems of a readable file of parallel text, if the target ``language`` is known: its languages, or many
     pairs."""
-    pairs = spread_over(read_pairs(path))
-    first, second = languages_of(pairs)
+    first, second = languages_of(list(islice(read_pairs(path), PAIRS_READ)))
     if first is not None and first == second:
         yield (
             f"{path}: both columns are in the same language ({first}). A bridge between languages needs the source "
@@ -59,15 +76,11 @@ def pairs_doubts(path: str, language: str | None) -> Iterator[str]:
             f"{path}: its columns are swapped: the first is in the target language, {first}, the second in {second}. "
             "They are read in reverse order if the vocabularies agree; put the source language first."
         )
-    alignment = alignment_of(pairs)
+    alignment = alignment_of(read_pairs(path))
     if alignment is not None and alignment.doubtful:
-        worst = min(alignment.parts)
-        shown = ", ".join(f"{part:.0%}" for part in alignment.parts)
-        where = " A line may be missing on one side." if max(alignment.parts) - worst > 0.2 else ""
         yield (
-            f"{path}: many pairs are not translations of each other: {alignment.share:.0%} of {alignment.sentences} "
-            "sentences match their own translation better than another line's (50 % by chance, over 85 % in parallel "
-            f"text); by quarters of the file: {shown}.{where}"
+            f"{path}: many pairs may not be translations of each other: the lengths of both texts of its "
+            f"{alignment.pairs:,} pairs {_correlation(alignment)}."
         )
 
 

@@ -20,7 +20,7 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
-VERSION = 2  # to be raised when something new is looked for: what was found sound before is read again
+VERSION = 3  # to be raised when something new is looked for: what was found sound before is read again
 
 
 @dataclass(frozen=True)
