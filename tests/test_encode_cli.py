@@ -3,8 +3,10 @@
 import gzip
 import inspect
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,8 @@ from command_line import invoke
 from tiny import collection, encoder, write_collection
 
 import vtkit
-from vtkit.data.document_files import read_document_file, read_queries_as_documents
+from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_document_file, read_queries_as_documents, read_query_file
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
 from vtkit.search.results import WordShare
@@ -161,6 +164,33 @@ def test_documents_come_in_several_forms(tmp_path: Path) -> None:
         found = read_document_file(str(path))
         assert [document.id for document in found] == ids
         assert [document.text for document in found] == ["one", "two"]
+
+
+def test_a_table_and_a_folder_of_texts_are_refused_with_a_command_that_makes_one_file(tmp_path: Path) -> None:
+    (tmp_path / "my table.csv").write_text('\ufeff_id,text\r\na,"one, two"\r\nb,"three\nfour"\r\n', "utf-8")
+    (tmp_path / "texts" / "inner").mkdir(parents=True)
+    (tmp_path / "texts" / "a b.txt").write_text("one, two\n", "utf-8")
+    (tmp_path / "texts" / "inner" / "c.txt").write_text("서울", "utf-8")
+    for name, ids, texts in (
+        ("my table.csv", ["a", "b"], ["one, two", "three\nfour"]),
+        ("texts", ["texts/a_b.txt", "texts/inner/c.txt"], ["one, two", "서울"]),
+    ):
+        refusals: list[tuple[Callable[[str], Any], str]] = [
+            (read_document_file, name), (read_query_file, name), (read_queries_as_documents, name),
+            (lambda name: list(read_corpus(name)), name),
+        ]  # fmt: skip
+        for read, given in refusals:
+            with pytest.raises(DataError, match=r"unknown format|folder") as refused:
+                read(str(tmp_path / given))
+            command = str(refused.value).partition(":\n")[2].replace(f"{tmp_path}/", "")
+            subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+            written = read_document_file(str(tmp_path / f"{Path(name).stem}.jsonl"))
+            assert [document.id for document in written] == ids
+            assert [document.text.strip() for document in written] == texts
+    for name in ("a.docx", "a.xml", "a.json.gz"):
+        (tmp_path / name).write_bytes(b"<a>")
+        with pytest.raises(DataError, match=r"has an unknown format\. Documents are a collection"):
+            read_document_file(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("content", ['{"_id": "x", "text": "a"}\n' * 2, '{"_id": "x"}\n', "no json\n", ""])

@@ -181,7 +181,7 @@ def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_pa
         ("c.jsonl", "[1]\n", "line 1: is not a JSON object but a list"),
         ("c.jsonl", '{"title": "only"}\n', 'line 1: needs a string "text"'),
         ("c.jsonl", '{"text": "\\ud800 alone"}\n', "line 1: holds half of a surrogate pair"),
-        ("folder/other.txt", "x\n", "the corpus is missing"),
+        ("folder/other.txt", "x\n", "is not a collection but a folder of .txt files"),
     ],
 )
 def test_a_corpus_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: str, complaint: str) -> None:

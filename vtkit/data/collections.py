@@ -18,6 +18,7 @@ from vtkit.data.retrieval import (
     read_judgements,
     read_queries,
 )
+from vtkit.data.rows import conversion
 from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -172,6 +173,8 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
     }
     complaints = [sources[part] for part in needed if not located.parts.files(part, split)]
     if complaints:
+        if place is not None and "qrels" not in needed and (advice := conversion(place[0])):
+            raise DataError(f"{name} is not a collection but a folder of .txt files.{advice}")
         raise DataError(f"{located.where}: {'; '.join(complaints)}. {located.advice}")
     return located
 

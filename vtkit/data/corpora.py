@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vtkit.data.collections import files_of, is_collection
 from vtkit.data.problems import Problems
-from vtkit.data.rows import read_rows, text_and_title
+from vtkit.data.rows import conversion, form_of, read_rows, text_and_title
 from vtkit.data.streaming import read_column
 from vtkit.data.text import Invalid, contents, read_pieces
 from vtkit.system.errors import DataError
@@ -57,7 +57,7 @@ def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:
 def form_fault(path: Path) -> str | None:
     """The reason why a file cannot be a corpus, judging by its name; None if it can. A .tsv cannot: nothing shows which
     of its columns is text in the language."""
-    match _form(path):
+    match form_of(path):
         case ".txt" | ".jsonl" | ".parquet":
             return None
         case ".tsv":
@@ -70,13 +70,13 @@ def form_fault(path: Path) -> str | None:
                 f"its own file (the second: {command}) and name that file."
             )
         case _:
-            return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}."
+            return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}.{conversion(path)}"
 
 
 def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
     if fault := form_fault(path):
         raise DataError(fault)
-    yield from read_pieces(path, invalid) if _form(path) == ".txt" else _row_texts([path], invalid)
+    yield from read_pieces(path, invalid) if form_of(path) == ".txt" else _row_texts([path], invalid)
 
 
 def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
@@ -89,9 +89,3 @@ def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
             elif not problems.found:
                 yield contents(title, text)
     problems.stop_if_any()
-
-
-def _form(path: Path) -> str:
-    """The ending of the format, without that of the compression."""
-    compressed = path.suffix.lower() in (".gz", ".zst")
-    return Path(path.stem).suffix.lower() if compressed else path.suffix.lower()

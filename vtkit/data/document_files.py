@@ -9,7 +9,7 @@ from pathlib import Path
 from vtkit.data.collections import files_of, is_collection
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document, Query, read_documents, read_queries
-from vtkit.data.rows import ending_of
+from vtkit.data.rows import conversion, ending_of, form_of
 from vtkit.data.text import read_lines
 from vtkit.system.errors import DataError
 
@@ -17,10 +17,10 @@ DOCUMENTS = "documents.jsonl"  # file of the documents beside their vectors or t
 
 DOCUMENT_FORMS = (
     "a collection (a folder with corpus.jsonl, or a public name such as miracl:ko), .jsonl or .parquet with _id, text "
-    "and perhaps title, .tsv with id and text, or one text per line; each plain, .gz or .zst"
+    "and perhaps title, .tsv with id and text, or .txt with one text per line; each plain, .gz or .zst"
 )
 QUERY_FORMS = (
-    ".jsonl or .parquet with _id and text, .tsv with id and text, or one query per line; each plain, .gz or .zst"
+    ".jsonl or .parquet with _id and text, .tsv with id and text, or .txt with a query a line; each plain, .gz or .zst"
 )
 
 
@@ -41,8 +41,8 @@ def read_document_file(name: str) -> Sequence[Document]:
     if ending_of(path) and path.is_file():
         documents = read_documents([path], problems)
     elif path.is_file():
-        lines = enumerate(read_lines(path), 1)
-        documents = [Document(str(number), "", line.strip()) for number, line in lines if not is_blank(line)]
+        lines = _lines(_text_lines(path, "Documents", DOCUMENT_FORMS))
+        documents = [Document(line.id, "", line.text) for line in lines]
     elif is_collection(name):
         documents = read_documents(files_of(name, "corpus"), problems)
     else:
@@ -79,7 +79,7 @@ def read_query_file(name: str) -> list[Query]:
     if ending_of(path):
         queries = read_queries([path], problems)
     else:
-        queries = _lines(standard_input() if name == "-" else read_lines(path))
+        queries = _lines(standard_input() if name == "-" else _text_lines(path, "Queries", QUERY_FORMS))
     problems.stop_if_any()
     return queries
 
@@ -94,6 +94,14 @@ def standard_input() -> Iterator[str]:
                 f"standard input: line {number} is not UTF-8: byte 0x{line[error.start]:02x} at position "
                 f"{error.start + 1}. Convert it first (with: iconv -f ENCODING -t UTF-8)."
             ) from error
+
+
+def _text_lines(path: Path, what: str, forms: str) -> Iterator[str]:
+    """The lines of a text file; a folder, and a file that is called otherwise than text, is refused."""
+    if path.is_dir() or form_of(path) not in ("", ".txt"):
+        fault = "is a folder" if path.is_dir() else "has an unknown format"
+        raise DataError(f"{path} {fault}.{conversion(path) or f' {what} are {forms}.'}")
+    return read_lines(path)
 
 
 def _lines(lines: Iterable[str]) -> list[Query]:

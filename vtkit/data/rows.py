@@ -3,6 +3,7 @@
 Columns have several names on the hub; the known ones are listed here, the usual one first.
 """
 
+import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ TITLE = "title"
 
 ROWS_AT_ONCE = 1000  # rows that are held as Python objects at a time
 
+_FROM_CSV = """import csv, json, sys
+for row in csv.DictReader(open(sys.argv[1], encoding="utf-8-sig")): print(json.dumps(row))"""
+_FROM_FOLDER = """import json, pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.txt")):
+    print(json.dumps({"_id": "_".join(str(path).split()), "text": path.read_text("utf-8")}))"""
+
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
 
 
@@ -31,6 +38,24 @@ def ending_of(path: Path) -> str | None:
     """The ending of ``path`` among :data:`ENDINGS`; None for other files."""
     name = path.name.lower()
     return next((ending for ending in ENDINGS if name.endswith(ending)), None)
+
+
+def form_of(path: Path) -> str:
+    """The ending of a file's format in lower case, without that of its compression."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
+
+
+def conversion(path: Path) -> str:
+    """Advice that ends in a shell command, for a .csv file or a folder of .txt files; "" for anything else."""
+    if path.is_file() and form_of(path) == ".csv":
+        advice, program = "Name its columns _id, text and perhaps title, and convert it", _FROM_CSV
+    elif path.is_dir() and any(path.rglob("*.txt")):
+        advice, program = "Write its .txt files into one file, and name that", _FROM_FOLDER
+    else:
+        return ""
+    command = f"python3 -c {shlex.quote(program)} {shlex.quote(str(path))}"
+    return f" {advice}:\n{command} > {shlex.quote(path.resolve().name.partition('.')[0])}.jsonl"
 
 
 def value_of(row: Mapping[str, Any], names: Sequence[str]) -> Any:
