@@ -116,6 +116,67 @@ def test_lower_casing_changes_case_and_nothing_else(shared: Path, tmp_path: Path
     assert tokenizer.tokenize("APPLE") != lowered.tokenize("APPLE")
 
 
+COVID = {
+    "content": "covid",
+    "lstrip": False,
+    "normalized": True,
+    "rstrip": False,
+    "single_word": False,
+    "special": False,
+}
+ENTITY = {**COVID, "content": "<Ent>", "normalized": False, "special": True}
+
+
+def added_to(shared: Path, folder: Path, name: str) -> Path:
+    """A published vocabulary to which two or three tokens are added, as ``name``'s files say it."""
+    bert = name != "gpt2"
+    files = {"vocab.txt": ["vocab.txt"], "gpt2": ["vocab.json", "merges.txt"], "tokenizer.json": ["tokenizer.json"]}
+    for file in files[name]:
+        shutil.copy(shared / "vocab" / ("bert-base-uncased" if bert else "gpt2") / file, folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert" if bert else "gpt2"}))
+    texts: dict[str, object] = {}
+    if name == "vocab.txt":
+        texts = {"added_tokens.json": {"covid": 30522, "<Ent>": 30523, "[X Y]": 30524}}
+        texts["tokenizer_config.json"] = {"do_lower_case": True}
+    elif name == "gpt2":
+        texts = {"added_tokens.json": {"covid": 50257, "[PAD]": 50258, "[MASK]": 50259}}
+        texts["special_tokens_map.json"] = {"pad_token": "[PAD]", "mask_token": {"content": "[MASK]", "lstrip": True}}
+    else:
+        texts["tokenizer_config.json"] = {"added_tokens_decoder": {"30522": COVID, "30523": ENTITY}}
+    for file, content in texts.items():
+        (folder / file).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(("name", "size"), [("vocab.txt", 30525), ("gpt2", 50260), ("tokenizer.json", 30524)])
+def test_tokens_that_are_added_beside_a_vocabulary_are_read_as_by_transformers(
+    shared: Path, tmp_path: Path, name: str, size: int
+) -> None:
+    tokenizer = load_tokenizer(str(added_to(shared, tmp_path, name)))
+    owner = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    assert len(tokenizer) == len(owner) == size
+    for text in ["Covid covid <Ent> <ent> COVID19 [x y] [X Y] x [MASK] naïve Köln", "a <Ent>b covid", *TEXTS]:
+        assert tokenizer.tokenize(text) == owner.tokenize(text)
+
+
+def test_added_tokens_that_would_get_other_ids_than_their_file_says_are_refused(shared: Path, tmp_path: Path) -> None:
+    folder = added_to(shared, tmp_path, "vocab.txt")
+    (folder / "added_tokens.json").write_text('{"covid": 30530}')
+    with pytest.raises(DataError, match="'covid' is 30522 for 30530"):
+        load_tokenizer(str(folder), require_roles=False)
+
+
+def test_saved_dropout_is_off_and_said(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads((shared / "vocab" / "gpt2" / "tokenizer.json").read_text("utf-8"))
+    content["model"]["dropout"] = 0.1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    tokenizer = load_tokenizer(str(tmp_path), require_roles=False)
+    owner = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False)
+    assert "saved with a BPE dropout of 0.1" in capsys.readouterr().err
+    text = "the quick schools of Cologne " * 500
+    assert tokenizer(text)["input_ids"] == owner(text)["input_ids"]
+
+
 def test_truncation_and_padding_of_the_file_are_not_taken_over(tmp_path: Path) -> None:
     backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -40,7 +40,7 @@ from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import quiet_libraries
-from vtkit.vocabulary.existing import check_readable
+from vtkit.vocabulary.existing import prepare_backend
 from vtkit.vocabulary.saved import save_tokenizer
 
 
@@ -131,7 +131,7 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     folder = transformer_folder(folder)
     with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
-    check_readable(tokenizer.backend_tokenizer, f"of {name}")
+    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
     return tokenizer
 
 
@@ -273,7 +273,7 @@ def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
 def _check_tokenizer(name: str, side: SparseEncoder) -> None:
     """Refuse a tokenizer that the model beside it has no rows for."""
     rows = len(side[0].auto_model.get_input_embeddings().weight)
-    check_readable(side.tokenizer.backend_tokenizer, f"of {name}")
+    prepare_backend(side.tokenizer.backend_tokenizer, f"of {name}")
     token, largest = max(side.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     if largest >= rows:
         raise DataError(

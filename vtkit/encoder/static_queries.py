@@ -23,7 +23,7 @@ from vtkit.encoder.model_folder import (
 )
 from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import quiet_libraries
-from vtkit.vocabulary.existing import check_readable
+from vtkit.vocabulary.existing import prepare_backend
 from vtkit.vocabulary.saved import SETTINGS, SPECIAL_TOKENS
 from vtkit.vocabulary.tokenizer_file import FILE, TokenizerFile, tokenizer_digest
 
@@ -174,7 +174,7 @@ def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | No
 
             with quiet_libraries():
                 tokenizer = getattr(transformers, kind).from_pretrained(str(folder), **SAFELY)
-    check_readable(tokenizer.backend_tokenizer, f"of {name}")
+    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
     return tokenizer
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -58,6 +59,9 @@ PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語
 """A tokenizer that reads all of these as unknown has lost its vocabulary."""
 
 LARGEST_ID = 50_000_000  # larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings
+
+AS_THEY_STAND = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes that transformers gives the tokenizer.json as it stands."""
 
 UNREACHABLE_SHARE = 0.01
 """Accents are not stripped where more than this share of the tokens could never be matched afterwards."""
@@ -199,12 +203,19 @@ def _from_hub(name: str) -> Path:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """``tokenizer_config.json`` with what ``special_tokens_map.json`` adds; empty where neither is there."""
+    """``tokenizer_config.json`` with what the older files ``special_tokens_map.json`` and ``added_tokens.json`` add;
+    empty where none of them is there."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         path = folder / name
         if path.is_file():
             settings.update({key: value for key, value in _read_json(path).items() if value is not None})
+    if "added_tokens_decoder" not in settings and (folder / "added_tokens.json").is_file():
+        special = {token.content for token in _special_tokens(settings, with_roles=True)}
+        settings["added_tokens_decoder"] = {
+            number: {"content": token, "special": token in special}
+            for token, number in _read_json(folder / "added_tokens.json").items()
+        }
     return settings
 
 
@@ -220,29 +231,50 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> PreTrainedTokenizerFast:
     if path.suffix == ".model":
-        backend, size = _from_sentencepiece(path)
+        backend, listed = read_sentencepiece(path)
     elif path.name == "vocab.json":
-        backend, size = _from_byte_level_files(path)
+        backend, listed = _from_byte_level_files(path, settings)
     elif path.suffix == ".json":
-        backend, size = _from_tokenizer_json(path, settings)
+        backend, listed = _from_tokenizer_json(path, settings)
     elif path.suffix == ".txt":
-        backend, size = _from_vocab_txt(path, settings)
+        backend, listed = _from_vocab_txt(path, settings)
     else:
         raise DataError(
             f"{path} is not a tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model."
         )
-    check_ids(backend.get_vocab())
-    check_readable(backend, str(path))
+    check_ids(listed)
+    prepare_backend(backend, str(path))
+    added = {int(number): _added_token(token) for number, token in settings.get("added_tokens_decoder", {}).items()}
+    backend.add_tokens([added[number] for number in sorted(added)])
+    listed |= {token.content: number for number, token in added.items()}
+    flagged = listed.keys() - {token.content for token in backend.get_added_tokens_decoder().values()}
+    backend.add_tokens([token for token in _special_tokens(settings, with_roles=True) if token.content in flagged])
     if require_roles:
-        check_gaps(backend.get_vocab(), str(path))
+        check_gaps(listed, str(path))
     roles = _roles(backend, settings)
     for role, token in roles.items():
         if backend.token_to_id(token) is None:
             console.warn(f"{path}: the {role} token {token} is not in the vocabulary and is added at its end.")
-            size += 1
     tokenizer = wrap(backend, roles, str(path), require_roles=require_roles)
-    _check(tokenizer, size, path)
+    tokenizer.add_tokens(_special_tokens(settings))
+    _check(tokenizer, listed, path)
     return tokenizer
+
+
+def _special_tokens(settings: Mapping[str, Any], *, with_roles: bool = False) -> list[AddedToken]:
+    """The special tokens that a configuration names, with or without those that have a role."""
+    named = [settings[name] for names in NAMES_OF_ROLE.values() for name in names if with_roles and name in settings]
+    more = settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []
+    return [
+        _added_token(token, special=True) for token in (*named, *(more.values() if isinstance(more, dict) else more))
+    ]
+
+
+def _added_token(entry: str | Mapping[str, Any], *, special: bool = False) -> AddedToken:
+    """A token as configurations write it: by its text alone, or with the ways in which texts are searched for it."""
+    given = {"content": entry} if isinstance(entry, str) else entry
+    flags = {name: bool(given[name]) for name in ("lstrip", "rstrip", "single_word", "normalized") if name in given}
+    return AddedToken(str(given["content"]), special=bool(given.get("special", special)), **flags)
 
 
 def check_ids(vocabulary: Mapping[str, int]) -> None:
@@ -255,8 +287,15 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
         )
 
 
-def check_readable(backend: Tokenizer, where: str) -> None:
-    """Refuse a tokenizer without tokens, and one that fails on what it does not know."""
+def prepare_backend(backend: Tokenizer, where: str) -> None:
+    """Switch off a saved BPE dropout, by which equal texts have other tokens each time, with a warning; refuse a
+    tokenizer without tokens, and one that fails on what it does not know."""
+    if dropout := getattr(backend.model, "dropout", None):
+        backend.model.dropout = None
+        console.warn(
+            f"The tokenizer {where} was saved with a BPE dropout of {dropout:g}, which cuts equal texts differently "
+            "each time: it is switched off."
+        )
     if not backend.get_vocab():
         raise DataError(f"The tokenizer {where} has an empty vocabulary. Fetch it again, or name another.")
     try:
@@ -288,7 +327,7 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
     roles: dict[Role, str] = {}
     for role in ROLES:
         given = [settings[name] for name in NAMES_OF_ROLE[role] if name in settings]
-        named = [str(token["content"] if isinstance(token, dict) else token) for token in given]
+        named = [_added_token(token).content for token in given]
         candidates = [token for token in (*named, *SPELLINGS[role]) if backend.token_to_id(token) is not None]
         if role == "cls" and candidates and "cls_token" not in settings and backend.token_to_id("[CLS]") is not None:
             candidates.insert(0, "[CLS]")
@@ -297,16 +336,17 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
     return roles
 
 
-def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, int]:
+def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
     content = _read_json(path)
     try:
         backend = Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
         raise DataError(f"{path} is not a tokenizer.json that the tokenizers library can read: {error}") from error
     vocabulary = content.get("model", {}).get("vocab", {})
-    tokens = {entry[0] for entry in vocabulary} if isinstance(vocabulary, list) else set(vocabulary)
+    if isinstance(vocabulary, list):
+        vocabulary = {token: number for number, (token, _) in enumerate(vocabulary)}
     normalizer = content.get("normalizer") or {}
-    if normalizer.get("type") == "BertNormalizer":
+    if normalizer.get("type") == "BertNormalizer" and settings.get("tokenizer_class") not in AS_THEY_STAND:
         # As in transformers, the configuration has the last word about casing.
         backend.normalizer = normalizers.BertNormalizer(
             clean_text=normalizer["clean_text"],
@@ -314,10 +354,10 @@ def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Token
             strip_accents=settings.get("strip_accents", normalizer["strip_accents"]),
             lowercase=settings.get("do_lower_case", normalizer["lowercase"]),
         )
-    return backend, len(tokens | {added["content"] for added in content.get("added_tokens", [])})
+    return backend, vocabulary | {added["content"]: added["id"] for added in content.get("added_tokens", [])}
 
 
-def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, int]:
+def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
     """A BERT WordPiece tokenizer from its list of tokens, one a line."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -346,7 +386,7 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
-    return backend, len(tokens)
+    return backend, vocabulary
 
 
 def _is_cased(token: str) -> bool:
@@ -371,75 +411,30 @@ def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, 
     return False
 
 
-def _from_byte_level_files(path: Path) -> tuple[Tokenizer, int]:
-    merges = path.with_name("merges.txt")
+def _from_byte_level_files(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
+    merges, vocabulary = path.with_name("merges.txt"), _read_json(path)
     if not merges.is_file():
         raise DataError(f"{path} needs a merges.txt beside it.")
+    if any(token.endswith("</w>") for token in vocabulary):
+        raise DataError(f"{path} marks the ends of words by </w>: it is no byte-level BPE. Name a tokenizer.json.")
     try:
         backend = Tokenizer(models.BPE.from_file(str(path), str(merges)))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
         raise DataError(f"{path} and {merges.name} cannot be read as a byte-level BPE vocabulary: {error}") from error
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(settings.get("add_prefix_space", False)))
     backend.decoder = decoders.ByteLevel()
-    return backend, len(_read_json(path))
+    return backend, vocabulary
 
 
-def _from_sentencepiece(path: Path) -> tuple[Tokenizer, int]:
-    """A SentencePiece model (unigram or BPE), with its own text normalisation."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    try:
-        proto.ParseFromString(path.read_bytes())
-    except Exception as error:  # protobuf's DecodeError, whose home differs between its versions
-        raise DataError(f"{path} is not a SentencePiece model: {error}") from error
-    pieces = [(piece.piece, float(piece.score)) for piece in proto.pieces]
-    if not pieces:
-        raise DataError(f"{path} is a SentencePiece model without pieces.")
-    kinds = {"unknown": 2, "control": 3, "byte": 6}
-    ids = {piece: number for number, (piece, _) in enumerate(pieces)}
-    unknown = next((n for n, piece in enumerate(proto.pieces) if piece.type == kinds["unknown"]), None)
-    byte_fallback = bool(proto.trainer_spec.byte_fallback)
-    if proto.trainer_spec.model_type == 1:
-        backend = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=byte_fallback))
-    elif proto.trainer_spec.model_type == 2:
-        merges = _merges(ids, dict(pieces))
-        unknown_token = pieces[unknown][0] if unknown is not None else None
-        backend = Tokenizer(
-            models.BPE(ids, merges, unk_token=unknown_token, fuse_unk=True, byte_fallback=byte_fallback)
-        )
-    else:
-        raise DataError(f"{path} is a SentencePiece model of words or characters; vtkit reads unigram and BPE models.")
-    steps: list[Any] = []
-    if proto.normalizer_spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
-    if proto.normalizer_spec.remove_extra_whitespaces:
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    if steps:
-        backend.normalizer = normalizers.Sequence(steps)
-    scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=True)
-    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
-    specials = [piece.piece for piece in proto.pieces if piece.type in (kinds["unknown"], kinds["control"])]
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
-    return backend, len(pieces)
-
-
-def _merges(ids: Mapping[str, int], scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The merges a SentencePiece BPE model stands for: every way a piece splits in two pieces, best score first."""
-    merges = []
-    for piece in ids:
-        for cut in range(1, len(piece)):
-            left, right = piece[:cut], piece[cut:]
-            if left in ids and right in ids:
-                merges.append((-scores[piece], ids[left], ids[right], left, right))
-    return [(left, right) for *_, left, right in sorted(merges)]
-
-
-def _check(tokenizer: PreTrainedTokenizerFast, size: int, path: Path) -> None:
+def _check(tokenizer: PreTrainedTokenizerFast, listed: Mapping[str, int], path: Path) -> None:
     """Refuse a tokenizer that lost part of its vocabulary, or all of its meaning, on the way from the file."""
-    if len(tokenizer) != size:
-        raise DataError(f"{path} lists {size} tokens, but the tokenizer built from it has {len(tokenizer)}.")
+    vocabulary = tokenizer.get_vocab()
+    odd = [f"{token!r} is {vocabulary.get(token)} for {n}" for token, n in listed.items() if vocabulary.get(token) != n]
+    if odd:
+        raise DataError(
+            f"{path}: {len(odd)} of {len(listed)} tokens get other ids than its files say: {', '.join(odd[:3])}. "
+            "Tokens that are added to a vocabulary must be numbered on from its end."
+        )
     unknown = special_roles(tokenizer).get("unk")
     backend = tokenizer.backend_tokenizer
     read = [backend.encode(text, add_special_tokens=False).ids for text in PROBE_TEXTS]
