@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import tiny
 from hub_server import serving
+from sentence_transformers import SparseEncoder
 
 from vtkit.data import hub
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
-from vtkit.pipeline import disk, sizes
+from vtkit.pipeline import disk
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
 from vtkit.pipeline.store import Store
@@ -63,59 +64,67 @@ def weights_in(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
 
 
-def model_of(text: str) -> disk.Encoder:
-    found = disk.made_by(load_recipe(Path.cwd() / "s.toml", text=text).recipe)
-    assert found is not None
-    return found
+def model_of(text: str) -> int:
+    return disk.model_bytes(load_recipe(Path.cwd() / "s.toml", text=text).recipe)
 
 
-def test_models_are_as_large_as_estimated(folder: Path) -> None:
-    moved = model_of(RECIPE)
-    assert (moved.vocabulary, moved.width) == (len(tiny.TOKENS) + 2, 32)
-    assert moved.bytes - 2 * 32 * 4 == pytest.approx(weights_in(folder / "source"), rel=0.1)
+def test_a_model_counts_as_its_source_and_the_rows_that_come(folder: Path) -> None:
+    assert model_of(RECIPE) == weights_in(folder / "source")
+    vocabulary = 'kind = "trained"\ncorpus = ["c.txt"]\nsize = 5000'
+    trained = RECIPE.replace('kind = "existing"\ntokenizer = "target"', vocabulary)
+    more = 4 * 32 * (5000 - len(tiny.TOKENS))
+    assert model_of(trained) == weights_in(folder / "source") + more
     section = Scratch(layers=2, hidden=64, heads=2, feed_forward=128, max_length=32)
     model = scratch_model(section, tiny.tokenizer())
     save_encoder(as_sparse_encoder(model, tiny.tokenizer(), folder / "work"), folder / "scratch")
     text = '[recipe]\nname = "s"\n[source.scratch]\nlayers = 2\nhidden = 64\nheads = 2\nfeed_forward = 128\n'
-    text += 'max_length = 32\n[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n'
-    assert model_of(text).bytes == pytest.approx(weights_in(folder / "scratch"), rel=0.15)
+    text += f'max_length = 32\n[vocabulary]\nkind = "trained"\ncorpus = ["c.txt"]\nsize = {len(tiny.TOKENS)}\n'
+    assert model_of(text) == pytest.approx(weights_in(folder / "scratch"), rel=0.15)
 
 
 def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     found = needed(folder)
     model = model_of(RECIPE)
-    assert found.models == 2 * model.bytes  # transfer and adapt
-    learns = model.vocabulary * model.width
-    assert found.checkpoints == 2 * (model.bytes + 2 * 4 * learns)  # steps 20 and 30
+    assert found.models == 2 * model  # transfer and adapt
+    assert found.checkpoints == 9 * model
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    queries = (1 + sizes.SPANS) * sizes.DIMENSIONS * 8  # the one with judgements, and spans
-    assert found.indexes == text + 2 * 400 * sizes.DIMENSIONS * 8 + queries
-    assert found.runs == 4 * 400 * sizes.RUN_LINE  # adapt, both BM25 and the sum
-    assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
-    assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8 + queries
+    assert found.indexes == 2 * (text + 400 * 256 * 8)  # vectors, and the index
+    one_index = needed(folder, "index.lexical='bm25'", "recipe.language='en'").indexes
+    assert one_index == 3 * (text + 400 * 256 * 8)
+    assert found.bytes == found.models + found.checkpoints + found.indexes
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0
+
+
+def test_a_source_in_half_precision_counts_as_it_is_saved(folder: Path) -> None:
+    whole = model_of(RECIPE)
+    model = SparseEncoder(str(folder / "source"), device="cpu")
+    model.half().save_pretrained(str(folder / "source"))
+    assert model_of(RECIPE) == pytest.approx(whole, rel=0.1)
+
+
+def test_a_dry_run_says_how_long_the_stages_last_took(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
+    assert "time:" not in capsys.readouterr().err
+    run(folder / "recipe.toml", runs=folder / "runs", until="vocabulary")
+    assert "of processor time), memory " in (folder / "runs" / "tiny" / "run.log").read_text("utf-8")
+    run(folder / "recipe.toml", runs=folder / "runs", force=("vocabulary",), dry_run=True)
+    said = capsys.readouterr().err
+    assert "time: these stages last took" in said
+    assert "never run here: transfer" in said
 
 
 FINETUNED = ('finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10")
 
 
-def test_weights_of_several_trainings_are_kept_until_they_are_averaged(folder: Path) -> None:
-    one, three = needed(folder, *FINETUNED), needed(folder, *FINETUNED, "finetune.trainings=3")
-    assert needed(folder, *FINETUNED, "finetune.validation={}").checkpoints > one.checkpoints  # the best weights
-    assert three.checkpoints - one.checkpoints == 3 * three.models // 3
-    expanded = needed(folder, *FINETUNED, 'expand.method="tilde"')
-    assert expanded.models == one.models // 3 * 4  # the model that expands documents is counted once
-
-
 def test_large_training_data_and_bm25_over_them_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = *FINETUNED, "finetune.hard_negatives=1"
-    assert needed(folder, *settings).prepared == 0
+    assert needed(folder, *settings).training_data == 0
     monkeypatch.setattr(disk, "LARGE", 1)
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    assert needed(folder, *settings).prepared == text
+    assert needed(folder, *settings).training_data == text
     monkeypatch.setattr(disk, "DOCUMENTS_A_PART", 10)
     found = needed(folder, *settings)
-    assert found.prepared == (1 + disk.BM25_SHARE) * text
+    assert found.training_data == (1 + disk.BM25_SHARE) * text
 
     assert "finetune.mining.files" in found.words(10**9)
     with pytest.raises(VtkitError, match="training data"):
@@ -164,7 +173,7 @@ def test_a_disk_that_is_clearly_too_small_is_refused_before_anything_is_made(tmp
     disk.refuse_full_disk(found, 5 * 10**9, tmp_path)
     with pytest.raises(VtkitError, match=r"4\.9 GB free, .* 5\.0 GB"):
         disk.refuse_full_disk(found, 49 * 10**8, tmp_path)
-    for part in ("8.0 GB", "models 4.0 GB", "checkpoints while training 3.0 GB", "indexes 1.0 GB", "4.9 GB free"):
+    for part in ("8.0 GB", "models 4.0 GB", "checkpoints 3.0 GB", "indexes 1.0 GB", "4.9 GB free"):
         assert part in found.words(49 * 10**8)
     assert [disk.size(count) for count in (1, 999_000, 1_500_000)] == ["1 B", "999.0 kB", "1.5 MB"]
 

@@ -13,7 +13,6 @@ from results import smallest
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.evaluation.balancing import weight_queries
 from vtkit.pipeline.order import NAMES, STAGES, called, last_until
-from vtkit.pipeline.sizes import Counts
 from vtkit.pipeline.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View
 from vtkit.pipeline.steps.models import MODEL_LABELS
 from vtkit.pipeline.steps.texts import trained_documents, training_queries
@@ -262,14 +261,3 @@ def test_names_order_and_labels_come_from_the_records() -> None:
     reading = index.reading("source.model")
     assert reading == replace(index, reads=(*index.reads, "source.model"))
     assert [can_read(each, "source.model") for each in (reading, index)] == [True, False]
-
-
-def test_every_stage_that_goes_through_the_evaluation_sets_says_what_it_takes() -> None:
-    sizes = Counts(documents=100, queries=10, bytes=50_000), Counts(documents=200, queries=10, bytes=100_000)
-    for stage in STAGES:
-        if "evaluate.sets" in stage.corpora and stage.name not in ("expand:documents", "report"):
-            assert stage.costs is not None, stage.name
-            cost, more = (stage.costs(RECIPE, each) for each in sizes)
-            assert cost.indexes + cost.runs > 0, stage.name
-            assert cost.encoded + cost.embedded + cost.programs > 0, stage.name
-            assert (more.indexes, more.runs, more.programs) >= (cost.indexes, cost.runs, cost.programs), stage.name

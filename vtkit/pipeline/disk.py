@@ -1,75 +1,63 @@
-"""How much disk a run will need: an estimate from what is known before anything is made.
+"""Before a run: how much disk its steps fill, about, and how long the same stages took before.
 
-Weights and checkpoints follow from the sizes of source and vocabulary and are good to a few per cent. Indexes depend on
-how many dimensions of a document are active, which only the trained encoder knows: ``DIMENSIONS`` are assumed.
+The estimate is coarse on purpose. A model counts as its source's weight files and the rows that a larger vocabulary
+adds; the checkpoints of a training as nine models (three at a time, each with the two moments of Adam); an index as its
+texts and 256 active dimensions a document, which only the trained encoder knows.
 """
 
+import gzip
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
 
 from vtkit.data import hub
+from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
 from vtkit.pipeline.plan import Step
-from vtkit.pipeline.sizes import NUMBER, counts_of
-from vtkit.pipeline.stage import Training
+from vtkit.pipeline.store import Store, read_manifest
 from vtkit.recipe.load import load_recipe, required_things
+from vtkit.report.wording import duration
 from vtkit.settings.analysers import DOCUMENTS_A_PART
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
 from vtkit.system.console import size
-from vtkit.system.errors import VtkitError
+from vtkit.system.errors import DataError, VtkitError
 
-CHECKPOINTS_KEPT = 3  # of a training stage at a time: the last two, and the one that is being written
+CHECKPOINTS = 9
+"""Models that the checkpoints of a training take: the last two and the one that is being written, each with the two
+moments of every weight."""
 
-
-BM25_SHARE = 8  # bytes of BM25's index on disk, while it is made, for one of text (English, stems and pieces)
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Sizes of a model."""
-
-    vocabulary: int
-    width: int
-    other: int  # parameters beside the embeddings
-
-    @property
-    def bytes(self) -> int:
-        """Of its weights on disk, in float32 and with tied embeddings."""
-        return NUMBER * (self.vocabulary * self.width + self.other)
+DOCUMENT_BYTES = 256 * 8  # a document's dimensions and weights
+BM25_SHARE = 8  # bytes of BM25's index on disk, while it is made, for one byte of text
+SAMPLE = 2**21  # bytes at the beginning of a file by which its lines are estimated
+WRITES_VECTORS = ("encode", "index", "index:deployed")  # stages that write all documents of an evaluation set
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes that the steps of a run will write."""
+    """Bytes that the steps of a run write, about."""
 
     models: int = 0
-    checkpoints: int = 0  # of the stage that has most of them; they are removed at its end
+    checkpoints: int = 0  # of one training at a time; they are removed at its end
     indexes: int = 0
-    runs: int = 0
-    downloads: int = 0  # of models and tokenizers that may be fetched and whose sizes the hub says
-    prepared: int = 0  # what is mapped instead of held of large collections that are trained on
-    indexed: tuple[str, ...] = ()  # those of them that BM25 is built over on disk
-    unknown: tuple[str, ...] = ()  # what could not be estimated, and is not counted
+    downloads: int = 0  # of models and tokenizers whose sizes the hub says
+    training_data: int = 0  # large collections that are mapped instead of held in memory
+    unknown: tuple[str, ...] = ()  # names whose size is unknown, and not counted
+    indexed: tuple[str, ...] = ()  # collections over which BM25 is built on disk
 
     @property
     def bytes(self) -> int:
-        """All together, at the most."""
-        return self.models + self.checkpoints + self.indexes + self.runs + self.downloads + self.prepared
+        """The sum of all parts."""
+        return self.models + self.checkpoints + self.indexes + self.downloads + self.training_data
 
     def words(self, free: int) -> str:
-        """One line for the plan."""
-        parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
-        parts += [("indexes", self.indexes), ("run files", self.runs), ("downloads", self.downloads)]
-        parts += [("training data", self.prepared)]
-        kinds = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
+        """The line of a plan, and one for each collection that BM25 ranks for training."""
+        parts = {name: getattr(self, name) for name in ("models", "checkpoints", "indexes", "downloads")}
+        parts["training data"] = self.training_data
+        kinds = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
         line = f"disk: about {size(self.bytes)} needed{f' ({kinds})' if kinds else ''}, {size(free)} free"
         line += f"; not counted (size unknown): {', '.join(self.unknown)}" if self.unknown else ""
         for collection in self.indexed:
@@ -81,45 +69,125 @@ class Estimate:
 
 
 def estimate(steps: Collection[Step]) -> Estimate:
-    """What ``steps``, those that will run, write to the disk."""
-    models = checkpoints = indexes = runs = prepared = 0
-    indexed: dict[str, None] = {}
-    unknown: dict[str, None] = {}
+    """The disk that ``steps``, those that will run, fill, about."""
+    models = checkpoints = indexes = downloads = training_data = 0
+    unknown, indexed = dict[str, None](), dict[str, None]()
     for step in steps:
-        recipe, stage = step.recipe, step.stage.name.split(":")[0]
-        if step.stage.label or step.stage.trains is not None:
-            encoder = made_by(recipe)
-            if encoder is None:
+        recipe = step.recipe
+        if step.stage.label or step.stage.trains:
+            model = model_bytes(recipe)
+            if model is None:
                 unknown[f"the models of {recipe.recipe.name}"] = None
-                continue
-            models += encoder.bytes
-            if step.stage.trains is not None:
-                checkpoints = max(checkpoints, _checkpoints(step.stage.trains(recipe), encoder))
-            tuned = recipe.finetune if stage == "finetune" else None
-            counted = None if tuned is None else counts_of(tuned.data)
-            if tuned is not None and counted is not None and counted.bytes >= LARGE:
-                prepared += counted.bytes
-                if tuned.asks_bm25 and counted.documents > DOCUMENTS_A_PART:
-                    prepared += BM25_SHARE * counted.bytes
-                    indexed[f"{counted.documents:,} documents of {tuned.data}"] = None
-        elif step.stage.costs is not None:
+            models += model or 0
+            checkpoints = max(checkpoints, CHECKPOINTS * (model or 0) * step.stage.trains)
+        if step.stage.name == "finetune" and recipe.finetune is not None:
+            documents, written = collection_size(recipe.finetune.data) or (0, 0)
+            if written >= LARGE:
+                on_disk = recipe.finetune.asks_bm25 and documents > DOCUMENTS_A_PART
+                training_data += written * (1 + BM25_SHARE * on_disk)
+                indexed |= {f"{documents:,} documents of {recipe.finetune.data}": None} if on_disk else {}
+        if step.stage.name in WRITES_VECTORS:
             for corpus in step.view.corpora("evaluate.sets"):
-                counted = counts_of(corpus.name)
-                if counted is None:
-                    unknown[corpus.name] = None
-                else:
-                    cost = step.stage.costs(recipe, counted)
-                    indexes, runs = indexes + cost.indexes, runs + cost.runs
-    downloads = 0
+                documents, written = collection_size(corpus.name) or (0, 0)
+                unknown |= {} if documents else {corpus.name: None}
+                indexes += documents * DOCUMENT_BYTES + written
     things = (thing for step in steps for thing in required_things(step.recipe)) if hub.downloads_allowed() else ()
-    models_named = ((thing.value, thing.what) for thing in things if thing.what in ("model", "tokenizer"))
-    for name, what in dict.fromkeys(models_named):
+    for name, what in dict.fromkeys((each.value, each.what) for each in things if each.what in ("model", "tokenizer")):
         if local_path(name) is None and not hub.in_cache(name):
             fetched = _to_fetch(name, what)
-            if fetched is None:
-                unknown[name] = None
+            unknown |= {name: None} if fetched is None else {}
             downloads += fetched or 0
-    return Estimate(models, checkpoints, indexes, runs, downloads, prepared, tuple(indexed), tuple(unknown))
+    return Estimate(models, checkpoints, indexes, downloads, training_data, tuple(unknown), tuple(indexed))
+
+
+def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
+    """Refuse (VtkitError) a run whose models, one checkpoint and training data have no room: it would end without a
+    result."""
+    least = needed.models + needed.checkpoints // 3 + needed.training_data
+    if least > free:
+        alone = "models and training data" if needed.training_data else "models"
+        raise VtkitError(
+            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Free some "
+            "space, name a folder on another disk with --runs, or run fewer stages (--until)."
+        )
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that are free on the disk of ``folder``, which may not exist yet."""
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def earlier_times(steps: Iterable[Step], store: Store) -> str:
+    """How long the stages of ``steps`` took when they last ran in this store; empty if none of them has run."""
+    took: dict[str, float] = {}
+    unknown: dict[str, None] = {}
+    for step in steps:
+        stage = step.dependencies.stage
+        pattern = f"{stage.replace(':', '-')}-{'[0-9a-f]' * 20}"
+        outputs = sorted(store.root.glob(pattern), key=lambda folder: folder.stat().st_mtime, reverse=True)
+        manifest = next(filter(None, map(read_manifest, outputs)), None)
+        if manifest is None:
+            unknown[stage] = None
+        else:
+            took[stage] = took.get(stage, 0.0) + manifest["seconds"]
+    if not took:
+        return ""
+    each = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in took.items() if seconds >= 1)
+    line = f"time: these stages last took {duration(sum(took.values()))}{f' ({each})' if each else ''}"
+    return f"{line}; never run here: {', '.join(unknown)}" if unknown else line
+
+
+def model_bytes(recipe: Recipe) -> int | None:
+    """Bytes of a model that ``recipe`` makes; None if its source is not here."""
+    scratch, rows = recipe.source.scratch, getattr(recipe.vocabulary, "size", None) or 0
+    if scratch is not None:
+        layer = 4 * scratch.hidden**2 + 2 * scratch.hidden * scratch.feed_forward
+        return 4 * (scratch.layers * layer + (scratch.max_length + rows) * scratch.hidden)
+    if recipe.source.recipe is not None:
+        return model_bytes(load_recipe(Path(recipe.source.recipe)).recipe)
+    folder = _folder(str(recipe.source.model))
+    if folder is None:
+        return None
+    files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
+    weights = sum(path.stat().st_size for path in files)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        weights *= 1 + (config.get("dtype", config.get("torch_dtype")) in ("float16", "bfloat16"))  # kept as float32
+        weights += 4 * max(rows - config["vocab_size"], 0) * config["hidden_size"]
+    return weights or None
+
+
+def collection_size(name: str) -> tuple[int, int] | None:
+    """About how many documents a local collection has, and the bytes of their texts; None if it is not here."""
+    if not is_local(name):
+        return None
+    try:
+        sizes = [_lines(path) for path in files_of(name, "corpus")]
+    except DataError:
+        return None
+    return sum(lines for lines, _ in sizes), sum(written for _, written in sizes)
+
+
+def _lines(path: Path) -> tuple[int, int]:
+    """About how many lines and bytes of text a file has, by its beginning; a damaged file counts as it is."""
+    whole = path.stat().st_size
+    with suppress(Exception):
+        if path.suffix == ".parquet":
+            import pyarrow.parquet
+
+            record = pyarrow.parquet.read_metadata(path)
+            groups = (record.row_group(number).total_byte_size for number in range(record.num_row_groups))
+            return record.num_rows, sum(groups)
+        with path.open("rb") as raw:
+            if path.suffix == ".zst":
+                import pyarrow
+
+                text = pyarrow.CompressedInputStream(raw, "zstd").read(SAMPLE)
+            else:
+                text = gzip.GzipFile(fileobj=raw).read(SAMPLE) if path.suffix == ".gz" else raw.read(SAMPLE)
+            share = whole / max(min(raw.tell(), whole), 1)
+        return round(text.count(b"\n") * share), round(len(text) * share)
+    return 0, whole
 
 
 def _to_fetch(name: str, what: str) -> int | None:
@@ -133,111 +201,10 @@ def _to_fetch(name: str, what: str) -> int | None:
         return None
 
 
-def free_bytes(folder: Path) -> int:
-    """What is free where ``folder`` is, or will be."""
-    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
-
-
-def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
-    """Nothing, if the models, and one checkpoint of a training stage, have room; else VtkitError: the run would end
-    without a result."""
-    least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT + needed.prepared
-    if least > free:
-        alone = "models and training data" if needed.prepared else "models"
-        raise VtkitError(
-            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Free some "
-            "space, name a folder on another disk with --runs, or run fewer stages (--until)."
-        )
-
-
-def made_by(recipe: Recipe) -> Encoder | None:
-    """Sizes of the models that ``recipe`` makes; None where source or vocabulary are not here."""
-    source = source_of(recipe)
-    vocabulary = _vocabulary(recipe, source)
-    if source is None or vocabulary is None:
-        return None
-    if recipe.transfer is not None and recipe.transfer.scope == "head-only":  # the input embeddings stay
-        return Encoder(vocabulary, source.width, source.other + source.vocabulary * source.width)
-    return Encoder(vocabulary, source.width, source.other)
-
-
-def source_of(recipe: Recipe) -> Encoder | None:
-    """Sizes of the model that ``recipe`` starts from; None where it is not here."""
-    scratch = recipe.source.scratch
-    if scratch is not None:
-        layer = 4 * scratch.hidden**2 + 2 * scratch.hidden * scratch.feed_forward
-        return Encoder(0, scratch.hidden, scratch.layers * layer + scratch.max_length * scratch.hidden)
-    if recipe.source.recipe is not None:
-        return made_by(load_recipe(Path(recipe.source.recipe)).recipe)
-    folder = _folder(str(recipe.source.model))
-    config = {} if folder is None else _json(folder / "config.json")
-    if folder is None or not config:
-        return None
-    files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
-    parameters = sum(map(_parameters, files))
-    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
-    widths = (sizes[name] for name in ("hidden_size", "dim", "embedding_size") if name in sizes)
-    rows, width = sizes.get("vocab_size", 0), next(widths, 0)
-    return Encoder(rows, width, max(parameters - rows * width, 0)) if parameters and width else None
-
-
-def _parameters(file: Path) -> int:
-    """How many numbers a file of weights holds: as its header says, else as if all were in single precision."""
-    size = file.stat().st_size
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError), file.open("rb") as opened:
-        header = int.from_bytes(opened.read(8), "little") if file.suffix == ".safetensors" else 0
-        if 0 < header < size:
-            tensors = json.loads(opened.read(header))
-            return sum(prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
-    return size // NUMBER
-
-
-def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
-    section = recipe.vocabulary
-    if isinstance(section, SourceVocabulary):
-        return None if source is None else source.vocabulary or None
-    if isinstance(section, TrimmedVocabulary):
-        return section.size or (None if source is None else source.vocabulary or None)
-    if isinstance(section, TrainedVocabulary):
-        return section.size
-    if not isinstance(section, ExistingVocabulary) and section.size is not None:
-        return section.size
-    place = Path(section.tokenizer) if is_local(section.tokenizer) else _folder(section.tokenizer)
-    if place is None:
-        return None
-    for path in (place,) if place.is_file() else (place / "tokenizer.json", place / "vocab.txt", place / "vocab.json"):
-        if path.name == "tokenizer.json" and (vocabulary := _json(path).get("model", {}).get("vocab")):
-            return len(vocabulary)
-        if path.suffix == ".txt" and path.is_file():
-            return path.read_bytes().count(b"\n")
-        if path.name == "vocab.json" and (vocabulary := _json(path)):
-            return len(vocabulary)
-    return source.vocabulary or None if source is not None else None
-
-
-def _checkpoints(training: Training, encoder: Encoder) -> int:
-    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, the weights that
-    validations find best, and those of several trainings."""
-    learns = encoder.vocabulary * encoder.width if training.embeddings_only else encoder.bytes // NUMBER
-    kept = CHECKPOINTS_KEPT
-    if training.steps is not None:
-        kept = min(kept, -(-training.steps // training.checkpoint_every))
-    ended = encoder.bytes * training.trainings if training.trainings > 1 else 0
-    return kept * (encoder.bytes + 2 * NUMBER * learns) + training.validated * NUMBER * learns + ended
-
-
 def _folder(model: str) -> Path | None:
-    """Where a model is: its folder, or the newest revision in the cache of the hub."""
+    """The folder of a model, or its newest revision in the cache of the hub."""
     if is_local(model):
         return Path(model)
     snapshots = hub.cache_folder() / f"models--{model.replace('/', '--')}" / "snapshots"
     revisions = (entry for entry in snapshots.glob("*") if entry.is_dir())
     return max(revisions, key=lambda folder: folder.stat().st_mtime, default=None)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

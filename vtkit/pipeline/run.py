@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from vtkit.data.documents import keep_large_collections
 from vtkit.encoder.model_folder import check_model
 from vtkit.evaluation.measures.effectiveness import validate_measures
-from vtkit.pipeline import cost
-from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
+from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.order import refuse_unknown
 from vtkit.pipeline.plan import Decision, Plan, Step
@@ -38,7 +37,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
-from vtkit.system.runtime import limit_threads, reuse_memory, want_threads
+from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
 from vtkit.system.runtime import threads as processor_threads
 from vtkit.training import distributed
 
@@ -91,9 +90,8 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
         _show(decisions)
-        show_disk(_running(decisions).values(), runs)
-        for line in cost.words(cost.estimated(_running(decisions)).values()):
-            console.say(line)
+        show_disk(_running(decisions), runs)
+        show_times(_running(decisions), store)
         if not_fetched is not None:
             console.warn(f"{not_fetched}\nThe plan assumes that it fits; this is checked once it has been fetched.")
         return folder
@@ -115,14 +113,14 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
         _show(decisions)
-        refuse_full_disk(*show_disk(_running(decisions).values(), runs), runs)
+        refuse_full_disk(*show_disk(_running(decisions), runs), runs)
+        show_times(_running(decisions), store)
         if any(decision.runs for decision in decisions):
             check_contents(loaded, store)
         want_threads(threads)
         write_atomically(folder / RESOLVED, resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
-        costs = cost.estimated(_running(decisions))
         begun = time.monotonic()
         for number, decision in enumerate(decisions, start=1):
             step = decision.step
@@ -135,8 +133,9 @@ def run(
                 _seed(step.dependencies.seed)
                 make = partial(_make, step, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
-                spent = time.monotonic() - started, (time.process_time() - before) / processor_threads()
-                console.say(f"  {cost.compared(costs.get(step.name), *spent)}", short="")
+                seconds, each = time.monotonic() - started, (time.process_time() - before) / processor_threads()
+                done = f"done in {seconds:.1f} s ({each:.1f} s of processor time)"
+                console.say(f"  {done}, memory {console.size(peak_bytes() or 0)}", short="")
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)
         publish_results(folder, store, plan, steps)
@@ -159,7 +158,7 @@ def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
     function: StageFunction[Result] = step.stage.function
     section = step.stage.name.partition(":")[0]
     with arguments_called(lambda name: f"{section}.{name}"):
-        if step.stage.trains is None:
+        if not step.stage.trains:
             with distributed.alone():
                 return function(step.view, inputs, out)
         if distributed.count() > 1:
@@ -269,8 +268,8 @@ def _summary(decisions: list[Decision]) -> list[str]:
     return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
 
 
-def _running(decisions: list[Decision]) -> dict[str, Step]:
-    return {decision.step.name: decision.step for decision in decisions if decision.runs}
+def _running(decisions: list[Decision]) -> list[Step]:
+    return [decision.step for decision in decisions if decision.runs]
 
 
 def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
@@ -280,6 +279,12 @@ def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
     if needed.bytes or needed.unknown:
         (console.say if needed.bytes <= free else console.warn)(needed.words(free))
     return needed, free
+
+
+def show_times(steps: Iterable[Step], store: Store) -> None:
+    """Say how long the stages of ``steps`` took when they last ran in this store."""
+    if line := earlier_times(steps, store):
+        console.say(line)
 
 
 CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")

@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
-from vtkit.pipeline.sizes import Counts, SetCost
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.named import is_local, local_path, named_things
 from vtkit.settings.recipe import Recipe
@@ -74,17 +73,6 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Training:
-    """What decides the size of a training's checkpoints."""
-
-    steps: int | None  # None: as many as the data have
-    checkpoint_every: int
-    validated: bool = False
-    trainings: int = 1
-    embeddings_only: bool = False  # whether only the embeddings learn
-
-
-@dataclass(frozen=True)
 class Wired:
     """A step of a stage, as a recipe needs it."""
 
@@ -128,8 +116,7 @@ class Stage(Generic[R]):
     """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
     the final one last."""
 
-    costs: Callable[[Recipe, Counts], SetCost] | None = None  # what it does with an evaluation set
-    trains: Callable[[Recipe], Training] | None = None  # done by all processes of a launch; others by the main one
+    trains: bool = False  # done by all processes of a launch; others by the main one
     draws: bool | Callable[[Recipe], bool] = False
     """Whether it draws at random on the way to the model. Other stages see the default seed, whatever the recipe's is,
     so that recipes that differ in the seed share them, and are judged on the same sample of queries."""

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from vtkit.evaluation.comparison import Tested, compared
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, Judged
-from vtkit.pipeline import cost
 from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import refuse_full_disk
 from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
-from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk
+from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk, show_times
 from vtkit.pipeline.store import Dependencies, Store, result_of
 from vtkit.recipe.preflight import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
@@ -101,8 +100,7 @@ def run_sweep(
     missing = _missing(waiting)
     needed, free = show_disk(missing.values(), runs.absolute())
     if dry_run:
-        for line in cost.words(cost.by_stage(cost.estimated(missing).values())):
-            console.say(line)
+        show_times(missing.values(), store)
         if not_fetched is not None:
             console.warn(str(not_fetched))
         return {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
@@ -194,12 +194,6 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     yield Wired(stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs)
 
 
-def _training(recipe: Recipe) -> Training:
-    section = recipe.adapt
-    assert section is not None
-    return Training(section.steps, section.checkpoint_every, embeddings_only=section.train != "all")
-
-
 ADAPT = Stage(
     "adapt",
     version=10,
@@ -208,7 +202,7 @@ ADAPT = Stage(
     function=adapt_encoder,
     wire=_wired,
     publishes={"curves": "curves/adapt"},
-    trains=_training,
+    trains=True,
     label="after adaptation",
     draws=True,
 )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
-from vtkit.pipeline.sizes import TEXT_S, Counts, SetCost, balanced_s
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
 from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
-from vtkit.pipeline.steps.index_corpus import WEIGHTING, indexed, keep_documents, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING, keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
@@ -122,13 +121,6 @@ def _assembled(
     return _Assembled(documents, vectors.shape[1], part, balance)
 
 
-def _costs(recipe: Recipe, counts: Counts) -> SetCost:
-    cost = indexed(recipe, counts)
-    lexical = recipe.index.lexical != "none"
-    more = 3 * TEXT_S * counts.bytes + (balanced_s(recipe, counts) if lexical else 0)
-    return replace(cost, programs=cost.programs + more)
-
-
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     final, plain = chain.models[-1], recipe.index.engine == "exact" and recipe.index.lexical == "none"
     if final in evaluated_models(recipe, chain) and not plain:  # else the judged index is used
@@ -143,6 +135,5 @@ DEPLOY = Stage(
     reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
-    costs=_costs,
     wire=_wired,
 )

@@ -8,7 +8,6 @@ from typing import TypeVar
 from vtkit.data.collections import load_retrieval
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.pipeline.sizes import Counts, SetCost, posting_bytes, tokens_read
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
@@ -128,10 +127,6 @@ TABLE, EXPANDED = "query-table", ("finetune", "query-table")
 documents, and so encode them."""
 
 
-def _costs(recipe: Recipe, counts: Counts) -> SetCost:
-    return SetCost(indexes=counts.bytes + posting_bytes(recipe, counts), encoded=tokens_read(recipe, counts))
-
-
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     for model, inputs in evaluated_models(recipe, chain).items():
         if not vectors_of(model, chain):
@@ -158,6 +153,5 @@ ENCODE = Stage(
     ),
     corpora={"evaluate.sets": evaluation_sets},
     function=encode_corpus,
-    costs=_costs,
     wire=_wired,
 )

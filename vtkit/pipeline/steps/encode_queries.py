@@ -12,18 +12,6 @@ from typing import TYPE_CHECKING
 from vtkit.data.corpora import read_corpora
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
-from vtkit.pipeline.sizes import (
-    DIMENSIONS,
-    NUMBER,
-    QUERY,
-    TEXT_S,
-    Counts,
-    SetCost,
-    queries_of,
-    spanned,
-    tokens_of_spans,
-)
-from vtkit.pipeline.sizes import balancing_of as balancing_count
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
@@ -119,20 +107,6 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log)
 
 
-def _costs(recipe: Recipe, counts: Counts) -> SetCost:
-    """Of the judged queries, of those that balance, and of the documents of spans, which are searched."""
-    queries = queries_of(recipe, counts) + balancing_count(counts)
-    table = recipe.calibrate is not None and recipe.calibrate.query_encoder is not None
-    return SetCost(
-        indexes=queries * DIMENSIONS * 2 * NUMBER,
-        encoded=tokens_of_spans(recipe, counts) + (0 if table else QUERY * (queries + spanned(counts))),
-        programs=1 + SPANS_S * spanned(counts) ** 2 + counts.bytes * 2 * TEXT_S,
-    )
-
-
-SPANS_S = 5e-6  # to sum up and rank one document for one span, with each weight of a sum
-
-
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     final = chain.models[-1]
     if final in (models := evaluated_models(recipe, chain)):
@@ -155,6 +129,5 @@ ENCODE_QUERIES = Stage(  # of the final model
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,
-    costs=_costs,
     wire=_wired,
 )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
-from vtkit.pipeline.sizes import searched
 from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, judged_sets
@@ -78,7 +77,6 @@ EVALUATE_DEPLOYED = Stage(
     reads=(*MEASURED, *ENGINE),
     corpora=SETS,
     function=evaluate_deployed,
-    costs=searched,
     wire=_wired,
     rows=_row,
 )

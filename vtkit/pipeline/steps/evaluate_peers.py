@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.sizes import QUERY, Counts, SetCost, queries_of, searched, spanned, tokens_of_spans, tokens_read
-from vtkit.pipeline.sizes import balancing_of as balancing_count
 from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems, summed
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems
 from vtkit.pipeline.steps.texts import distinct, peer_training_queries
 from vtkit.pipeline.store import result_of
 from vtkit.settings.evaluate import DEPTH
@@ -50,12 +48,6 @@ def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     for name, model in peers_of(recipe).items():
         assert recipe.evaluate is not None
         yield name, recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"peers": (model,)})})
-
-
-def _costs(recipe: Recipe, counts: Counts) -> SetCost:
-    queries = 2 * queries_of(recipe, counts) + balancing_count(counts) + spanned(counts)  # twice: to time them
-    read = tokens_read(recipe, counts) + tokens_of_spans(recipe, counts) + QUERY * queries
-    return replace(searched(recipe, counts), embedded=read)
 
 
 def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
@@ -141,7 +133,6 @@ EVALUATE_PEER = Stage(
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
-    costs=_costs,
     wire=_wired,
     rows=_rows,
 )
@@ -151,6 +142,5 @@ EVALUATE_HYBRID_PEER = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
-    costs=summed,
     wire=_wired_sums,
 )

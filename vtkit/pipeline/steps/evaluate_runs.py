@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.sizes import SUMMED_S, TEXT_S, Counts, SetCost, balanced_s, results_of, searched
 from vtkit.pipeline.stage import Chain, Corpus, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened
 from vtkit.pipeline.steps.encode_queries import (
@@ -103,18 +101,6 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
     return evaluate_systems(recipe, systems(), out, "hybrid")
 
 
-def _bm25_costs(recipe: Recipe, counts: Counts) -> SetCost:
-    cost = searched(recipe, counts)
-    return replace(cost, programs=cost.programs + 2 * TEXT_S * counts.bytes)
-
-
-def summed(recipe: Recipe, counts: Counts) -> SetCost:
-    """Bringing two rankings together, and judging their sum."""
-    cost = searched(recipe, counts)
-    more = SUMMED_S * results_of(recipe, counts) + balanced_s(recipe, counts)
-    return replace(cost, programs=cost.programs + more)
-
-
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     for model, inputs in evaluated_models(recipe, chain).items():
         queries = {"queries": chain.steps[ENCODE_QUERIES.name]} if model == chain.models[-1] else {}
@@ -196,7 +182,6 @@ EVALUATE = Stage(  # of one model. Which others are judged changes nothing
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
-    costs=searched,
     wire=_wired,
     rows=_rows,
 )
@@ -207,7 +192,6 @@ EVALUATE_BM25 = Stage(
     reads=(*MEASURED, *BM25),
     corpora=SETS,
     function=evaluate_bm25,
-    costs=_bm25_costs,
     wire=_wired_bm25,
     rows={"bm25": ("BM25", "BM25")},
 )
@@ -217,7 +201,6 @@ EVALUATE_BM25_WORDS = Stage(
     reads=(*MEASURED, "recipe.language"),
     corpora=SETS,
     function=evaluate_bm25_words,
-    costs=_bm25_costs,
     wire=_wired_bm25_words,
     rows={"bm25-words": ("BM25 (words)", "BM25 (words)")},
 )
@@ -227,7 +210,6 @@ EVALUATE_HYBRID = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
-    costs=summed,
     wire=_wired_hybrid,
     rows=_hybrid_row,
 )

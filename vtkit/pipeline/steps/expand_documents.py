@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
-from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.finetune import BM25, MiningSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -150,11 +149,6 @@ def _wired_training(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
         yield Wired(EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])})
 
 
-def _training(recipe: Recipe) -> Training:
-    assert recipe.expand is not None
-    return Training(recipe.expand.steps, CHECKPOINT_EVERY)
-
-
 EXPAND = Stage(
     "expand",
     version=2,
@@ -168,6 +162,6 @@ EXPAND = Stage(
     function=train_expander,
     wire=_wired_training,
     publishes={"model": "expander"},
-    trains=_training,
+    trains=True,
     draws=True,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -132,13 +132,6 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     yield Wired(stage, {"model": chain.models[-1]} | expanded)
 
 
-def _training(recipe: Recipe) -> Training:
-    section = recipe.finetune
-    assert section is not None
-    ends = section.trainings + section.mining.rounds - 1
-    return Training(section.steps, section.checkpoint_every, section.validation is not None, ends)
-
-
 FINETUNE = Stage(
     "finetune",
     version=14,
@@ -146,7 +139,7 @@ FINETUNE = Stage(
     function=finetune_encoder,
     wire=_wired,
     publishes={"curves": "curves/finetune"},
-    trains=_training,
+    trains=True,
     label="after fine-tuning",
     draws=True,
 )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.evaluation.measures.cost import Sparsity
-from vtkit.pipeline.sizes import Counts, SetCost, posting_bytes
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened, vectors_of
 from vtkit.pipeline.steps.texts import evaluation_sets
@@ -86,11 +85,6 @@ def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> Non
     publish(inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS)
 
 
-def indexed(recipe: Recipe, counts: Counts) -> SetCost:
-    """Building an index."""
-    return SetCost(indexes=posting_bytes(recipe, counts), programs=0.1 + counts.documents * 5e-5)
-
-
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     for model, inputs in evaluated_models(recipe, chain).items():
         yield Wired(of_model(INDEX, inputs), {"vectors": vectors_of(model, chain)} | inputs, model)
@@ -102,6 +96,5 @@ INDEX = Stage(
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
-    costs=indexed,
     wire=_wired,
 )
