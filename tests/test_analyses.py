@@ -13,11 +13,13 @@ from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.evaluation.analyses.activation import activation
 from vtkit.evaluation.analyses.case_confusion import case_confusion
 from vtkit.evaluation.analyses.coarse_graining import coarse_graining, features
 from vtkit.evaluation.analyses.coverage import coverage
 from vtkit.evaluation.analyses.rsj import rsj_gap, rsj_weights
+from vtkit.evaluation.analyses.together import sample_of
 from vtkit.pipeline.folder import report_of
 from vtkit.vocabulary.casing import cased_ids
 
@@ -45,6 +47,14 @@ def test_a_system_that_retrieves_the_relevant_documents_has_no_gap_and_one_that_
     assert right.high_rsj_high_idf.mean == pytest.approx(0.0)
     wrong = rsj_gap(presence, queries, relevant, [(numbers + 1) % 8 for numbers in relevant])
     assert wrong.high_rsj_high_idf.mean < -2
+
+
+def test_rsj_weights_are_about_words_as_in_the_paper_and_not_about_their_pieces() -> None:
+    documents = [Document("a", "", "Phytates and cancer"), Document("b", "", "phytate of corn")]
+    asked = RetrievalSet("two", documents, [Query("q", "Phytate, cancer, phytate")], {"q": {"b": 1}})
+    sample = sample_of(asked, "en")
+    assert sample.presence.toarray().sum(axis=0).tolist() == [1.0] * 6  # and, cancer, corn, of, phytate, phytates
+    assert [len(terms) for terms in sample.terms] == [2]
 
 
 def test_coverage_by_hand() -> None:
@@ -91,7 +101,7 @@ def test_complexity_never_grows_by_merging_and_is_that_of_its_definition(seed: i
     pairs = rng.random((6, 5)) * (rng.random((6, 5)) < 0.6)
     merged_to = np.array([0, 0, 2, 2, 4])
     found = coarse_graining(sp.csr_matrix(pairs), merged_to, seed)
-    assert found.rademacher_merged <= found.rademacher + 1e-9
+    assert found.rademacher_merged <= found.rademacher + 1e-9  # whatever the vectors, so it is no test of the theorem
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (200, 6))
     slow = np.mean(
         [max(abs(sum(s * u for s, u in zip(row, pairs[:, t], strict=True))) / 6 for t in range(5)) for row in signs]
@@ -138,6 +148,8 @@ def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -
     shown = invoke(*given, "--queries", "5", "--documents", "20")
     assert shown.stdout.startswith("5 queries, 20 documents of ")
     assert "score from the query's own tokens" in shown.stdout
+    assert "with case variants merged (cannot be larger)" in shown.stdout
+    assert "complexity of this encoder's features" in shown.stdout
     printed = invoke(*given, "--json")
     assert printed.exit_code == 0, printed.output
     for own, found in zip(report.coverage.values(), json.loads(printed.stdout), strict=True):

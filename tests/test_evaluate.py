@@ -19,7 +19,7 @@ from typer.testing import Result
 import vtkit
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.trec import read_trec, write_trec
-from vtkit.evaluation.balance import product, raw_sum
+from vtkit.evaluation.balance import AS_THEY_ARE, combined
 from vtkit.evaluation.comparison import Comparison
 from vtkit.evaluation.measures.significance import bonferroni, mean_interval, paired_t
 from vtkit.evaluation.mteb_results import languages_in_mteb, mteb_task
@@ -230,17 +230,25 @@ def test_the_index_that_a_run_deploys_is_a_row_on_the_run_s_own_collections(plac
 
 
 def test_sums_of_the_papers_by_hand(place: Path) -> None:
-    """Lists (a 3, b 1) and (b 5, c 2): sum b 6, a 3, c 2 (CAI, eq. 8); product b 5 (LaPraDoR)."""
+    """Lists (a 3, b 1) and (b 5, c 2): sum b 6, a 3, c 2 (CAI, eq. 8); larger b 5, a 3, c 2; product b 5 (LaPraDoR)."""
     encoder, bm25 = {"q": [("a", 3.0), ("b", 1.0)]}, {"q": [("b", 5.0), ("c", 2.0)]}
-    assert raw_sum(encoder, bm25, 10) == {"q": [("b", 6.0), ("a", 3.0), ("c", 2.0)]}
-    assert raw_sum(encoder, bm25, 1) == {"q": [("b", 6.0)]}
-    assert product(encoder, bm25, 10) == {"q": [("b", 5.0)]}
-    assert product(encoder, {}, 10) == {"q": []}
+    assert combined(encoder, bm25, 10, AS_THEY_ARE["raw"]) == {"q": [("b", 6.0), ("a", 3.0), ("c", 2.0)]}
+    assert combined(encoder, bm25, 1, AS_THEY_ARE["raw"]) == {"q": [("b", 6.0)]}
+    assert combined(encoder, bm25, 10, AS_THEY_ARE["max"]) == {"q": [("b", 5.0), ("a", 3.0), ("c", 2.0)]}
+    assert combined(encoder, bm25, 10, AS_THEY_ARE["product"]) == {"q": [("b", 5.0), ("a", 0.0), ("c", 0.0)]}
     collection, encoder_name = place / "collection", str(place / "encoder")
-    names = [f"{encoder_name}{ending}" for ending in ("", "+bm25", "+bm25:raw", "+bm25:product")]
-    found = vtkit.evaluate(names, collection, language="en")
-    assert [cell.evaluated.role for cell in found.cells] == ["encoder", "sum", "sum", "sum"]
+    endings = ("", "+bm25", *(f"+bm25:{way}" for way in AS_THEY_ARE))
+    names = ["bm25-words", *(f"{encoder_name}{ending}" for ending in endings)]
+    found = vtkit.evaluate(names, collection, language="en", out=place / "sums")
+    assert [cell.evaluated.role for cell in found.cells] == ["bm25", "encoder", "sum", "sum", "sum", "sum"]
     assert [cell.system for cell in found.cells] == [Path(name).name for name in names]
+    folders = [place / "sums" / "collection" / Path(name).name.replace(":", "-") for name in names]
+    words, alone, _, *others = (read_trec(folder / "run.trec") for folder in folders)
+    for way, together in zip(AS_THEY_ARE, others, strict=True):  # BM25 is the papers': over words
+        expected = combined(alone, words, 1000, AS_THEY_ARE[way])
+        assert together.keys() == expected.keys()
+        for query, results in together.items():
+            assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-4), way
 
 
 def test_mteb_s_files_hold_its_measures_and_the_page_says_what_the_table_does(place: Path, tmp_path: Path) -> None:

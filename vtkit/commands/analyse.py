@@ -82,9 +82,9 @@ FIGURES = (  # words, figure of Analyses, form
     ("active dimensions of queries that are cased", "case_confusion.cased_output", "{:.1%}"),
     ("dimensions", "coarse_graining.dimensions", "{:,}"),
     ("... with case variants merged", "coarse_graining.merged_dimensions", "{:,}"),
-    ("complexity of the features (Rademacher)", "coarse_graining.rademacher", "{:.3f}"),
-    ("... with case variants merged", "coarse_graining.rademacher_merged", "{:.3f}"),
-    ("cost of merging (ε_RC over the largest feature)", "coarse_graining.relative", "{:.1%}"),
+    ("complexity of this encoder's features (Rademacher)", "coarse_graining.rademacher", "{:.3f}"),
+    ("... with case variants merged (cannot be larger)", "coarse_graining.rademacher_merged", "{:.3f}"),
+    ("cost of merging on these pairs (ε_RC over the largest feature)", "coarse_graining.relative", "{:.1%}"),
 )
 
 

@@ -32,7 +32,7 @@ def evaluate(
         list[str],
         argument(
             "A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, "
-            "MODEL+bm25:raw, MODEL+bm25:product, a run, an index of `vtkit index`, or a TREC run file.",
+            "MODEL+bm25:raw, MODEL+bm25:max, MODEL+bm25:product, a run, an index of `vtkit index`, or a TREC run file.",
             "SYSTEM...",
         ),
     ],

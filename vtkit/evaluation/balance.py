@@ -1,6 +1,7 @@
 """Two systems' runs made into one ranking: an encoder's and BM25's, on one scale."""
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -150,38 +151,32 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
     combination of the two scores, which any engine can compute, and a query's results depend on no other query. CAI
     (arXiv:2211.03988) adds the scores as they are, which leaves the balance to the scale
     that a model happens to have. A document that only one list holds has 0 for the other: it scored below that
-    list's last. Equal sums keep the order in which documents come, the encoder's first.
+    list's last.
 
     Args:
         encoder, bm25: the runs; a query that only one of them has keeps its results.
         weight: w, between 0 (BM25 alone) and 1.
         deviations: σ_encoder and σ_BM25.
     """
+    of_encoder, of_bm25 = weight / deviations[0], (1 - weight) / deviations[1]
+    return combined(encoder, bm25, depth, lambda own, words: of_encoder * own + of_bm25 * words)
+
+
+def combined(encoder: Run, bm25: Run, depth: int, score: Callable[[float, float], float]) -> Run:
+    """``score(S_encoder, S_BM25)`` over the union of both lists, where a score that a list lacks is 0. Equal scores
+    keep the order in which documents come, the encoder's first."""
     joined: Run = {}
-    shares = ((encoder, weight / deviations[0]), (bm25, (1 - weight) / deviations[1]))
-    for query in [*encoder, *(query for query in bm25 if query not in encoder)]:
-        sums: dict[str, float] = {}
-        for run, factor in shares:
-            for document, score in run.get(query, []):
-                sums[document] = sums.get(document, 0.0) + factor * score
-        joined[query] = sorted(sums.items(), key=lambda result: -result[1])[:depth]
+    for query in {**encoder, **bm25}:
+        own, words = dict(encoder.get(query, [])), dict(bm25.get(query, []))
+        scores = {document: score(own.get(document, 0.0), words.get(document, 0.0)) for document in own | words}
+        joined[query] = sorted(scores.items(), key=lambda result: -result[1])[:depth]
     return joined
 
 
-def raw_sum(encoder: Run, bm25: Run, depth: int) -> Run:
-    """S = S_encoder + S_BM25 over both lists, 0 where one lacks it: CAI's Hybrid (arXiv:2211.03988, eq. 8 and 9)."""
-    return weighted_sum(encoder, bm25, depth, 0.5, (0.5, 0.5))
-
-
-def product(encoder: Run, bm25: Run, depth: int) -> Run:
-    """S = S_encoder · S_BM25, LaPraDoR's (arXiv:2203.06169), over the documents that both lists hold: any
-    other has a factor that is 0 or below the end of a list. Equal products keep the encoder's order."""
-    found: Run = {}
-    for query, results in encoder.items():
-        theirs = dict(bm25.get(query, []))
-        both = [(document, score * theirs[document]) for document, score in results if document in theirs]
-        found[query] = sorted(both, key=lambda result: -result[1])[:depth]
-    return found
+AS_THEY_ARE: Mapping[str, Callable[[float, float], float]] = {"raw": operator.add, "max": max, "product": operator.mul}
+"""Combinations of scores as they are. ``raw``: CAI's Hybrid (arXiv:2211.03988, eq. 8 and 9). ``product``: LaPraDoR's
+(arXiv:2203.06169). ``max``: the larger score, which neither CAI's text nor its code has. The BM25 of these papers is
+over words, with b = 0.4."""
 
 
 def above_last(run: Run) -> Run:

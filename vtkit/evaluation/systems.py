@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.evaluation.balance import Balance, above_last, product, raw_sum, weighted_sum
+from vtkit.evaluation.balance import AS_THEY_ARE, Balance, above_last, combined, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.evaluation.measures.cost import (
@@ -272,15 +272,15 @@ class SumSystem:
 
 @dataclass(frozen=True)
 class PlainSum:
-    """The sum (:func:`raw_sum`) or product of a system's scores and BM25's, as they are."""
+    """A system's scores and BM25's combined as they are (:data:`AS_THEY_ARE`)."""
 
     system: System
     bm25: System
-    product: bool = False
+    way: str
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
-        return Ranking((product if self.product else raw_sum)(*runs, depth), SystemFacts(role="sum"))
+        return Ranking(combined(*runs, depth, AS_THEY_ARE[self.way]), SystemFacts(role="sum"))
 
 
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:

@@ -43,15 +43,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Kind = Literal["bm25", "bm25-words", "model", "index", "deployed", "run"]
-Way = Literal["balanced", "raw", "product"]
+Way = Literal["balanced", "raw", "max", "product"]
 
-SUMS: Mapping[str, Way] = {"+bm25": "balanced", "+bm25:raw": "raw", "+bm25:product": "product"}
+SUMS: Mapping[str, Way] = {
+    "+bm25": "balanced",
+    "+bm25:raw": "raw",
+    "+bm25:max": "max",
+    "+bm25:product": "product",
+}
 """Behind a model: how its scores and BM25's are brought together."""
 
 SYSTEM_FORMS = (
-    "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum (MODEL+bm25:raw "
-    "and MODEL+bm25:product of the scores as they are), the folder of a run or of an index that `vtkit index` made, or "
-    "a TREC run file"
+    "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum "
+    "(MODEL+bm25:raw, MODEL+bm25:max and MODEL+bm25:product combine the scores of MODEL and bm25-words as they are), "
+    "the folder of a run or of an index that `vtkit index` made, or a TREC run file"
 )
 RESULTS, MTEB = "results.json", "mteb"
 
@@ -356,9 +361,9 @@ class _Loaded:
             system = over(docs, many)
             return AboveLast(system) if isinstance(system, DenseSystem) else system
 
-        analysis, seed = self.named.settings.bm25_analyser, self.setting.seed
-        if self.named.summed != "balanced":
-            return PlainSum(over(place.whole, True), place.bm25(analysis), product=self.named.summed == "product")
+        analysis, seed, way = self.named.settings.bm25_analyser, self.setting.seed, self.named.summed
+        if way is not None and way != "balanced":
+            return PlainSum(over(place.whole, True), place.bm25("words"), way)
         probed = probed_by_spans(place.whole, lambda spans: summable(spans, False), seed, place.language, analysis)
         balance_on = self.setting.balance_on
         training = None if balance_on is None else load_retrieval(place.name, balance_on)

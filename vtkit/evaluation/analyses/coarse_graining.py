@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from vtkit.system.results import Result
 
 SIGNS = 200  # draws of Rademacher signs
-SCALES = 40  # steps of the golden-section search for the best scale of a merged dimension
 
 
 @dataclass(frozen=True)
@@ -19,13 +18,18 @@ class CoarseGraining(Result):
 
     dimensions: int
     merged_dimensions: int
-    rademacher: float  # R̂_n = E_σ ‖(1/n) Σ σ_i u(z_i)‖_∞ on the vocabulary as it is ...
+    rademacher: float
+    """E_σ ‖(1/n) Σ σ_i u(z_i)‖_∞ of this one encoder, on the vocabulary as it is: a lower bound on the theorem's R̂_n,
+    which is a supremum over all encoders of a class."""
+
     rademacher_merged: float
-    """... and with merged dimensions; never larger but for the noise of the draws, which are the same for both."""
+    """The same with merged dimensions. It is never larger, whatever the vectors: the draws are the same for both, and
+    the mean of some sums is not above the largest of them. So it shows how much merging takes, and is no test of the
+    theorem."""
 
     compatibility: float
-    """Upper bound on ε_RC for B = 1: the largest error over all pairs, in units of a pair's score, with which a merged
-    dimension can stand in for the worst of the dimensions that it merges."""
+    """Upper bound, for B = 1, on the ε_RC of these pairs: the largest error, in units of a pair's score, with which a
+    merged dimension can stand in for the worst of the dimensions that it merges. Over all pairs ε_RC may be larger."""
 
     relative: float  # the same over the largest feature R
     worst: int  # that dimension
@@ -38,7 +42,7 @@ def features(queries: sp.csr_matrix, documents: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def coarse_graining(pairs: sp.csr_matrix, merged_to: NDArray[np.int64], seed: int) -> CoarseGraining:
-    """Estimate R̂_n and ε_RC for the map π of dimensions (Geng and Yang, SIGIR 2026, section 3,
+    """Estimate one encoder's R̂_n and ε_RC for the map π of dimensions (Geng and Yang, SIGIR 2026, section 3,
     doi:10.1145/3805712.3809724).
 
     G is the row-stochastic matrix that gives each merged dimension the mean of the dimensions it merges. ε_RC is the
@@ -71,12 +75,8 @@ def coarse_graining(pairs: sp.csr_matrix, merged_to: NDArray[np.int64], seed: in
 
 
 def _best_error(own: NDArray[np.float64], merged: NDArray[np.float64]) -> float:
-    """Minimum over c in [0, 1] of max |own - c merged|, which is convex in c: golden-section search."""
-    low, high, ratio = 0.0, 1.0, (5**0.5 - 1) / 2
-    for _ in range(SCALES):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if np.abs(own - left * merged).max() <= np.abs(own - right * merged).max():
-            high = right
-        else:
-            low = left
-    return float(np.abs(own - low * merged).max())
+    """Minimum over c in [0, 1] of max |own - c merged|, which is convex in c."""
+    from scipy.optimize import minimize_scalar
+
+    error = minimize_scalar(lambda c: np.abs(own - c * merged).max(), bounds=(0, 1), options={"xatol": 1e-9})
+    return float(error.fun)

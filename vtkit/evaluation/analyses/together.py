@@ -23,7 +23,6 @@ from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
 from vtkit.search.engine import index_in_memory
-from vtkit.settings.analysers import Analysis
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
 from vtkit.vocabulary.casing import fold_map
@@ -47,7 +46,8 @@ class Analyses(Result):
 
 @dataclass(frozen=True)
 class Sample:
-    """The part of a collection that is looked at, and its terms: the same for every encoder."""
+    """The part of a collection that is looked at, and its words: the same for every encoder. CAI's words are Lucene's,
+    stemmed and without stop words; these are as they stand."""
 
     documents: list[str]
     queries: list[str]
@@ -63,7 +63,6 @@ def sample_of(
     *,
     documents: int = 5000,
     queries: int = 500,
-    analysis: Analysis = "full",
     seed: int = 42,
 ) -> Sample:
     """Draw queries and documents.
@@ -71,12 +70,12 @@ def sample_of(
     Args:
         documents: at most so many: all relevant ones of the queries, and others at random.
         queries: at most so many, at random.
-        language, analysis: of the terms that RSJ weights are about.
+        language: of the words that RSJ weights are about.
     """
     asked = collection.sample(queries, seed)
     kept, relevant = _some_documents(asked, documents, seed)
     texts, questions = [asked.contents[number] for number in kept], [query.text for query in asked.queries]
-    impacts, terms = bm25_impacts(texts, analyser(language, analysis))
+    impacts, terms = bm25_impacts(texts, analyser(language, "words"))
     presence = sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)
     return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(terms.counts(questions)), seed)
 
