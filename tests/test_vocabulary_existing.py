@@ -60,17 +60,6 @@ def test_a_file_is_as_good_as_its_folder(shared: Path, name: str) -> None:
     assert special_roles(file) == special_roles(folder)
 
 
-def test_a_sentencepiece_model_cuts_text_as_sentencepiece_does(shared: Path) -> None:
-    import sentencepiece
-
-    file = shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model"
-    tokenizer = load_tokenizer(str(file), require_roles=False)
-    reference = sentencepiece.SentencePieceProcessor(model_file=str(file))
-    assert len(tokenizer) == reference.get_piece_size()
-    for text in ["The Schools of Köln, 1999!", "  two  spaces ", "ﬁne ＡＢＣ", "a", "price: $3.50 (approx.)", "naïve"]:
-        assert tokenizer(text, add_special_tokens=False)["input_ids"] == reference.encode(text), text
-
-
 def test_a_missing_mask_or_pad_token_is_named_with_the_way_out_which_works(shared: Path, tmp_path: Path) -> None:
     gpt2 = str(shared / "vocab" / "gpt2")
     with pytest.raises(DataError, match=r'no pad and no mask token.*"pad_token".*"mask_token"'):

@@ -52,7 +52,8 @@ def read_sentencepiece(path: Path) -> tuple[Tokenizer, dict[str, int]]:
     backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
     scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
     backend.decoder = decoders.Metaspace(MARK, prepend_scheme=scheme)
-    probes = [text.replace(MARK, " ") for text in texts[:: len(texts) // PROBES + 1]]
+    # All pieces, where each that stands alone is taken as it is (`ignore_merges`), whatever merges would make of it.
+    probes = [text.replace(MARK, " ") for text in texts[:: 1 if whole else len(texts) // PROBES + 1]]
     own = SentencePieceProcessor(model_proto=proto.SerializeToString()).encode(probes)
     read = [encoding.ids for encoding in backend.encode_batch_fast(probes)]
     if odd := [probe for probe, wanted, ids in zip(probes, own, read, strict=True) if wanted != ids]:
@@ -136,6 +137,7 @@ def _rules(charsmap: bytes) -> list[Any]:
         return [table]
     aside = [(character, chr(0xF0000 + number)) for number, character in enumerate(spoilt)]
     return [
+        normalizers.NFC(),
         normalizers.Replace("\r\n", table.normalize_str("\r") + table.normalize_str("\n")),  # one grapheme
         *(normalizers.Replace(character, private) for character, private in aside),
         *standard,
