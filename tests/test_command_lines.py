@@ -9,6 +9,7 @@ looked at instead of run.
 """
 
 import gzip
+import os
 import re
 import shlex
 import shutil
@@ -23,6 +24,7 @@ import numpy as np
 import pytest
 import tiny
 import typer
+from command_line import call, invoke
 from typer.testing import CliRunner
 
 import vtkit
@@ -196,6 +198,42 @@ def test_help_names_commands_and_options_that_there_are(name: str, command: Any)
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= options, text
         for line in re.findall(r"\bvtkit ([a-z-]+)", text):
             assert f"vtkit {line}" in names, text
+
+
+def test_the_help_lists_every_command_in_a_group_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = invoke("--help").output
+    assert {"--install-completion", "--show-completion"} <= set(shown.split())
+    titles = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert titles == ["Options", "Make", "Search", "Judge", "Look into", "Hand over"]
+    listed = dict(re.findall(r"^  ([a-z-]+) {2,}(\S.*)$", shown.partition("Make:")[2], re.MULTILINE))
+    assert set(listed) == set(ROOT_COMMAND.commands)
+    for name, text in listed.items():
+        first, *_ = " ".join(ROOT_COMMAND.commands[name].help.split("\n\n")[0].split()).split(". ")
+        assert text == first
+        assert text.endswith("."), name
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_help_calls_values_by_names_without_types_of_the_parser(name: str) -> None:
+    shown = invoke(*name.split()[1:], "--help").output
+    assert not re.search(r"<\w|[{}]|\.{4}", shown), shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("vtkit enc", ["encode"]),
+        ("vtkit recipe ", ["check", "show", "schema", "new"]),
+        ("vtkit encode --pre", ["--precision"]),
+        ("vtkit encode --precision ", ["float32", "bf16"]),
+        ("vtkit encode fol", []),  # the shell completes names of files
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(typed: str, completed: list[str], tmp_path: Path) -> None:
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_VTKIT_COMPLETE": "complete_bash"}
+    answer = call(tmp_path, [], dict(os.environ) | asked)
+    assert (answer.returncode, answer.stdout.split(), answer.stderr) == (0, completed, "")
 
 
 def end_when_it_serves() -> None:

@@ -361,7 +361,7 @@ def test_what_cannot_be_learned_from_is_refused_in_one_message(
     assert complaint in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
     done = vtkit("tokenizer", "train", tmp_path, "--out", tmp_path / "out")  # a folder is no corpus
-    assert "the corpus is missing" in str(done.exception)
+    assert "not a collection but a folder of .txt files" in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import __version__
+from vtkit.commands.options import STYLE, PlainCommand
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
@@ -24,40 +25,44 @@ from vtkit.training.distributed import is_main, leave
 
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
-STYLE: dict[str, Any] = {
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,  # in rich's markup [transfer] would be a style, and vanish from the help
-}
-
-COMMANDS = {  # where each command is in vtkit.commands; only the requested one is imported
-    "run": "run:run",
-    "sweep": "sweep:sweep",
-    "runs": "runs:runs",
-    "clean": "runs:clean",
-    "publish": "publish:publish",
-    "compare": "compare:compare",
-    "doctor": "doctor:doctor",
-    "encode": "encode:encode",
-    "index": "encode:index",
-    "analyse": "analyse:analyse",
-    "search": "search:search",
-    "explain": "search:explain",
-    "evaluate": "evaluate:evaluate",
-    "serve": "serve:serve",
-    "calibrate": "calibrate:calibrate",
-    "casing": "casing:casing",
-    "expand": "expand:expand",
-    "expand-documents": "expand_documents:expand_documents",
-    "export": "export:export",
-    "fragmentation": "fragmentation:fragmentation",
-    "gap": "gap:gap",
-    "inspect-vocab": "inspect_vocab:inspect_vocab",
-    "overlap": "overlap:overlap",
-    "provenance": "provenance:provenance",
-    "transfer": "transfer:transfer",
-    "recipe": "recipe:recipes",
-    "tokenizer": "tokenizer:tokenizers",
+GROUPS = {  # as the help lists them: where each command is in vtkit.commands; only the requested one is imported
+    "Make": {
+        "run": "run:run",
+        "sweep": "sweep:sweep",
+        "recipe": "recipe:recipes",
+        "transfer": "transfer:transfer",
+        "tokenizer": "tokenizer:tokenizers",
+        "expand": "expand:expand",
+        "calibrate": "calibrate:calibrate",
+        "casing": "casing:casing",
+        "expand-documents": "expand_documents:expand_documents",
+    },
+    "Search": {
+        "search": "search:search",
+        "explain": "search:explain",
+        "encode": "encode:encode",
+        "index": "encode:index",
+    },
+    "Judge": {
+        "evaluate": "evaluate:evaluate",
+        "compare": "compare:compare",
+        "analyse": "analyse:analyse",
+    },
+    "Look into": {
+        "inspect-vocab": "inspect_vocab:inspect_vocab",
+        "overlap": "overlap:overlap",
+        "fragmentation": "fragmentation:fragmentation",
+        "gap": "gap:gap",
+        "provenance": "provenance:provenance",
+        "runs": "runs:runs",
+        "clean": "runs:clean",
+        "doctor": "doctor:doctor",
+    },
+    "Hand over": {
+        "serve": "serve:serve",
+        "export": "export:export",
+        "publish": "publish:publish",
+    },
 }
 
 
@@ -72,7 +77,7 @@ class _Imported(UserDict[str, Any]):
         function = getattr(import_module(f"vtkit.commands.{module}"), attribute)
         if not isinstance(function, typer.Typer):
             alone = typer.Typer(**STYLE)
-            alone.command(name)(function)
+            alone.command(name, cls=PlainCommand)(function)
             function = alone
         command = typer.main.get_command(function)
         command.name = name
@@ -82,7 +87,14 @@ class _Imported(UserDict[str, Any]):
 class _Group(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Imported({**COMMANDS, **self.commands})
+        self.commands = _Imported({name: place for group in GROUPS.values() for name, place in group.items()})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                helps = {name: self.commands[name].get_short_help_str(formatter.width) for name in names}
+                formatter.write_dl([(name.ljust(width), text) for name, text in helps.items()])
 
 
 app = typer.Typer(
@@ -91,7 +103,7 @@ app = typer.Typer(
     help="Move a learned sparse retrieval encoder onto the vocabulary its user needs, and prove that it worked.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    **STYLE,
+    **STYLE | {"add_completion": True},
 )
 
 

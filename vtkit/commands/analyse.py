@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def analyse(
-    models: Annotated[list[str], argument("Sparse encoders: folder of a model or run, or hub id.", "MODEL_OR_RUN...")],
+    models: Annotated[list[str], argument("Sparse encoders: folder of a model or run, or hub id.", "MODEL_OR_RUN")],
     collection: Annotated[str, option("Folder or name of a collection with judgements.", "COLLECTION", "--on")],
     split: Annotated[str | None, typer.Option(help="Split of its judgements.", show_default="its usual one")] = None,
     language: Annotated[str, option("Language of its texts, ISO 639 code.")] = "en",
@@ -26,10 +26,11 @@ def analyse(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Compare how encoders use their vocabularies on a judged collection.
+    """Compare how encoders use their vocabularies.
 
-    Compares term weights with the judgements (RSJ), and reports split words, tokens that relevant documents contain,
-    activation by frequency, confusion of case, and the cost of merging case variants (docs/evaluation.md).
+    On a judged collection, compares term weights with the judgements (RSJ), and reports split words, tokens that
+    relevant documents contain, activation by frequency, confusion of case, and the cost of merging case variants
+    (docs/evaluation.md).
     """
     from vtkit.data.collections import default_split, load_retrieval
     from vtkit.data.hub import located

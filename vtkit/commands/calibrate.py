@@ -14,7 +14,7 @@ from vtkit.system.outputs import new_folder
 
 @settings_of(CalibrateSection, fixed={"corpus": ()}, called={"target_activation": "--target"})
 def calibrate(
-    model: Annotated[str, argument("Folder or hub id of a sparse encoder.")],
+    model: Annotated[str, argument("Folder or hub id of a sparse encoder.", "MODEL")],
     corpus: Annotated[
         list[Path], option("Probe texts: .txt, .jsonl, BEIR folder. Repeatable.", "FILE", "--corpus", "-c")
     ],
@@ -24,10 +24,10 @@ def calibrate(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
+    """Set the share of an encoder's positive activations.
 
-    The options are applied in this order: --head-scale, --shift, --tokens, --target, --query-encoder. The
-    shifts are found on one half of the probe texts; the table shows the other half.
+    The options are applied in this order: --head-scale, --shift, --tokens, --target, --query-encoder. The shifts are
+    found on one half of the probe texts; the table shows the other half.
     """
 
     from vtkit.api import load_encoder, save_encoder, with_static_queries

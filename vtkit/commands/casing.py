@@ -33,10 +33,11 @@ def casing(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Count and list cased tokens and case and word-start variants, or put a casing policy into a model.
+    """Count cased tokens, or give a model a casing policy.
 
-    Nothing is retrained. --out writes the model (or tokenizer), with the chosen input casing (--input) and output
-    casing (--apply), as a folder that loads without vtkit. map needs --input lowercase; mask and fold need a model.
+    Lists cased tokens and the variants that differ in case or in starting a word. Nothing is retrained. --out writes
+    the model (or tokenizer), with the chosen input casing (--input) and output casing (--apply), as a folder that loads
+    without vtkit. map needs --input lowercase; mask and fold need a model.
     """
     changes = settings.output != "all" or settings.input != "keep"
     if out is None and changes:

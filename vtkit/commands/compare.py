@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[list[Path], argument("Folders of two runs or more; the first is the baseline.", "RUN...")],
+    runs: Annotated[list[Path], argument("Folders of two runs or more; the first is the baseline.", "RUN")],
     model: Annotated[
         str | None, option("Compare another stage's model. Default: the deployed index, else the final model.", "STAGE")
     ] = None,
@@ -27,11 +27,12 @@ def compare(
     html: Annotated[Path | None, option("Write a page too.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare runs: results with significance, what differs in their recipes, vocabulary, cost, queries won and lost.
+    """Compare runs and test the differences of their results.
 
-    p is that of a paired randomisation test against the first run, corrected for all runs of a set (Holm). A query is
-    won where its value of the first measure is larger than in the first run; beside it are the tokens whose part in the
-    score of the relevant document changed most.
+    Shows results, what differs in their recipes, vocabulary and cost, and the queries won and lost. p is that of a
+    paired randomisation test against the first run, corrected for all runs of a set (Holm). A query is won where its
+    value of the first measure is larger than in the first run; beside it are the tokens whose part in the score of the
+    relevant document changed most.
     """
     from vtkit.pipeline.compare import QueryFilter, compare_runs
 

@@ -17,9 +17,10 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Examine this machine: versions, accelerators, bf16, memory, Java, the hub's cache, disk, and extras.
+    """Examine this machine, and what is installed on it.
 
-    The exit code is 1 if something essential is missing.
+    Shows versions, accelerators, bf16, memory, Java, the hub's cache, disk and extras. The exit code is 1 if something
+    essential is missing.
     """
     from vtkit.pipeline.doctor import examine
 

@@ -25,8 +25,8 @@ from vtkit.system.outputs import refuse_existing
 
 @settings_of(IndexSection, "top_dimensions", "precision")
 def encode(
-    model: Annotated[str, argument("Folder or hub id of a sparse encoder.")],
-    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
+    model: Annotated[str, argument("Folder or hub id of a sparse encoder.", "MODEL")],
+    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     settings: IndexSection,
     queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
@@ -81,7 +81,7 @@ def index(
     settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an index of encoded documents, which `vtkit search` opens.
+    """Make an index of encoded documents for `vtkit search`.
 
     With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; spans of the documents determine the
     weight of both. No queries are needed.

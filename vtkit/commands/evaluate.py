@@ -33,7 +33,7 @@ def evaluate(
         argument(
             "A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, "
             "MODEL+bm25:raw, MODEL+bm25:max, MODEL+bm25:product, a run, an index of `vtkit index`, or a TREC run file.",
-            "SYSTEM...",
+            "SYSTEM",
         ),
     ],
     on: Annotated[list[str], option("Folder or name. May be repeated.", "COLLECTION")],
@@ -82,9 +82,10 @@ def evaluate(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Evaluate systems on collections, with intervals and paired tests.
+    """Evaluate any systems on collections, with paired tests.
 
-    A system that fails on a collection does not stop the others; it is named at the end.
+    The measures have intervals of 95 %. A system that fails on a collection does not stop the others; it is named at
+    the end.
     """
     from vtkit.api import evaluate as evaluated
     from vtkit.settings.index import IndexSection

@@ -18,7 +18,7 @@ NEW_TOKENS_SHOWN = 40
 @settings_of(ExpandedVocabulary, fixed={"kind": "expanded", "tokenizer": "base", "corpus": ("corpora",)})
 def expand(
     base: Annotated[str, argument("Tokenizer to expand: hub id, folder or file.", "BASE")],
-    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
+    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],
     settings: ExpandedVocabulary,
     out: OutOption = None,
     lowercase: Annotated[bool, option("Lower-case the input of BASE first.", None, "--lowercase")] = False,
@@ -28,9 +28,10 @@ def expand(
     page: Annotated[Path | None, option("Write a page about it.", "FILE", "--html")] = None,
     download: DownloadOption = False,
 ) -> None:
-    """Expand a vocabulary with the tokens that a corpus needs most (AdaLM).
+    """Expand a vocabulary with tokens that a corpus needs.
 
-    A table shows size, unigram entropy and tokens per word after each step, and why the expansion stopped.
+    The method is AdaLM's. A table shows size, unigram entropy and tokens per word after each step, and why the
+    expansion stopped.
     """
     if out is not None:
         refuse_existing(out)

@@ -19,8 +19,10 @@ from vtkit.system.outputs import refuse_existing
 
 
 def expand_documents(
-    expander: Annotated[str, argument("Folder or hub id of the expansion model: RUN/expander of a run with [expand].")],
-    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
+    expander: Annotated[
+        str, argument("Folder or hub id of the expansion model: RUN/expander of a run with [expand].", "EXPANDER")
+    ],
+    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     language: Annotated[str, option("Language of the stop words to leave out.")] = "en",
     max_length: Annotated[int, option("Tokens the encoder will read, added words included.", min=4)] = 256,
@@ -28,7 +30,7 @@ def expand_documents(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Add to each document the words that a model expects its queries to have (TILDE).
+    """Add to documents the words that queries will have (TILDE).
 
     Use it for an encoder that was trained on expanded documents; `vtkit encode` then reads the folder.
     """

@@ -56,10 +56,11 @@ def fragmentation(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
-    """Measure how tokenizers split a corpus: tokens per word, words split, unknown and lost characters.
+    """Measure how tokenizers split a corpus.
 
-    The numbers are those of tokenizing every text, without the special tokens around it; of a corpus of more than ten
-    million characters a sample is read, and the result says so.
+    Shows tokens per word, split words, and unknown and lost characters. The numbers are those of tokenizing every text,
+    without the special tokens around it; of a corpus of more than ten million characters a sample is read, and the
+    result says so.
     """
     from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
     from vtkit.inspect.words import RULE, script_of_text

@@ -31,10 +31,10 @@ def gap(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
-    """Measure how different the words of two corpora are, and what that means for expanding a vocabulary.
+    """Measure how different the words of two corpora are.
 
-    The measure is the weighted Jaccard similarity of word frequencies; the thresholds come from the CAI paper's
-    comparison of MS MARCO with BEIR.
+    The result says what that means for expanding a vocabulary. The measure is the weighted Jaccard similarity of word
+    frequencies; the thresholds come from the CAI paper's comparison of MS MARCO with BEIR.
     """
     from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
     from vtkit.inspect.words import RULE

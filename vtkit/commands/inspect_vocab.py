@@ -25,7 +25,7 @@ def inspect_vocab(
         argument(
             "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared. "
             "Default: list what can be inspected here.",
-            "MODEL_OR_TOKENIZER...",
+            "MODEL_OR_TOKENIZER",
         ),
     ] = None,
     languages: Annotated[
@@ -52,10 +52,10 @@ def inspect_vocab(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
-    """Show what vocabularies consist of: languages, scripts, casing, unused tokens, and what they share.
+    """Show what vocabularies consist of, and what they share.
 
-    The script decides the language if only one candidate uses it. Otherwise lingua decides for tokens that start a
-    word and have at least five letters; other tokens are undecided.
+    Shows languages, scripts, casing and unused tokens. The script decides the language if only one candidate uses it.
+    Otherwise lingua decides for tokens that start a word and have at least five letters; other tokens are undecided.
     """
     if not tokenizers:
         _list_candidates(as_json)

@@ -21,6 +21,36 @@ if TYPE_CHECKING:
     from vtkit.settings.types import Section
 
 
+STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # in rich's markup [transfer] would be a style, and vanish from the help
+}
+
+_KINDS = {"int": "N", "float": "X", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
+
+
+class PlainCommand(typer.core.TyperCommand):
+    """A command whose help shows ``MODEL`` for Typer's ``{MODEL} <str>``, and ``--top N`` for ``--top <int range>``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                name, _, kind = record[0].rstrip(">").partition(" <")
+                if parameter.param_type_name == "argument":
+                    rows["Arguments"].append((name, record[1]))
+                else:
+                    kind = kind.removesuffix(" range")
+                    rows["Options"].append((f"{name} {_KINDS.get(kind, kind)}".rstrip(), record[1]))
+        for title in filter(rows.get, rows):
+            with formatter.section(title):
+                formatter.write_dl(rows[title])
+
+
 # The sections are many classes: a command that has no options of theirs, such as a search, does not wait for them.
 
 
@@ -34,7 +64,7 @@ def set_option(what: str, example: str, metavar: str = "KEY=VALUE") -> Any:
     return option(f"A setting of {what}, e.g. {example}. May be repeated.", metavar, "--set")
 
 
-def argument(help: str, metavar: str | None = None) -> Any:
+def argument(help: str, metavar: str) -> Any:
     """An argument that has no default, or whose help tells it."""
     return typer.Argument(help=help, metavar=metavar)
 

@@ -3,20 +3,16 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from vtkit.commands.candidates import load, short_names
-from vtkit.commands.options import DownloadOption, JsonOption, option
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
 
 
 def overlap(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Model or tokenizer to move from: folder, file or hub id.")
-    ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary to move to.")],
+    source: Annotated[str, argument("Model or tokenizer to move from: folder, file or hub id.", "SOURCE")],
+    target: Annotated[str, argument("Model or tokenizer whose vocabulary to move to.", "TARGET")],
     mode: Annotated[OverlapMode, option("Which tokens count as known (docs/vocabulary.md).")] = "exact+symbols",
     examples: Annotated[int, option("Number of tokens to show for each class.", min=0)] = 8,
     list_file: Annotated[
@@ -25,9 +21,9 @@ def overlap(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Show which tokens of TARGET's vocabulary are also in SOURCE's.
+    """Show the tokens that two vocabularies share.
 
-    Shows the tokens by class, with examples, and the counts of the other modes.
+    The first is SOURCE, the second TARGET. Shows the tokens by class, with examples, and the counts of the other modes.
     """
     from vtkit.inspect.overlap import HEADER, overlap_report, pair_rows
 

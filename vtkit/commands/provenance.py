@@ -24,7 +24,7 @@ def provenance(
     run: Annotated[Path, argument("Folder of a run, or one written by `vtkit transfer`.", "RUN")],
     words: Annotated[
         list[str] | None,
-        argument("Tokens or words; words are looked up by their text, or split into tokens.", "TOKEN..."),
+        argument("Tokens or words; words are looked up by their text, or split into tokens.", "TOKEN"),
     ] = None,
     source: Annotated[
         list[str] | None,
@@ -36,10 +36,10 @@ def provenance(
     top: Annotated[int, option("Number of tokens to list for a source token.", min=1)] = MOST_TAKERS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where tokens came from: the source tokens a row was made of, their weights, the method and the bias.
+    """Show the source tokens that a token's row was made of.
 
-    With --source, shows the target tokens that a source token is part of, heaviest first. With --beside, shows
-    several transfers of the same words side by side.
+    Beside them stand their weights, the method and the bias. With --source, shows the target tokens that a source token
+    is part of, heaviest first. With --beside, shows several transfers of the same words side by side.
     """
     from vtkit.transfer.provenance import PROVENANCE, read_provenance
 

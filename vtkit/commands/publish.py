@@ -21,7 +21,7 @@ def publish(
     ] = False,
     download: DownloadOption = False,
 ) -> None:
-    """Upload the final model of a run to the Hugging Face hub, with a card.
+    """Upload a run's final model to the Hugging Face hub.
 
     The card has use, data, figures with intervals, licence and limits. Log in first: hf auth login, or HF_TOKEN.
     """

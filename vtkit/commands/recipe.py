@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, option
+from vtkit.commands.options import STYLE, DownloadOption, PlainCommand, RecipeArgument, SetOption, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.outputs import refuse_existing
@@ -16,12 +16,11 @@ from vtkit.system.outputs import refuse_existing
 recipes = typer.Typer(
     help="Write recipes, check them, and show what is in them.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+    **STYLE,
 )
 
 
-@recipes.command("check")
+@recipes.command("check", cls=PlainCommand)
 def check_recipe(
     recipe: RecipeArgument,
     settings: SetOption = None,
@@ -58,7 +57,7 @@ def check_recipe(
     console.write(f"{recipe} is fine. Next: {shlex.join(['vtkit', command, str(recipe), *changed])}")
 
 
-@recipes.command("show")
+@recipes.command("show", cls=PlainCommand)
 def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     """Print a recipe with all its settings.
 
@@ -73,7 +72,7 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     console.write(resolved_toml(loaded, used_where_left_open(loaded)).removesuffix("\n"))
 
 
-@recipes.command("schema")
+@recipes.command("schema", cls=PlainCommand)
 def show_schema() -> None:
     """Print the JSON Schema of recipes.
 
@@ -84,7 +83,7 @@ def show_schema() -> None:
     console.write_json(json_schema())
 
 
-@recipes.command("new")
+@recipes.command("new", cls=PlainCommand)
 def write_new_recipe(
     name: Annotated[str | None, option("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
     language: Annotated[str | None, option("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,

@@ -35,11 +35,12 @@ def run(
     verbose: VerboseOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
+    """Run a recipe, from the vocabulary to the report.
 
-    Finished stages are skipped, interrupted ones continue, and the plan says why each stage runs. Checks after
-    vocabulary, transfer, adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results:
-    model, index, TREC runs and report.html.
+    The stages are vocabulary, transfer, adapt, calibrate, finetune, index, evaluate and report. Finished stages are
+    skipped, interrupted ones continue, and the plan says why each stage runs. Checks after vocabulary, transfer,
+    adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results: model, index, TREC runs and
+    report.html.
     """
     from vtkit.pipeline.folder import report_of
     from vtkit.pipeline.run import run as run_recipe

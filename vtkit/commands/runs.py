@@ -15,7 +15,7 @@ RunsArgument = Annotated[
 
 
 def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> None:
-    """List the runs of a folder: state, key figures, size on disk and time.
+    """List runs: state, key figures, size on disk and time.
 
     Runs share stage outputs; `alone` is the size of those that no other run uses.
     """
@@ -59,7 +59,7 @@ def clean(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show stage outputs that no run of a folder refers to, and remove them with --yes.
+    """Show stage outputs that no run uses; --yes removes them.
 
     Outputs of earlier settings are made again if those settings return. To free a run's own outputs, remove its folder
     first.

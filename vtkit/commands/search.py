@@ -36,7 +36,7 @@ HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain R
 
 def search(
     run: SearchedArgument,
-    query: Annotated[str | None, argument("What to search for. Default: prompt for queries.")] = None,
+    query: Annotated[str | None, argument("What to search for. Default: prompt for queries.", "QUERY")] = None,
     top: Annotated[int, option("How many results.", None, "--top", "-k", min=1)] = 10,
     batch: Annotated[
         str | None,
@@ -63,8 +63,8 @@ def search(
 ) -> None:
     """Search the index of a run or of a folder.
 
-    Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes
-    seconds, a search milliseconds.
+    Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes seconds,
+    a search milliseconds.
     """
     if query is not None and batch is not None:
         raise RecipeError("Give a query, or a file of them with --batch.")
@@ -85,13 +85,16 @@ def search(
 
 def explain(
     run: SearchedArgument,
-    query: Annotated[str, argument("The query.")],
+    query: Annotated[str, argument("The query.", "QUERY")],
     document_id: Annotated[str, argument("Id of the document.", "DOC_ID")],
     model: ModelOption = None,
     collection: CollectionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a document's score for a query: each shared token with both weights and their product."""
+    """Explain a document's score for a query.
+
+    Shows each shared token with both weights and their product.
+    """
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
     _print_explanation(_opened(run, model, collection).explain(query, document_id), as_json)

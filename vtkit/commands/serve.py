@@ -17,7 +17,7 @@ def serve(
         list[str],
         argument(
             "Folder or hub id of a sparse encoder, or folders of runs or of indexes that `vtkit index` made.",
-            "MODEL_OR_RUN...",
+            "MODEL_OR_RUN",
         ),
     ],
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",

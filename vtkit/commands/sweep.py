@@ -30,12 +30,12 @@ def sweep(
     verbose: VerboseOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Run a grid: every row, column, value and seed of the recipe's [sweep].
+    """Run every cell of a recipe's [sweep].
 
-    Each cell is a run of its own, named by its values; stages that cells share are made once. The same command
-    continues a stopped sweep and repeats nothing that is finished. RUNS/NAME then has sweep.html with tables and plots,
-    and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with their deviation, and paired tests
-    against the first row (sweep.baseline), corrected for all rows (Holm).
+    Cells are its rows, columns, values and seeds. Each cell is a run of its own, named by its values; stages that cells
+    share are made once. The same command continues a stopped sweep and repeats nothing that is finished. RUNS/NAME then
+    has sweep.html with tables and plots, and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with
+    their deviation, and paired tests against the first row (sweep.baseline), corrected for all rows (Holm).
     """
     from vtkit.pipeline.sweep import run_sweep, write_sweep
     from vtkit.recipe.sweep import grid_of

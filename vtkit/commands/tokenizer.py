@@ -11,9 +11,11 @@ import typer
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import (
+    STYLE,
     DownloadOption,
     JsonOption,
     NewFolderOption,
+    PlainCommand,
     argument,
     option,
     set_option,
@@ -28,14 +30,13 @@ if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
 
 tokenizers = typer.Typer(
-    help="Learn a vocabulary from corpora, or build one from a specification.",
+    help="Learn a vocabulary, or build one from a specification.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+    **STYLE,
 )
 
 
-@tokenizers.command("build")
+@tokenizers.command("build", cls=PlainCommand)
 def build_specification(
     specification: Annotated[Path, argument("A TOML file with [vocabulary].", "SPECIFICATION")],
     out: NewFolderOption,
@@ -54,10 +55,10 @@ def build_specification(
     _build(lambda: build_tokenizer(specification, settings or []), out, as_json)
 
 
-@tokenizers.command("train")
+@tokenizers.command("train", cls=PlainCommand)
 @settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
 def train_tokenizer(
-    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
+    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],
     out: NewFolderOption,
     settings: TrainedVocabulary,
     lowercase: Annotated[bool, option("Lower-case the input.", None, "--lowercase")] = False,

@@ -28,8 +28,8 @@ GIVEN = {  # what methods need, by the names that they have as arguments
 
 @with_options(GIVEN)
 def transfer(
-    source: Annotated[str, argument("Encoder to start from: folder or hub id.")],
-    target: Annotated[str, argument("Tokenizer whose vocabulary to use: folder, file or hub id.")],
+    source: Annotated[str, argument("Encoder to start from: folder or hub id.", "SOURCE")],
+    target: Annotated[str, argument("Tokenizer whose vocabulary to use: folder, file or hub id.", "TARGET")],
     out: NewFolderOption,
     settings: Mapping[str, Any],
     method: Annotated[
@@ -49,11 +49,11 @@ def transfer(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Move an encoder onto another vocabulary, and nothing else.
+    """Move an encoder onto another vocabulary, without a recipe.
 
     Writes FOLDER/model, a SparseEncoder that plain sentence-transformers loads, and FOLDER/provenance.parquet, which
-    vtkit provenance reads. With --corpus, the decoder bias follows the token frequencies of that text; otherwise it
-    is mixed like the embeddings.
+    vtkit provenance reads. With --corpus, the decoder bias follows the token frequencies of that text; otherwise it is
+    mixed like the embeddings.
     """
     from vtkit.api import save_encoder, transfer_encoder
 
