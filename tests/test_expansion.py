@@ -28,7 +28,8 @@ from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
-from vtkit.vocabulary.forms import canonical, tokens
+from vtkit.vocabulary.forms import tokens
+from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE
 
 
 def section(**given: Any) -> ExpandedVocabulary:
@@ -135,7 +136,7 @@ class Naive:
         return added
 
     def left_out(self, token: str) -> bool:
-        _, surface = canonical(token, "byte-level" if self.is_bpe else "wordpiece")
+        _, surface = (BYTE_LEVEL if self.is_bpe else WORDPIECE).read(token)
         return re.search(r"[^\W\d_]", surface.encode(errors="ignore").decode()) is None
 
     def expanded(self, added: list[str]) -> Tokenizer:

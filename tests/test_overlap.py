@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
-from vtkit.vocabulary.forms import FILLER, Canonical, Vocabulary, canonical, token_family, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.notation import BYTE_LEVEL, FILLER, SENTENCEPIECE, WORDPIECE, Canonical
 from vtkit.vocabulary.overlap import KINDS, is_symbol
 from vtkit.vocabulary.pair import pair_of
 
@@ -52,22 +53,22 @@ def matches(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mo
 
 
 def test_the_canonical_form_is_the_same_in_every_family() -> None:
-    for start, family in [("school", "wordpiece"), ("Ġschool", "byte-level"), ("▁school", "sentencepiece")]:
-        assert canonical(start, family) == Canonical(True, "school")
-    for inside, family in [("##ing", "wordpiece"), ("ing", "byte-level"), ("ing", "sentencepiece")]:
-        assert canonical(inside, family) == Canonical(False, "ing")
-    assert canonical("ĠK", "byte-level") == Canonical(True, "K")
-    assert canonical("Ã¶", "byte-level") == Canonical(False, "ö")
-    assert canonical("##", "wordpiece") == Canonical(True, "##")
-    assert canonical("▁a▁b", "sentencepiece") == Canonical(True, "a b")
-    assert canonical("Ġ", "byte-level") == canonical("▁", "sentencepiece") == Canonical(True, "")
+    for start, notation in [("school", WORDPIECE), ("Ġschool", BYTE_LEVEL), ("▁school", SENTENCEPIECE)]:
+        assert notation.read(start) == Canonical(True, "school")
+    for inside, notation in [("##ing", WORDPIECE), ("ing", BYTE_LEVEL), ("ing", SENTENCEPIECE)]:
+        assert notation.read(inside) == Canonical(False, "ing")
+    assert BYTE_LEVEL.read("ĠK") == Canonical(True, "K")
+    assert BYTE_LEVEL.read("Ã¶") == Canonical(False, "ö")
+    assert WORDPIECE.read("##") == Canonical(True, "##")
+    assert SENTENCEPIECE.read("▁a▁b") == Canonical(True, "a b")
+    assert BYTE_LEVEL.read("Ġ") == SENTENCEPIECE.read("▁") == Canonical(True, "")
 
 
 @given(st.text(min_size=1))
 def test_byte_level_spelling_decodes_to_its_text(text: str) -> None:
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
     spelled = "".join(piece for piece, _ in cut)
-    starts, surface = canonical(spelled, "byte-level")
+    starts, surface = BYTE_LEVEL.read(spelled)
     assert (" " if starts else "") + surface == text
 
 
@@ -136,10 +137,10 @@ def test_a_source_with_fewer_rows_than_tokens_is_refused() -> None:
         pair_of(source, target, source_rows=5)
 
 
-def test_a_tokenizer_that_marks_word_ends_is_refused() -> None:
-    backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1}, [], end_of_word_suffix="</w>"))
+def test_a_tokenizer_that_marks_no_words_is_refused() -> None:
+    backend = Tokenizer(models.BPE({"a": 0, "<pad>": 1}, []))
     with pytest.raises(DataError, match="does not mark word starts in any known way"):
-        token_family(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>"))
+        _ = Vocabulary(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")).forms
 
 
 def test_digits_and_latin_symbols_are_symbols() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from vtkit.data.unspaced import begins_unspaced, count_unspaced, cut_run, cut_runs
 from vtkit.inspect.words import words
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.vocabulary.forms import Vocabulary, token_family
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_cutting_loses_nothing_and_does_not_look_beyond_a_run(text: str, around:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_token_of_a_script_without_spaces_has_one_form(algorithm: str) -> None:
     tokenizer = trained("th", algorithm)
-    assert token_family(tokenizer) == ("byte-level" if algorithm == "bpe" else "sentencepiece")
+    assert Vocabulary(tokenizer).notation.family == ("byte-level" if algorithm == "bpe" else "sentencepiece")
     thai = [form for form in Vocabulary(tokenizer).forms if form is not None and begins_unspaced(form.surface)]
     assert {form.starts_word for form in thai} == {False}
     assert len({form.surface for form in thai}) == len(thai)
@@ -159,8 +159,9 @@ def test_an_unknown_character_or_a_sentence_without_end_spoils_no_words() -> Non
 
 def test_wordpiece_keeps_its_continuations_where_few_characters_are_unspaced() -> None:
     mixed = [*DOCUMENTS["de"] * 20, "Er heißt 漢字."]
-    assert token_family(train(mixed, section("wordpiece", 400))[0]) == "wordpiece"
-    assert token_family(train([*mixed, *DOCUMENTS["th"] * 4], section("wordpiece", 400))[0]) == "sentencepiece"
+    assert Vocabulary(train(mixed, section("wordpiece", 400))[0]).notation.family == "wordpiece"
+    tokenizer, _ = train([*mixed, *DOCUMENTS["th"] * 4], section("wordpiece", 400))
+    assert Vocabulary(tokenizer).notation.family == "sentencepiece"
 
 
 READ = """

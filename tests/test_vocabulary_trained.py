@@ -26,7 +26,7 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import Vocabulary, token_family, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,7 @@ def test_a_vocabulary_has_its_size_and_roles_and_no_token_crosses_borders(algori
     assert len(tokenizer) == SIZES[algorithm]
     assert tokens(tokenizer)[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert special_roles(tokenizer) == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-    assert token_family(tokenizer) == FAMILIES[algorithm]
+    assert Vocabulary(tokenizer).notation.family == FAMILIES[algorithm]
     ids = tokenizer("kato 학교!")["input_ids"]
     assert (ids[0], ids[-1]) == (2, 3)
     assert 1 not in ids

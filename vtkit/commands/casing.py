@@ -58,7 +58,7 @@ def casing(
 
 def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:
     from vtkit.vocabulary.casing import canonical_classes, cased_ids, cased_only, count_casing, lower_case_names
-    from vtkit.vocabulary.forms import Vocabulary, token_family
+    from vtkit.vocabulary.forms import Vocabulary
 
     vocabulary = Vocabulary(tokenizer)
     spelled = vocabulary.tokens
@@ -69,12 +69,12 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         renamed = [f"{before} → {now}" for before, now in lower_case_names(vocabulary).values()]
         variants = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
         if as_json:
-            found = {"tokenizer": name, "family": token_family(tokenizer), **asdict(counts)}
+            found = {"tokenizer": name, "family": vocabulary.notation.family, **asdict(counts)}
             examples = {"with_lower_case": both, "cased_only": renamed, "variants": variants}
             found["examples"] = {kind: entries[:EXAMPLES] for kind, entries in examples.items()}
             console.write_json(found)
             return
-        console.write(f"{name}: {counts.tokens:,} tokens ({token_family(tokenizer)})")
+        console.write(f"{name}: {counts.tokens:,} tokens ({vocabulary.notation.family})")
         for label, count, examples_of in (
             ("special tokens and fillers", counts.special, []),
             ("cased", counts.cased, []),

@@ -14,6 +14,7 @@ from vtkit.export.features import FIELD, model_stays_outside, numbered, text_pro
 from vtkit.export.network import InputList, TermWeights, write_torchscript
 from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
+from vtkit.vocabulary.notation import WORDPIECE
 
 MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -67,7 +68,11 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
     normalizer, model = parts["normalizer"] or {}, parts["model"]
     lower = normalizer.get("lowercase")
     ids = sorted(tokenizer.get_vocab().values())
-    if model["type"] != "WordPiece" or model["continuing_subword_prefix"] != "##" or model["unk_token"] != "[UNK]":
+    if (
+        model["type"] != "WordPiece"
+        or model["continuing_subword_prefix"] != WORDPIECE.prefix
+        or model["unk_token"] != "[UNK]"
+    ):
         return "Elasticsearch supports BERT's tokenization only, and the vocabulary is of another kind"
     if (
         normalizer.get("type") != "BertNormalizer"

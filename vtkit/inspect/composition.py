@@ -9,7 +9,6 @@ the languages' shares are first estimated from the vocabulary itself.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +22,8 @@ from numpy.typing import NDArray
 from vtkit.inspect.words import script_of
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
-from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import FILLER, Canonical, Vocabulary, tokens
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.notation import Canonical
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -100,8 +99,6 @@ LANGUAGES_OF_SCRIPT: dict[str, tuple[str, ...]] = {
 """Which of :data:`LANGUAGES` are written in a script. ``Japanese`` is kana with Han or both kinds of kana, ``Korean``
 Hangul with Han. A language is listed under the scripts that lingua knows it in: Serbian in Cyrillic only."""
 
-_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-
 
 class Label(NamedTuple):
     """What one token counts as."""
@@ -118,7 +115,7 @@ class Composition:
 
     languages: tuple[str, ...]  # codes of the languages asked for
     labels: list[Label]  # (vocabulary,)
-    forms: list[Canonical | None]  # what each token stands for (vtkit.vocabulary.forms.canonical_forms), (vocabulary,)
+    forms: list[Canonical | None]  # what each token stands for (vtkit.vocabulary.forms.Vocabulary.forms), (vocabulary,)
     estimated: dict[str, dict[str, float]] = field(default_factory=dict)
     """For each script that several languages share: the estimated shares of the languages among the words that can
     carry evidence, settled or not."""
@@ -171,19 +168,18 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
     4. Any other script with several languages: see :func:`settle`. Continuations of words and words shorter than
        :data:`EVIDENCE_LETTERS` are undecided.
     """
-    listed = tokens(tokenizer)
-    forms = Vocabulary(tokenizer).forms
-    special = set(roles_by_id(tokenizer)) | {n for n, added in tokenizer.added_tokens_decoder.items() if added.special}
+    vocabulary = Vocabulary(tokenizer)
+    forms = vocabulary.forms
     candidates = {
         script: [code for code in codes if code in languages] for script, codes in LANGUAGES_OF_SCRIPT.items()
     }
     labels: list[Label] = []
     asked: dict[str, list[int]] = {}
     han_counts = {"zh": 0, "ja": 0, "shared": 0}
-    for number, (token, form) in enumerate(zip(listed, forms, strict=True)):
-        kind = _etc(token, form, number in special)
+    for number, (token, form) in enumerate(zip(vocabulary.tokens, forms, strict=True)):
+        kind = _etc(form) if form is not None else "special" if token else "no token"
         if kind is not None or form is None:
-            labels.append(Label("etc", kind or "special", ""))
+            labels.append(Label("etc", "unused" if number in vocabulary.fillers else str(kind), ""))
             continue
         script = token_script(form.surface)
         found = candidates.get(script, [])
@@ -299,20 +295,13 @@ def _encodes(character: str, codec: str) -> bool:
     return True
 
 
-def _etc(token: str, form: Canonical | None, special: bool) -> str | None:
+def _etc(form: Canonical) -> str | None:
     """One of :data:`ETC`; None for a token with letters."""
-    if not token:
-        return "no token"
-    if FILLER.fullmatch(token):
-        return "unused"
-    if special or form is None:
-        return "special"
-    surface = form.surface
-    if _BYTE.fullmatch(surface) or any("\ud800" <= character <= "\udfff" for character in surface):
+    if form.is_bytes:
         return "part of a character"
-    if any(map(letter_script, surface)):
+    if any(map(letter_script, form.surface)):
         return None
-    kinds = {unicodedata.category(character)[0] for character in surface} - set("ZC")
+    kinds = {unicodedata.category(character)[0] for character in form.surface} - set("ZC")
     if not kinds:
         return "space"
     return "number" if "N" in kinds else "punctuation" if kinds == {"P"} else "symbol"

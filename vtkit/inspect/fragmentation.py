@@ -25,7 +25,6 @@ from vtkit.inspect.words import Punctuation, script_of_text, word_spans
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary
-from vtkit.vocabulary.forms import tokens as tokens_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -247,16 +246,19 @@ class _Meter:
     def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast) -> None:
         self.name = name
         self.backend: Tokenizer = tokenizer.backend_tokenizer
-        vocabulary = tokens_of(tokenizer)
-        mark = "Ġ" if '"ByteLevel"' in _state(self.backend) else "▁"
-        self.marks = {number for number, token in enumerate(vocabulary) if token and not token.strip(f"{mark} ")}
+        vocabulary = Vocabulary(tokenizer)
+        self.marks = {
+            number
+            for number, token in enumerate(vocabulary.tokens)
+            if token and not vocabulary.notation.read(token).surface.strip(" ")
+        }
         self.unknown = special_roles(tokenizer).get("unk", -1)
         self.groups: dict[str, Counts] = {}
         self.queries: QueryCounts | None = None
         self.token_counts: Counter[int] = Counter()
         self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
-        self._legible = Vocabulary(tokenizer).legible
+        self._legible = vocabulary.legible
         self._is_unknown: dict[str, bool] = {}
 
     def measure(self, texts: Sequence[str], words: Sequence[list[Span]], groups: Sequence[tuple[str, bool]]) -> None:
@@ -347,10 +349,6 @@ class _Meter:
                 ids = self.backend.encode(character, add_special_tokens=False).ids
                 self._is_unknown[character] = self.unknown in ids
         return [character for character in characters if self._is_unknown[character]]
-
-
-def _state(backend: Tokenizer) -> str:
-    return "null" if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__().decode()
 
 
 def _ratio(part: int, whole: int) -> float:

@@ -22,6 +22,7 @@ from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.notation import Notation
 from vtkit.vocabulary.overlap import find_overlap
 
 if TYPE_CHECKING:
@@ -225,15 +226,13 @@ def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapM
 
 def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
     """How the tokenizer cuts words into tokens, in words."""
-    layout = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = layout["model"]
-    around = json.dumps([layout.get("pre_tokenizer"), layout.get("decoder")])
-    name = {"WordPiece": "WordPiece", "WordLevel": "whole words", "Unigram": "Unigram", "BPE": "BPE"}[model["type"]]
-    if model["type"] == "BPE":
-        if '"ByteLevel"' in around:
-            name = "byte-level BPE"
-        elif model.get("continuing_subword_prefix") == "##":
-            name = "BPE with ## continuations"
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    notation = Notation.of(tokenizer.backend_tokenizer)
+    name = {"WordLevel": "whole words"}.get(model["type"], model["type"])
+    if model["type"] == "BPE" and notation.byte_level:
+        name = "byte-level BPE"
+    elif model["type"] == "BPE" and notation.prefix:
+        name = f"BPE with {notation.prefix} continuations"
     return f"{name}, byte fallback" if model.get("byte_fallback") else name
 
 

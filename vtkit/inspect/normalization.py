@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 
 from vtkit.inspect.words import script_of
+from vtkit.vocabulary.notation import Notation
 
 LOSSES = ("dropped", "stripped", "decomposed", "replaced")
 """What a normalizer does to a character beyond its case: it leaves nothing; takes marks off a letter (é becomes e);
@@ -31,7 +32,7 @@ def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -
     """What the normalizer does to the characters of a corpus, one by one, by script; most losses first."""
     if backend.normalizer is None:
         return []
-    normalize = backend.normalizer.normalize_str
+    normalize, notation = backend.normalizer.normalize_str, Notation.of(backend)
     characters: Counter[str] = Counter()
     counts: dict[str, Counter[str]] = {}
     lost: dict[str, list[tuple[int, str, str]]] = {}
@@ -40,7 +41,7 @@ def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -
             continue
         script = script_of(character)
         characters[script] += count
-        after = normalize(character).strip(" ▁") if character != "▁" else character
+        after = character if character == notation.space else notation.normalized(normalize(character)).strip(" ")
         kind = _loss(character, after)
         if kind:
             counts.setdefault(script, Counter())[kind] += count

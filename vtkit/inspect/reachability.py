@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.inspect.composition import token_script
-from vtkit.vocabulary.forms import Canonical
+from vtkit.vocabulary.notation import Canonical
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -58,9 +58,7 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
 def _texts(forms: Sequence[Canonical | None]) -> list[tuple[int, Canonical]]:
     """Ids that stand for text, with what they stand for."""
     return [
-        (number, form)
-        for number, form in enumerate(forms)
-        if form is not None and form.surface and not any("\ud800" <= letter <= "\udfff" for letter in form.surface)
+        (number, form) for number, form in enumerate(forms) if form is not None and form.surface and not form.is_bytes
     ]
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer
 
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, wrap
-from vtkit.vocabulary.forms import Canonical, Family, Vocabulary, token_family, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.notation import Canonical, Notation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -79,11 +80,11 @@ def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[i
     """The names that cased-only tokens can take: id -> its name and the lower-cased one, by id. ``Paris`` can be
     ``paris`` where that string is free; of several tokens with one lower-cased form the lowest id gets it."""
     vocabulary = Vocabulary.of(vocabulary)
-    family, listed = token_family(vocabulary.tokenizer), vocabulary.tokens
+    listed = vocabulary.tokens
     taken = set(listed)
     names: dict[int, tuple[str, str]] = {}
     for number, form in cased_only(vocabulary).items():
-        name = _spelled(form, family)
+        name = None if form.is_bytes else vocabulary.notation.write(form)
         if name is not None and name not in taken:
             taken.add(name)
             names[number] = (listed[number], name)
@@ -154,7 +155,7 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
         role: tokenizer.convert_ids_to_tokens(number) for role, number in special_roles(tokenizer).items()
     }
     copy = wrap(backend, roles, "with lower-case names", require_roles=False)
-    return CasedMap(copy, renamed, tuple(n for n, (_, name) in renamed.items() if not _reached(backend, n, name)))
+    return CasedMap(copy, renamed, _unreached(backend, renamed))
 
 
 def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCounts:
@@ -180,21 +181,6 @@ def _is_cased(form: Canonical) -> bool:
     return lowered(form.surface) != form.surface
 
 
-def _spelled(form: Canonical, family: Family) -> str | None:
-    """How a vocabulary of ``family`` writes ``form``; None where it is no whole text."""
-    if any("\ud800" <= character <= "\udfff" for character in form.surface):
-        return None
-    match family:
-        case "wordpiece":
-            return form.surface if form.starts_word else f"##{form.surface}"
-        case "byte-level":
-            text = f"{' ' if form.starts_word else ''}{form.surface}"
-            cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
-            return "".join(piece for piece, _ in cut)
-        case "sentencepiece":
-            return f"{'▁' if form.starts_word else ''}{form.surface.replace(' ', '▁')}"
-
-
 def _joining(layout: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:
     """The merge of the two pieces into which the merges of ``layout`` cut each of ``names``, where they are two."""
     model = Tokenizer.from_str(json.dumps({**layout, "model": {**layout["model"], "ignore_merges": False}})).model
@@ -204,9 +190,9 @@ def _joining(layout: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[s
             yield pieces
 
 
-def _reached(backend: Tokenizer, number: int, name: str) -> bool:
-    """Whether the model reads ``name`` as the token ``number``. WordPiece finds ``##x`` behind other pieces only, and
-    there always."""
-    if name.startswith("##"):
-        return True
-    return [piece.id for piece in backend.model.tokenize(name)] == [number]
+def _unreached(backend: Tokenizer, renamed: Mapping[int, tuple[str, str]]) -> tuple[int, ...]:
+    """The ids whose new names the model does not read as them. Tokens that continue a word with a prefix are found
+    behind other pieces only, and there always."""
+    notation = Notation.of(backend)
+    alone = {n: name for n, (_, name) in renamed.items() if not notation.prefix or notation.read(name).starts_word}
+    return tuple(n for n, name in alone.items() if [piece.id for piece in backend.model.tokenize(name)] != [n])

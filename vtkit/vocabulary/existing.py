@@ -16,6 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
+from vtkit.vocabulary.notation import WORDPIECE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -57,6 +58,8 @@ TOKENIZER_FILES = (
 
 PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
 """A tokenizer that reads all of these as unknown has lost its vocabulary."""
+
+UNKNOWN_TEXT = "\U0010fffd"  # a character that no vocabulary has
 
 LARGEST_ID = 50_000_000  # larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings
 
@@ -119,10 +122,14 @@ def roles_by_id(tokenizer: PreTrainedTokenizerFast) -> dict[int, Role]:
 
 
 def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> Iterator[tuple[int, Role]]:
+    backend = tokenizer.backend_tokenizer
     for role in ROLES:
         for name in NAMES_OF_ROLE[role]:
             token = getattr(tokenizer, name, None)
             if token is not None:
+                if role == "unk" and isinstance(backend.model, models.Unigram):  # it may list the piece twice
+                    made = (piece.id for piece in backend.model.tokenize(UNKNOWN_TEXT))
+                    yield from ((number, role) for number in made if backend.id_to_token(number) == token)
                 yield int(tokenizer.convert_tokens_to_ids(token)), role
 
 
@@ -250,7 +257,7 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     flagged = listed.keys() - {token.content for token in backend.get_added_tokens_decoder().values()}
     backend.add_tokens([token for token in _special_tokens(settings, with_roles=True) if token.content in flagged])
     if require_roles:
-        check_gaps(listed, str(path))
+        check_gaps(backend, str(path))
     roles = _roles(backend, settings)
     for role, token in roles.items():
         if backend.token_to_id(token) is None:
@@ -299,7 +306,7 @@ def prepare_backend(backend: Tokenizer, where: str) -> None:
     if not backend.get_vocab():
         raise DataError(f"The tokenizer {where} has an empty vocabulary. Fetch it again, or name another.")
     try:
-        backend.encode_batch([*PROBE_TEXTS, "\U0010fffd"])
+        backend.encode_batch([*PROBE_TEXTS, UNKNOWN_TEXT])
     except Exception as error:  # the library raises bare Exception
         unknown = getattr(backend.model, "unk_token", None)
         named = f" ({unknown}, which is not in its vocabulary)" if unknown else ""
@@ -309,10 +316,11 @@ def prepare_backend(backend: Tokenizer, where: str) -> None:
         ) from error
 
 
-def check_gaps(vocabulary: Mapping[str, int], where: str) -> None:
-    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token."""
-    ids = set(vocabulary.values())
-    gone = sorted(set(range(max(ids, default=-1) + 1)) - ids)
+def check_gaps(backend: Tokenizer, where: str) -> None:
+    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token. A
+    piece that is listed twice has two ids."""
+    ids = backend.get_vocab().values()
+    gone = [number for number in range(max(ids, default=-1) + 1) if backend.id_to_token(number) is None]
     if gone:
         shown = ", ".join(f"{number:,}" for number in gone[:5]) + (f" and {len(gone) - 5:,} more" if gone[5:] else "")
         raise DataError(
@@ -385,7 +393,7 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
         lowercase=bool(lowercase),
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.decoder = decoders.WordPiece(prefix=WORDPIECE.prefix)
     return backend, vocabulary
 
 

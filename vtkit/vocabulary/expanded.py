@@ -24,7 +24,7 @@ from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
-from vtkit.vocabulary.forms import Family, canonical, token_family
+from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE, Notation
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def expand_vocabulary(
             above the base's; a corpus without words, or with nothing to add.
     """
     base = with_casing(base, casing.input if casing is not None else "keep")
-    family = _expandable(base, section.tokenizer)
+    notation = _expandable(base, section.tokenizer)
     if section.size is not None and section.size <= len(base):
         raise DataError(
             f"{{size}} = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
@@ -119,9 +119,9 @@ def expand_vocabulary(
             if learned is None or not learned.suffices(wanted):
                 # For 8, 16, 32, … increments.
                 ahead = len(base) + max(FIRST_INCREMENTS, 1 << (len(curve) - 1).bit_length()) * section.increment
-                learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead))
+                learned = _learn(base, corpus.lowered, notation, min(ahead, section.size or ahead))
             candidates = _candidates(corpus, learned, wanted)
-            added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), family)
+            added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), notation)
             model = extended.model(added, merges)
             counts = corpus.token_counts(model, extended.size + len(added))
             curve.append(corpus.increment(counts, curve))
@@ -188,7 +188,7 @@ class _Corpus:
 class _Learned:
     """What merging learned on the corpus: of every size up to the one asked for, it has the vocabulary."""
 
-    family: Family
+    notation: Notation
     tokens: tuple[str, ...]  # in the order they were learned, the alphabet first
     alphabet: int
     merges: tuple[tuple[str, str], ...]  # in order; for BPE
@@ -207,24 +207,31 @@ class _Learned:
         """The learned vocabulary of ``size`` tokens, special tokens included, ready to cut words."""
         kept = max(size - SPECIAL_TOKENS, self.alphabet)
         vocabulary = {token: number for number, token in enumerate(dict.fromkeys(self.tokens[:kept]))}
-        if self.family == "byte-level":
+        if self.notation.byte_level:
             last = bisect_left(self.tokens_after, kept) + 1 if kept > self.alphabet else 0
             return models.BPE(vocabulary, list(self.merges[:last]))
         vocabulary.setdefault(self.unknown, len(vocabulary))
-        return models.WordPiece(vocabulary, unk_token=self.unknown, max_input_chars_per_word=self.longest_word)
+        return models.WordPiece(
+            vocabulary,
+            unk_token=self.unknown,
+            max_input_chars_per_word=self.longest_word,
+            continuing_subword_prefix=self.notation.prefix,
+        )
 
 
-def _expandable(base: PreTrainedTokenizerFast, name: str) -> Family:
+def _expandable(base: PreTrainedTokenizerFast, name: str) -> Notation:
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     kind = layout.get("type")
-    if kind == "WordPiece" and layout["continuing_subword_prefix"] == "##":
-        return "wordpiece"
-    if kind == "BPE" and token_family(base) == "byte-level":
-        return "byte-level"
-    said = {"BPE": "BPE of characters", "WordPiece": "WordPiece with other marks"}
+    notation = Notation.of(base.backend_tokenizer)
+    if kind == "WordPiece" and notation.starts == "prefix" and not notation.byte_level:
+        return notation
+    if kind == "BPE" and notation.byte_level and not (notation.prefix or notation.suffix):
+        return notation
+    said = {"BPE": "BPE of characters", "WordPiece": "WordPiece of another kind"}
     raise DataError(
         f"The tokenizer {name} cannot be expanded: it is {said.get(kind, kind)}, and tokens "
-        "are added to WordPiece (## continues a word) and byte-level BPE (Ġ starts one) vocabularies only. Choose "
+        f"are added to WordPiece ({WORDPIECE.prefix} continues a word) and byte-level BPE ({BYTE_LEVEL.written(' ')} "
+        "starts one) vocabularies only. Choose "
         'such a tokenizer, or train a vocabulary on the corpus (kind = "trained").'
     )
 
@@ -330,12 +337,12 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
     return counts
 
 
-def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: int) -> _Learned:
+def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size: int) -> _Learned:
     """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters. For
     WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ."""
     plain: dict[str, str] = {}
     continuing: dict[int, str] = {}
-    if family == "wordpiece":
+    if not notation.byte_level:
         alphabet = sorted({character for word, _ in words for character in word})
         unused = (chr(number) for number in _PRIVATE if chr(number) not in set(alphabet))
         plain = dict(zip(unused, alphabet, strict=False))
@@ -345,7 +352,7 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
     trainer = trainers.BpeTrainer(
         vocab_size=size - SPECIAL_TOKENS,
         min_frequency=LEAST_OCCURRENCES,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if family == "byte-level" else [],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if notation.byte_level else [],
         show_progress=False,
     )
     written = ((word[0] + word[1:].translate(continuing), count) for word, count in words)
@@ -355,23 +362,23 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: in
     alphabet_size = sum(len(token) == 1 for token in learned)
     merges: tuple[tuple[str, str], ...] = ()
     tokens_after: list[int] = []
-    if family == "byte-level":
+    if notation.byte_level:
         merges = tuple((left, right) for left, right in json.loads(backend.to_str())["model"]["merges"])
         for left, right in merges:
             tokens_after.append(max(tokens_after[-1] if tokens_after else 0, vocabulary[left + right] + 1))
     else:
         for place, token in enumerate(learned):
             text = "".join(plain.get(character, character) for character in token)
-            learned[place] = f"##{text}" if token[0] in plain else text
+            learned[place] = f"{notation.prefix}{text}" if token[0] in plain else text
 
     def letters(token: str) -> bool:
         """Whether a letter, or a letter's own sign, is in it."""
-        return any(unicodedata.category(character)[0] in "LM" for character in canonical(token, family).surface)
+        return any(unicodedata.category(character)[0] in "LM" for character in notation.read(token).surface)
 
     known, tokens = base.get_vocab(), set(learned)
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     return _Learned(
-        family=family,
+        notation=notation,
         tokens=tuple(learned),
         alphabet=alphabet_size,
         merges=merges,
@@ -398,7 +405,7 @@ def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
 
 
 def _fitting(
-    base: PreTrainedTokenizerFast, found: list[str], whole_words: frozenset[str], room: int, family: Family
+    base: PreTrainedTokenizerFast, found: list[str], whole_words: frozenset[str], room: int, notation: Notation
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The first ``room`` tokens of ``found`` that the base can be taught, and the merges they need.
 
@@ -406,7 +413,7 @@ def _fitting(
     merge of these two; what it cuts in more is taken if it is a word, since words are looked up first
     (``ignore_merges``).
     """
-    if family == "wordpiece":
+    if not notation.byte_level:
         return found[:room], []
     model = base.backend_tokenizer.model
     added: list[str] = []

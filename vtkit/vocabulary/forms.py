@@ -1,35 +1,16 @@
-"""What the tokens of a vocabulary stand for, whatever family wrote them: the canonical form is the pair of "starts a
-word" and plain text (``school``, ``Ġschool``, ``▁school`` start a word; ``##ing``, ``ing`` continue one)."""
+"""What each token of a vocabulary is: a role, a filler, or a canonical form, read by the tokenizer's own notation."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
-from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import check_ids, roles_by_id
+from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
+from vtkit.vocabulary.notation import FILLER, Canonical, Notation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-Family = Literal["wordpiece", "byte-level", "sentencepiece"]
-
-FILLER = re.compile(
-    r"\[unused\d+\]|<unused\d+>|<extra_id_\d+>|madeupword\d+|(<\|?|\[)reserved[\w ]*(\|?>|\])|\[[SX]_?SEP\w*\]",
-    re.IGNORECASE,
-)
-"""Tokens that stand for nothing. They fill up a vocabulary, and equal spelling is no equal meaning."""
-
-
-class Canonical(NamedTuple):
-    """What a token stands for, whatever its family."""
-
-    starts_word: bool
-    surface: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,43 +28,64 @@ class Vocabulary:
         return len(self.tokens)
 
     @cached_property
+    def notation(self) -> Notation:
+        """How the vocabulary writes its tokens."""
+        return Notation.of(self.tokenizer.backend_tokenizer)
+
+    @cached_property
     def tokens(self) -> list[str]:
         """The token of each id as the vocabulary writes it (:func:`tokens`)."""
         return tokens(self.tokenizer)
 
     @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each token. Of the ids of a piece that a Unigram vocabulary lists again, only the last has a token,
+        and for the unknown piece also the id that the tokenizer gives to unknown text, which is the one that counts."""
+        return {token: number for number, token in reversed([*enumerate(self.tokens)]) if token}
+
+    @cached_property
+    def roles(self) -> dict[int, Role]:
+        """The role of each special token that has one, by id (:func:`vtkit.vocabulary.existing.roles_by_id`)."""
+        return roles_by_id(self.tokenizer)
+
+    @cached_property
+    def fillers(self) -> set[int]:
+        """The ids of tokens that stand for nothing, by their spelling (:data:`vtkit.vocabulary.notation.FILLER`)."""
+        return {number for number, token in enumerate(self.tokens) if FILLER.fullmatch(token)}
+
+    @cached_property
     def special(self) -> set[int]:
         """The ids of special tokens and of fillers, which stand for no word."""
         special = {number for number, added in self.tokenizer.added_tokens_decoder.items() if added.special}
-        fillers = {number for number, token in enumerate(self.tokens) if FILLER.fullmatch(token)}
-        return set(roles_by_id(self.tokenizer)) | special | fillers
+        return special | self.roles.keys() | self.fillers
 
     @cached_property
     def forms(self) -> list[Canonical | None]:
-        """The canonical form of each id; None for special tokens, fillers and ids without a token."""
-        family = token_family(self.tokenizer)
+        """The canonical form of each id; None for special tokens, fillers and ids without a token. The token of an
+        ASCII byte is the character, unless the vocabulary has that as a token too. A DataError if the tokenizer does
+        not mark words."""
+        _ = self.notation.family
         plain = {number: added.content for number, added in self.tokenizer.added_tokens_decoder.items()}
+        notation = self.notation
         forms: list[Canonical | None] = []
         for number, token in enumerate(self.tokens):
             if not token or number in self.special:
                 forms.append(None)
-            elif number in plain and family != "wordpiece":
-                forms.append(_spaced(plain[number]))
             else:
-                forms.append(canonical(token, family))
+                forms.append(notation.read_added(plain[number]) if number in plain else notation.read(token))
+        written = set(forms)
+        for number, form in enumerate(forms):
+            if form is not None and form.letter is not None and form.letter not in written:
+                forms[number] = form.letter
         return forms
 
     @cached_property
     def surfaces(self) -> list[tuple[str, bool]]:
         """The text each id stands for, and whether it starts a word; empty for special tokens, fillers, ids without a
         token, and bytes that are no whole character."""
-        pairs = []
-        for form in self.forms:
-            if form is None or any("\ud800" <= character <= "\udfff" for character in form.surface):
-                pairs.append(("", False))
-            else:
-                pairs.append((form.surface, form.starts_word))
-        return pairs
+        return [
+            ("", False) if form is None or form.is_bytes else (form.surface, form.starts_word) for form in self.forms
+        ]
 
     @cached_property
     def texts(self) -> list[str]:
@@ -92,52 +94,8 @@ class Vocabulary:
 
     @cached_property
     def legible(self) -> list[str]:
-        """The token of each id as a person reads it: as it is written, but byte-level tokens as text (``ĠWünsche``, not
-        ``ĠWÃ¼nsche``), with bytes that are no whole character as ``<E0>``."""
-        parts = (self.tokenizer.backend_tokenizer.pre_tokenizer, self.tokenizer.backend_tokenizer.decoder)
-        byte_level = any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
-        return [_as_text(token) if byte_level else token for token in self.tokens]
-
-
-def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
-    """How the tokenizer marks the beginnings of words."""
-    layout = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = layout["model"]
-    prefix = model.get("continuing_subword_prefix")
-    around = json.dumps([layout.get("pre_tokenizer"), layout.get("decoder")])
-    if (model.get("type") in ("WordPiece", "WordLevel") and prefix != "") or prefix == "##":
-        return "wordpiece"
-    if '"ByteLevel"' in around:
-        return "byte-level"
-    if '"Metaspace"' in around or "▁" in json.dumps(layout.get("normalizer"), ensure_ascii=False):
-        return "sentencepiece"
-    raise DataError(
-        "The tokenizer does not mark word starts in any known way (## continues, Ġ starts, ▁ starts), so its tokens "
-        "cannot be compared with others. WordPiece, byte-level BPE and SentencePiece tokenizers can be used."
-    )
-
-
-def canonical(token: str, family: Family) -> Canonical:
-    """What ``token`` stands for: whether it starts a word, and its text. Bytes that are no whole character stay lone
-    surrogates, equal to the same bytes only; a bare mark is a word start without text."""
-    match family:
-        case "wordpiece":
-            if token.startswith("##") and len(token) > 2:
-                return Canonical(False, token[2:])
-            return Canonical(True, token)
-        case "byte-level":
-            if all(character in _BYTE_OF for character in token):
-                raw = bytes(_BYTE_OF[character] for character in token)
-                return _spaced(raw.decode("utf-8", "surrogateescape"))
-            return _spaced(token)  # an added token, written as plain text
-        case "sentencepiece":
-            return _spaced(token.replace("▁", " "))
-
-
-def _as_text(token: str) -> str:
-    form = canonical(token, "byte-level")
-    surface = "".join(f"<{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) < 0xDD00 else c for c in form.surface)
-    return f"Ġ{surface}" if form.starts_word else surface
+        """The token of each id as a person reads it (:meth:`vtkit.vocabulary.notation.Notation.legible`)."""
+        return [self.notation.legible(token) for token in self.tokens]
 
 
 def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
@@ -147,23 +105,6 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     listed = [""] * (max(vocabulary.values()) + 1)
     for token, number in vocabulary.items():
         listed[number] = token
+    for number in roles_by_id(tokenizer):
+        listed[number] = listed[number] or tokenizer.backend_tokenizer.id_to_token(number)
     return listed
-
-
-def _spaced(text: str) -> Canonical:
-    return Canonical(True, text[1:]) if text.startswith(" ") else Canonical(False, text)
-
-
-def _byte_alphabet() -> Iterable[tuple[str, int]]:
-    """The characters by which byte-level vocabularies write bytes (GPT-2): printable ones as themselves, the others
-    as the characters from U+0100 on, in order."""
-    moved = 0
-    for byte in range(256):
-        if 33 <= byte <= 126 or 161 <= byte <= 172 or 174 <= byte <= 255:
-            yield chr(byte), byte
-        else:
-            yield chr(256 + moved), byte
-            moved += 1
-
-
-_BYTE_OF = dict(_byte_alphabet())

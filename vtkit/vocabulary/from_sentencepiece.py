@@ -13,8 +13,9 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.notation import SENTENCEPIECE
 
-MARK = "▁"
+MARK = SENTENCEPIECE.space
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # the types of pieces
 UNIGRAM, BPE = 1, 2  # the types of models
 PROTECTED = 6  # characters at most that stand aside while texts are brought to a standard form

@@ -1,5 +1,5 @@
 """The overlap rule: which tokens of a target vocabulary a source encoder already knows, compared by what they stand for
-(:mod:`vtkit.vocabulary.forms`), since families write the same token differently."""
+(:mod:`vtkit.vocabulary.notation`), since families write the same token differently."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.settings.transfer import OverlapMode
-from vtkit.vocabulary.existing import roles_by_id, special_roles
-from vtkit.vocabulary.forms import Canonical, Vocabulary
+from vtkit.vocabulary.existing import special_roles
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.notation import Canonical
 
 KINDS = ("new", "exact", "symbol", "special", "fuzzy")
 """How a target token came to its source token; ``Overlap.kinds`` holds indices into this."""
@@ -60,16 +61,15 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
     3. they play the same special role (pad, unk, cls or bos, sep or eos, mask).
 
     The earlier rule wins, then the lowest source id. Special tokens take part in rule 3 only, fillers such as
-    ``[unused7]`` in none. Where the target begins with the whole source vocabulary, id by id (an expanded one), those
-    tokens are the source's own, fillers included.
+    ``[unused7]`` in none. If the target begins with the whole source vocabulary, id by id and in whatever notation (an
+    expanded one, or the same), these tokens are the source's own, fillers included.
 
     Args:
         mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal up to
             case and word-start mark.
     """
-    source_tokens, target_tokens = source.tokens, target.tokens
-    source_ids = np.full(len(target_tokens), -1, dtype=np.int32)
-    kinds = np.zeros(len(target_tokens), dtype=np.int8)
+    source_ids = np.full(len(target), -1, dtype=np.int32)
+    kinds = np.zeros(len(target), dtype=np.int8)
     exact: dict[Canonical, int] = {}
     symbols: dict[str, int] = {}
     folded: dict[Canonical, int] = {}
@@ -83,11 +83,11 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
         folded.setdefault(_folded(form), number)
         folded_surface.setdefault(form.surface.casefold(), number)
     source_roles = special_roles(source.tokenizer)
-    target_roles = roles_by_id(target.tokenizer)
-    expanded = target_tokens[: len(source_tokens)] == source_tokens
+    target_roles = target.roles
+    expanded = _begins_with(target, source)
     for number, form in enumerate(target.forms):
         role = target_roles.get(number)
-        if expanded and number < len(source_tokens):
+        if expanded and number < len(source):
             source_ids[number], kinds[number] = number, EXACT if role is None else SPECIAL
         elif role is not None:
             if role in source_roles:
@@ -102,7 +102,17 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
             match = folded.get(_folded(form), folded_surface.get(form.surface.casefold()))
             if match is not None:
                 source_ids[number], kinds[number] = match, FUZZY
-    return Overlap(mode, source_ids, kinds, len(source_tokens))
+    return Overlap(mode, source_ids, kinds, len(source))
+
+
+def _begins_with(target: Vocabulary, source: Vocabulary) -> bool:
+    """Whether the first tokens of ``target`` are those of ``source``, by name, form or role."""
+    return len(source) <= len(target) and all(
+        token == target.tokens[number]
+        or (form is not None and form == target.forms[number])
+        or (number in source.roles and source.roles[number] == target.roles.get(number))
+        for number, (token, form) in enumerate(zip(source.tokens, source.forms, strict=True))
+    )
 
 
 def is_symbol(surface: str) -> bool:

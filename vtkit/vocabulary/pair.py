@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import Canonical, Vocabulary
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.notation import Canonical
 from vtkit.vocabulary.overlap import Overlap, find_overlap
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, wrap
+from vtkit.vocabulary.notation import BYTE_LEVEL, SENTENCEPIECE, WORDPIECE
 from vtkit.vocabulary.statistics import CorpusCounts, say_if_smaller
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -
     if not marks_starts:
         backend = Tokenizer(models.WordPiece({UNKNOWN: 0}, unk_token=UNKNOWN))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(runs)), behavior="removed", invert=True)
-        backend.decoder = decoders.WordPiece(prefix="##")
+        backend.decoder = decoders.WordPiece(prefix=WORDPIECE.prefix)
     else:
         # The first word gets the space that every other word has, so that it is the same token.
         steps.append(normalizers.Prepend(" "))
@@ -183,9 +184,9 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -
         else:
             backend = Tokenizer(models.Unigram())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
-                [cut, pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="never", split=False)]
+                [cut, pre_tokenizers.Metaspace(SENTENCEPIECE.space, prepend_scheme="never", split=False)]
             )
-            backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+            backend.decoder = decoders.Metaspace(SENTENCEPIECE.space, prepend_scheme="always")
     backend.normalizer = normalizers.Sequence(steps)
     return backend
 
@@ -313,7 +314,7 @@ def _count_words(
     words = Tally()
     normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
-    written = ("Ġ" if section.algorithm == "bpe" else "▁") if marks_starts else ""
+    written = (BYTE_LEVEL if section.algorithm == "bpe" else SENTENCEPIECE).written(mark)
     one_piece = str.isalpha if section.split == "scripts" else str.isalnum
 
     def cut(text: str) -> Iterator[str]:
@@ -374,15 +375,18 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     vocabulary = {token: number for number, token in enumerate(SPECIAL_TOKENS.values())}
     for token in merged:
         text = "".join(plain.get(character, character) for character in token)
-        vocabulary[f"##{text}" if token[0] in plain else text] = len(vocabulary)
+        vocabulary[f"{WORDPIECE.prefix}{text}" if token[0] in plain else text] = len(vocabulary)
     return models.WordPiece(
-        vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix="##"
+        vocabulary,
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=LONGEST_WORD,
+        continuing_subword_prefix=WORDPIECE.prefix,
     )
 
 
 def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
     """WordPiece's longest match over tokens of which those that begin a word are marked; and the alphabet."""
-    alphabet = _alphabet(words) | {"▁"}
+    alphabet = _alphabet(words) | {SENTENCEPIECE.space}
     known_words = ((word, count) for word, count in words if alphabet.issuperset(word))
     merged, _ = _merge(known_words, sorted(alphabet), section)
     vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
@@ -442,7 +446,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
     """SentencePiece's unigram language model over the counted words."""
     import sentencepiece
 
-    known = _alphabet(words) | {"▁"}
+    known = _alphabet(words) | {SENTENCEPIECE.space}
     _check_alphabet(len(known), section)
     size = section.size - len(SPECIAL_TOKENS)
     with tempfile.TemporaryDirectory() as folder:
@@ -477,7 +481,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
             raise DataError(f"SentencePiece cannot train on the corpus: {error}") from error
         processor = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
-    if all(len(piece.removeprefix("▁")) <= 1 for piece, _ in pieces) and len(pieces) < size:
+    if all(len(piece.removeprefix(SENTENCEPIECE.space)) <= 1 for piece, _ in pieces) and len(pieces) < size:
         raise _too_small(len(pieces), section)
     front = [(token, 0.0) for token in SPECIAL_TOKENS.values()]
     return models.Unigram(front + pieces, unk_id=list(SPECIAL_TOKENS).index("unk"), byte_fallback=False)

@@ -11,17 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from tokenizers.pre_tokenizers import ByteLevel
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import wrapped_like
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.statistics import TrimStats
 
 if TYPE_CHECKING:
@@ -30,22 +30,16 @@ if TYPE_CHECKING:
 HELD_OUT = 1000  # texts at most that show how many others would be cut differently: every tenth of the first ones
 
 
-class Trimmed(NamedTuple):
-    """A trimmed tokenizer."""
-
-    tokenizer: PreTrainedTokenizerFast
-    stats: TrimStats
-
-
-def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], size: int | None = None) -> Trimmed:
+def trim_vocabulary(
+    tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], size: int | None = None
+) -> tuple[PreTrainedTokenizerFast, TrimStats]:
     """``tokenizer`` with the tokens that occur in ``texts``, or the ``size`` most frequent ones with all that makes
-    them; ids keep their order."""
-    layout = json.loads(tokenizer.backend_tokenizer.to_str())
-    rules = _Rules(layout)
-    counts = np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64)
+    them; ids keep their order, without gaps."""
+    rules = _Rules(tokenizer)
+    counts = np.zeros(len(rules.first), dtype=np.int64)
     held_out: list[NDArray[np.int64]] = []
     read = 0
-    for ids in _ids_of(tokenizer.backend_tokenizer, texts):
+    for ids in map(rules.first.__getitem__, _ids_of(tokenizer.backend_tokenizer, texts)):
         np.add.at(counts, ids, 1)
         if read % 10 == 9 and len(held_out) < HELD_OUT:
             held_out.append(ids)
@@ -63,38 +57,27 @@ def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], si
         lost = float(np.mean(np.concatenate([gone[ids] for ids in held_out])))
     trimmed = wrapped_like(Tokenizer.from_str(json.dumps(rules.without_others(kept))), tokenizer)
     trimmed.model_max_length = tokenizer.model_max_length
-    return Trimmed(trimmed, TrimStats(len(tokenizer), read, len(held_out), changed, lost))
+    return trimmed, TrimStats(len(tokenizer), read, len(held_out), changed, lost)
 
 
 def kept_ids(tokenizer: PreTrainedTokenizerFast, trimmed: PreTrainedTokenizerFast) -> NDArray[np.int64]:
     """The id that each token of ``trimmed`` has in ``tokenizer``, (trimmed vocabulary,)."""
-    old = tokenizer.get_vocab()
-    return np.array([old[token] for token, _ in sorted(trimmed.get_vocab().items(), key=lambda entry: entry[1])])
+    old = Vocabulary(tokenizer).ids
+    return np.array([old[token] for token in Vocabulary(trimmed).tokens])
 
 
 class _Rules:
     """A tokenizer file, and which of its tokens cannot do without which others."""
 
-    def __init__(self, layout: dict[str, Any]) -> None:
-        model = layout["model"]
-        listed = {"WordPiece": list, "BPE": list, "Unigram": lambda vocab: [token for token, _ in vocab]}
-        affixed = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
-        if model["type"] not in listed or (model["type"] == "BPE" and affixed):
-            what = f"{model['type']} with {affixed[0]}" if affixed else f"of the kind {model['type']}"
-            raise DataError(
-                f"A tokenizer {what} cannot be trimmed, only WordPiece, Unigram and BPE over bytes or characters. Keep "
-                'the whole vocabulary with vocabulary.kind "source"'
-            )
-        self._layout, self._model = layout, model
-        vocabulary = model["vocab"]
-        self._ids = (
-            {token: number for number, (token, _) in enumerate(vocabulary)}
-            if model["type"] == "Unigram"
-            else dict(vocabulary)
-        )
-        self._added = {token["content"]: int(token["id"]) for token in layout["added_tokens"]}
-        self._tokens = {number: token for token, number in (self._ids | self._added).items()}
-        self._ranks = {(left, right): rank for rank, (left, right) in enumerate(model.get("merges", ()))}
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        vocabulary = Vocabulary(tokenizer)
+        self._layout = json.loads(tokenizer.backend_tokenizer.to_str())
+        self._model: dict[str, Any] = self._layout["model"]
+        self._notation, self._tokens, self._ids = vocabulary.notation, vocabulary.tokens, vocabulary.ids
+        self.first = np.array([self._ids.get(token, number) for number, token in enumerate(self._tokens)])
+        """The first id of each id's token."""
+
+        self._ranks = {(left, right): rank for rank, (left, right) in enumerate(self._model.get("merges", ()))}
         self._paths: dict[str, frozenset[tuple[str, str]]] = {}
 
     def kept(self, counts: NDArray[np.int64], size: int | None) -> NDArray[np.int64]:
@@ -104,7 +87,7 @@ class _Rules:
         kept = self._always()
         for number in candidates:
             for character in set(self._tokens[number]):
-                kept |= {self._ids[form] for form in (character, f"##{character}") if form in self._ids}
+                kept |= {self._ids[form] for form in self._notation.variants(character) if form in self._ids}
         if size is not None and len(kept) > size:
             raise DataError(
                 f"{{size}} = {size:,} is less than the {len(kept):,} special tokens, bytes and single characters of "
@@ -125,42 +108,47 @@ class _Rules:
         layout["post_processor"] = _renumbered(layout["post_processor"], numbers)
         model = dict(self._model)
         if model["type"] == "Unigram":
-            model["vocab"] = [[token, score] for token, score in model["vocab"] if token in numbers]
+            scores = dict(model["vocab"])  # of a piece that is there again, the last counts
             if model["unk_id"] is not None:
-                model["unk_id"] = numbers[self._tokens[model["unk_id"]]]
+                unknown, lowest = self._tokens[model["unk_id"]], min(score for _, score in model["vocab"])
+                if lowest < min(scores.values()):
+                    scores[unknown] = lowest
+                model["unk_id"] = numbers[unknown]
+            model["vocab"] = [[token, scores[token]] for token in numbers if token in scores]
         else:
             model["vocab"] = {token: numbers[token] for token in model["vocab"] if token in numbers}
         if "merges" in model:
             model["merges"] = [
-                [left, right] for left, right in model["merges"] if {left, right, left + right} <= model["vocab"].keys()
+                [left, right]
+                for left, right in model["merges"]
+                if {left, right, self._notation.joined(left, right)} <= model["vocab"].keys()
             ]
         layout["model"] = model
         return layout
 
     def _always(self) -> set[int]:
         """Ids of added tokens, of the unknown token, of bytes, and of the lowest score."""
-        model = self._model
-        kept = set(self._added.values())
-        kept |= {self._ids[byte] for byte in (f"<0x{value:02X}>" for value in range(256)) if byte in self._ids}
-        if model["type"] == "BPE" and "ByteLevel" in json.dumps(self._layout["pre_tokenizer"]):
-            kept |= {self._ids[byte] for byte in ByteLevel.alphabet() if byte in self._ids}
-        if model["type"] == "Unigram":
-            kept.add(min(range(len(model["vocab"])), key=lambda number: model["vocab"][number][1]))
-            kept |= {model["unk_id"]} - {None}
-        elif model.get("unk_token") in self._ids:
-            kept.add(self._ids[model["unk_token"]])
+        kept = {self._ids[token["content"]] for token in self._layout["added_tokens"]}
+        kept |= {number for token, number in self._ids.items() if self._notation.is_byte(token)}
+        if self._model["type"] == "Unigram":
+            scores = dict(self._model["vocab"])
+            kept.add(self._ids[min(scores, key=scores.__getitem__)])
+            if self._model["unk_id"] is not None:
+                kept.add(int(self.first[self._model["unk_id"]]))
+        elif self._model.get("unk_token") in self._ids:
+            kept.add(self._ids[self._model["unk_token"]])
         return kept
 
     def _path(self, token: str) -> frozenset[tuple[str, str]]:
         """The merges by which ``token`` is made of its characters; none where it is not made by merges."""
         if token not in self._paths:
-            parts, used = list(token), []
+            parts, used = self._notation.characters(token), []
             while pairs := [(self._ranks.get(pair, len(self._ranks)), pair) for pair in pairwise(parts)]:
                 rank, pair = min(pairs)
                 if rank == len(self._ranks):
                     break
                 place = next(number for number, each in enumerate(pairs) if each[1] == pair)
-                parts[place : place + 2] = ["".join(pair)]
+                parts[place : place + 2] = [self._notation.joined(*pair)]
                 used.append(pair)
             self._paths[token] = frozenset(used) if len(parts) == 1 else frozenset()
         return self._paths[token]

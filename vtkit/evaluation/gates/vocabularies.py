@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from vtkit.inspect.normalization import normalizer_losses
 from vtkit.inspect.words import script_of, script_of_text
 from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.statistics import TrimStats
 
@@ -220,6 +219,5 @@ def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
 
 def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
     """Ids that stand for bytes which are no whole character."""
-    written = {number for number, token in enumerate(tokens(tokenizer)) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
-    decoded = (form.surface if form is not None else "" for form in Vocabulary(tokenizer).forms)
-    return written | {number for number, surface in enumerate(decoded) if re.search("[\ud800-\udfff]", surface)}
+    forms = Vocabulary(tokenizer).forms
+    return {number for number, form in enumerate(forms) if form is not None and form.is_bytes}

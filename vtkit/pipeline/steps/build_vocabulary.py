@@ -27,7 +27,7 @@ class VocabularyResult(Result):
     """A vocabulary, and how it was made where it was not there already."""
 
     size: int
-    family: str  # how its tokens mark words: token_family
+    family: str  # how its tokens mark words: vtkit.vocabulary.notation.Family
     corpus: CorpusCounts | None = None
     expansion: ExpansionStats | None = None
     trimmed: TrimStats | None = None
@@ -36,7 +36,7 @@ class VocabularyResult(Result):
 def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyResult:
     """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
     from vtkit.vocabulary.existing import load_tokenizer, with_casing
-    from vtkit.vocabulary.forms import token_family
+    from vtkit.vocabulary.notation import Notation
     from vtkit.vocabulary.saved import save_tokenizer
     from vtkit.vocabulary.specification import build
 
@@ -59,7 +59,8 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
         case _:
             assert_never(recipe.vocabulary)
     save_tokenizer(tokenizer, out / "tokenizer")
-    return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion, trimmed)
+    family = Notation.of(tokenizer.backend_tokenizer).family
+    return VocabularyResult(len(tokenizer), family, corpus, expansion, trimmed)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
