@@ -59,7 +59,7 @@ def main() -> None:
     for name in given.models:
         with TemporaryDirectory() as folder:
             whole = loaded(name, Path(folder) / "whole")
-            trimmed = trim_encoder(whole, trim_vocabulary(whole.tokenizer, texts).tokenizer, Path(folder) / "trimmed")
+            trimmed = trim_encoder(whole, trim_vocabulary(whole.tokenizer, texts)[0], Path(folder) / "trimmed")
             equal, seconds = 0, [0.0, 0.0]
             for begin in range(0, len(texts), 500):
                 some = texts[begin : begin + 500]

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
-from vtkit.vocabulary.notation import WORDPIECE
+from vtkit.vocabulary.notation import WORD_ENDS, WORDPIECE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -423,8 +423,10 @@ def _from_byte_level_files(path: Path, settings: Mapping[str, Any]) -> tuple[Tok
     merges, vocabulary = path.with_name("merges.txt"), _read_json(path)
     if not merges.is_file():
         raise DataError(f"{path} needs a merges.txt beside it.")
-    if any(token.endswith("</w>") for token in vocabulary):
-        raise DataError(f"{path} marks the ends of words by </w>: it is no byte-level BPE. Name a tokenizer.json.")
+    if any(token.endswith(WORD_ENDS.suffix) for token in vocabulary):
+        raise DataError(
+            f"{path} marks the ends of words by {WORD_ENDS.suffix}: it is no byte-level BPE. Name a tokenizer.json."
+        )
     try:
         backend = Tokenizer(models.BPE.from_file(str(path), str(merges)))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read

@@ -207,4 +207,5 @@ _BYTE_OF = {letter: byte for byte, letter in enumerate(_LETTERS)}
 WORDPIECE = Notation("prefix", prefix="##")
 BYTE_LEVEL = Notation("space", byte_level=True, byte_tokens=False)
 SENTENCEPIECE = Notation("space", space="▁")
+WORD_ENDS = Notation("suffix", suffix="</w>")
 """The usual notations of the families, in which vtkit writes the vocabularies that it makes."""

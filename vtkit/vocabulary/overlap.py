@@ -106,12 +106,13 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
 
 
 def _begins_with(target: Vocabulary, source: Vocabulary) -> bool:
-    """Whether the first tokens of ``target`` are those of ``source``, by name, form or role."""
+    """Whether the first tokens of ``target`` are those of ``source``, by form, role or, without either, by name."""
+
+    def named(vocabulary: Vocabulary, number: int) -> Canonical | str:
+        return vocabulary.forms[number] or vocabulary.roles.get(number) or vocabulary.tokens[number]
+
     return len(source) <= len(target) and all(
-        token == target.tokens[number]
-        or (form is not None and form == target.forms[number])
-        or (number in source.roles and source.roles[number] == target.roles.get(number))
-        for number, (token, form) in enumerate(zip(source.tokens, source.forms, strict=True))
+        named(source, number) == named(target, number) for number in range(len(source))
     )
 
 
