@@ -33,6 +33,7 @@ from vtkit.pipeline.run import run
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
 from vtkit.search.exact import ExactIndex
+from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
@@ -69,7 +70,7 @@ def test_weights_rise_by_the_quantile_where_texts_hold_the_token(encoder: Sparse
     for row, text in enumerate(TEXTS):  # whole texts, though 32 tokens are encoded
         for token in set(encoder.tokenizer.tokenize(text)) - {"[UNK]", "[SEP]", "raven"}:
             wanted[row, tiny.TOKENS.index(token)] += rise
-    found = as_indexed(encoder, vectors, TEXTS, IndexSection(own_tokens=True))
+    found = as_indexed(encoder, vectors, TEXTS, IndexSection(own_tokens=True), row_sums(vectors))
     np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5)
     assert not found[:, [tiny.TOKENS.index("raven")]].nnz
     assert found[TEXTS.index("maple " * 60 + "zephyr"), tiny.TOKENS.index("zephyr")] >= np.float32(rise)
@@ -90,7 +91,7 @@ def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
 def test_a_rare_document_without_any_weight_is_found_by_eye(encoder: SparseEncoder) -> None:
     """No dimension is active, and then c is 1."""
     empty = sparse.csr_matrix((2, len(tiny.TOKENS)), dtype=np.float32)
-    found = as_indexed(encoder, empty, ["olive reef olive", ""], IndexSection(own_tokens=True))
+    found = as_indexed(encoder, empty, ["olive reef olive", ""], IndexSection(own_tokens=True), row_sums(empty))
     held = sorted(tiny.TOKENS.index(word) for word in ("olive", "reef"))
     assert found.indices.tolist() == held
     assert found.data.tolist() == [1, 1]
@@ -108,7 +109,7 @@ def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path:
     whole.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=names)
     vectors = sparse.csr_matrix((1, len(tiny.TOKENS)), dtype=np.float32)
     with pytest.raises(DataError, match=r"remove index\.own_tokens"):
-        as_indexed(whole, vectors, ["olive"], IndexSection(own_tokens=True))
+        as_indexed(whole, vectors, ["olive"], IndexSection(own_tokens=True), row_sums(vectors))
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) 
     ours, index = load_encoder(str(own_tokens / "model")), IndexSection(document_length=32, own_tokens=True)
     texts = [text for text in TEXTS if text]
     candidates = encode_side(ours, texts, "document", 32, top_dimensions=48)  # four times as many as are kept
-    every = as_indexed(ours, candidates, texts, index).toarray()
+    every = as_indexed(ours, candidates, texts, index, row_sums(candidates)).toarray()
     factors = np.load(own_tokens / "index" / "set" / IDF)
     found = indexed(own_tokens)
     largest = -np.sort(-every * factors, axis=1)[:, :12]
@@ -170,14 +171,16 @@ def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
     mean = counts.sum() / len(BM25_TEXTS)
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
     found = (
-        Saturation(0.9, cut.b, float(mean)).applied(counts).multiply(idf_weights(frequencies, len(BM25_TEXTS), "geng"))
+        Saturation(0.9, cut.b, float(mean))
+        .applied(counts, row_sums(counts))
+        .multiply(idf_weights(frequencies, len(BM25_TEXTS), "geng"))
     )
     np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
 def saturated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose units are summed, with IDF and the ten largest weights of a document."""
+    """A run whose units are summed, with IDF and the four largest weights of a document."""
     place = tmp_path_factory.mktemp("summed")
     tiny.embedder(place / "embedder")
     documents = [Document(f"d{number}", "", text) for number, text in enumerate(tiny.texts(300, seed=1))]
@@ -196,7 +199,7 @@ units = {size = 64, active = 4, pooling = "sum"}
 [vocabulary]
 kind = "source"
 [index]
-top_dimensions = 10
+top_dimensions = 4
 document_weighting = "geng"
 [evaluate]
 sets = ["./set"]
@@ -206,22 +209,24 @@ models = ["transfer"]
 
 
 def test_an_index_holds_saturated_sums(saturated: Path) -> None:
-    """Those of plain sentence-transformers, by the equation: largest forty, saturated, weighted, largest ten."""
+    """Those of plain sentence-transformers, by the equation: largest sixteen, saturated by the sum
+    of all, weighted, largest four."""
     plain = SparseEncoder(str(saturated / "model"), device="cpu")
     assert plain[1].pooling_strategy == "sum"
     assert saturates(load_encoder(str(saturated / "model")))
     documents = [json.loads(line)["text"] for line in corpus_of(saturated).open()]
     sums = plain.encode_document(documents).to_dense().numpy()
-    kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 39:40], sums, 0)
-    lengths = kept.sum(1, keepdims=True) / kept.sum(1).mean()
+    kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 15:16], sums, 0)
+    assert (kept > 0).sum() < 0.9 * (sums > 0).sum()
+    lengths = sums.sum(1, keepdims=True) / sums.sum(1).mean()
     factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
     wanted = kept / (kept + K1 * (1 - B + B * lengths)) * factors
     place = saturated / "index" / "set"
     assert np.load(place / IDF) == pytest.approx(factors)
     vectors = indexed(saturated)
-    assert (vectors > 0).sum(1).max() <= 10
+    assert (vectors > 0).sum(1).max() <= 4
     np.testing.assert_allclose(vectors[vectors > 0], wanted[vectors > 0], rtol=1e-3)
-    assert -np.sort(-vectors[5])[:10] == pytest.approx(-np.sort(-wanted[5])[:10], rel=1e-3)
+    assert -np.sort(-vectors[5])[:4] == pytest.approx(-np.sort(-wanted[5])[:4], rel=1e-3)
 
 
 # outside of runs
@@ -231,7 +236,7 @@ RUNS = {
         ["--max-length", "32", "--top-dimensions", "48"],
         ["own_tokens=true", "top_dimensions=12", "document_weighting=geng"],
     ),
-    "saturated": (["--top-dimensions", "40"], ["top_dimensions=10", "document_weighting=geng"]),
+    "saturated": (["--top-dimensions", "16"], ["top_dimensions=4", "document_weighting=geng"]),
 }
 
 

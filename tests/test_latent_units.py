@@ -22,6 +22,7 @@ from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.objective import UNIT_SCALE, Objective, Term
+from vtkit.transfer import latent_units
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
 
 TEXTS = tiny.texts(300, seed=1)
@@ -56,6 +57,21 @@ def test_few_units_rebuild_most_of_a_state(learned: tuple[WholeEncoder, UnitsFit
     assert fit.unexplained < 0.35
     assert fit.dead < 16
     assert fit.tokens > 1000
+
+
+def test_the_variance_left_over_is_that_of_texts_of_all_lengths(
+    embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short texts of one word, whose states are nearly equal, stand between long ones of many."""
+    texts = [text for two in range(0, 200, 2) for text in (*TEXTS[two : two + 2], *["maple"] * 5)]
+
+    def left_over(looked_at: int) -> float:
+        monkeypatch.setattr(latent_units, "LOOKED_AT", looked_at)
+        encoder = load_with_new_head(str(embedder))
+        return fit_units(encoder, texts, SECTION, 0, tmp_path / str(looked_at), steps=60)[1].unexplained
+
+    few, every = left_over(50), left_over(10**6)
+    assert few == pytest.approx(every, rel=0.3)
 
 
 def test_a_unit_fires_as_often_as_it_is_among_the_k(

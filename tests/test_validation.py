@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
 from tiny import collection, encoder, interrupted_at, same, scratch_recipe, texts, tokenizer, weights, write_collection
 
-from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
@@ -100,6 +100,14 @@ def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:
     assert len(set(judged.documents)) == 10
     assert len(validation_set(data, "made", 1, most_documents=2).documents) == 4
     assert len(validation_set(data, "made", 1, most_queries=2).queries) == 2
+
+
+def test_an_encoder_that_tells_no_documents_apart_is_judged_by_chance(tmp_path: Path) -> None:
+    """Every score is a tie. By chance a relevant document is among the first ten of 400 for one query in 40."""
+    documents = [Document(f"d{number}", "", "maple stone") for number in range(400)]
+    queries = [Query(f"q{number}", "maple") for number in range(10)]
+    data = RetrievalSet("ties", documents, queries, {query.id: {f"d{n}": 1} for n, query in enumerate(queries)})
+    assert validation_set(data, "made", 1).value(encoder(tmp_path), 8, 8) < 0.2
 
 
 def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def as_indexed(
     vectors: sparse.csr_matrix,
     texts: Sequence[str],
     index: IndexSection,
+    sums: NDArray[np.float64],
     kept: Path | None = None,
 ) -> sparse.csr_matrix:
     """Documents as ``index`` saturates (:mod:`vtkit.encoder.saturation`), raises where they hold tokens
@@ -37,11 +38,12 @@ def as_indexed(
     Args:
         vectors: with ``index.candidate_dimensions`` entries a document at most.
         texts: of the documents; read where dimensions are tokens.
+        sums: of all weights of each document, also of those that ``vectors`` lack, (documents,).
         kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
     """
     if saturates(encoder):
-        saturation = Saturation.of(vectors)
-        vectors = saturation.applied(vectors)
+        saturation = Saturation.of(sums)
+        vectors = saturation.applied(vectors, sums)
         if kept is not None:
             saturation.to_file(kept / SATURATION)
     held: Iterable[NDArray[np.int64]] | None = None

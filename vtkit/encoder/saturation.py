@@ -1,6 +1,8 @@
 """BM25's saturation (Robertson and Zaragoza 2009) of documents whose dimensions are summed over tokens.
 
 s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)),   L the sum of a document's weights, L̄ its mean over the collection
+
+L counts all weights, also those that `index.top_dimensions` cuts, so that k₁ and b mean the same whatever is kept.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
@@ -34,13 +37,12 @@ class Saturation(Result):
     mean_sum: float  # L̄
 
     @classmethod
-    def of(cls, vectors: sparse.csr_matrix) -> Saturation:
-        """For the documents of a collection."""
-        return cls(K1, B, float(vectors.sum(dtype=np.float64) / max(vectors.shape[0], 1)) or 1.0)
+    def of(cls, sums: NDArray[np.float64]) -> Saturation:
+        """For the documents of a collection; ``sums`` are their L, (documents,)."""
+        return cls(K1, B, float(sums.mean()) if sums.any() else 1.0)
 
-    def applied(self, vectors: sparse.csr_matrix) -> sparse.csr_matrix:
-        """The documents after saturation, (documents, units)."""
-        lengths = np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel() / self.mean_sum
-        half = np.repeat(self.k1 * (1 - self.b + self.b * lengths), np.diff(vectors.indptr))
+    def applied(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
+        """The documents after saturation, (documents, units); ``sums`` are their L, (documents,)."""
+        half = np.repeat(self.k1 * (1 - self.b + self.b * sums / self.mean_sum), np.diff(vectors.indptr))
         saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
         return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)

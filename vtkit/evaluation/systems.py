@@ -82,19 +82,19 @@ class SparseSystem:
                 in memory, for a few documents.
         """
         from vtkit.encoder.indexed import as_indexed
+        from vtkit.encoder.largest_weights import pruned
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
+        from vtkit.search.stored_vectors import row_sums
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
         if kept is None:
             texts = list(collection.contents)
-            candidates = settings.candidate_dimensions
-            vectors = encode_side(
-                encoder, texts, "document", length, top_dimensions=candidates, precision=precision, description=said
-            )
-            vectors = as_indexed(encoder, vectors, texts, settings)
+            vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
+            candidates, _ = pruned(vectors, settings.candidate_dimensions)
+            vectors = as_indexed(encoder, candidates, texts, settings, row_sums(vectors))
         else:
             vectors = _kept_vectors(encoder, collection, settings, kept, said)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
@@ -316,7 +316,7 @@ def _kept_vectors(
     """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
     from vtkit.encoder.indexed import as_indexed
     from vtkit.search.sharded_encoding import encode_to_disk
-    from vtkit.search.stored_vectors import read_vectors
+    from vtkit.search.stored_vectors import read_sums, read_vectors
 
     top_dimensions = settings.candidate_dimensions
     made_from = [settings.document_length, top_dimensions, settings.precision]
@@ -341,7 +341,7 @@ def _kept_vectors(
             total=len(collection.documents),
         )
         half.rename(place)
-    return as_indexed(encoder, read_vectors(place), collection.contents, settings)
+    return as_indexed(encoder, read_vectors(place), collection.contents, settings, read_sums(place))
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:

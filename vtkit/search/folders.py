@@ -17,7 +17,7 @@ from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.engine import POSTINGS, build_index, query_table_of
 from vtkit.search.index_info import IndexRecord
-from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
+from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
@@ -149,7 +149,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
         texts = Lazy(len(documents), lambda number: documents[number].contents)
-        matrix = as_indexed(encoder, matrix, texts, index, out)
+        matrix = as_indexed(encoder, matrix, texts, index, read_sums(vectors / VECTORS), out)
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
             lexical = part.save(out)

@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
 from vtkit.data.text import batches, file_digest
 from vtkit.encoder.largest_weights import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
+from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import Precision
 
@@ -82,7 +84,7 @@ def encode_to_disk(
             if total is not None and total > TEXTS_A_SHARD:
                 progress += f", {count:,} of {total:,}"
             vectors = encode_side(encoder, batch, side, max_length, description=progress, precision=precision)
-            record = _write(*pruned(vectors, top_dimensions), shard, digest)
+            record = _write(*pruned(vectors, top_dimensions), row_sums(vectors), shard, digest)
         else:
             taken_over += 1
         removed += Removed(**record["removed"])
@@ -106,10 +108,12 @@ def encode_to_disk(
     return encoded
 
 
-def _write(vectors: sp.csr_matrix, removed: Removed, shard: Path, digest: str) -> dict[str, Any]:
+def _write(
+    vectors: sp.csr_matrix, removed: Removed, sums: npt.NDArray[np.float64], shard: Path, digest: str
+) -> dict[str, Any]:
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
-    write_vectors(vectors, aside)
+    write_vectors(vectors, aside, sums)
     record = {"made_from": digest, "removed": asdict(removed), "files": _checksums(aside)}
     (aside / RECORD).write_text(json.dumps(record), encoding="utf-8")
     shutil.rmtree(shard, ignore_errors=True)

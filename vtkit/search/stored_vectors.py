@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.system.errors import DataError, RecipeError
@@ -15,7 +16,7 @@ from vtkit.system.errors import DataError, RecipeError
 VECTORS = "vectors"  # folder of the vectors, beside the documents
 
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
-_WIDTH = "width.npy"
+_WIDTH, _SUMS = "width.npy", "sums.npy"
 _REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit encode if they belong to no run."
 
 
@@ -38,12 +39,28 @@ class Part:
         return f"{self.number}/{self.of}"
 
 
-def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
-    """Write ``vectors``, (texts, width), into the new folder ``folder`` as plain arrays (no pickle)."""
+def row_sums(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
+    """The sum of each row's weights, (texts,)."""
+    return np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel()
+
+
+def write_vectors(vectors: sp.csr_matrix, folder: Path, sums: npt.NDArray[np.float64] | None = None) -> None:
+    """Write ``vectors``, (texts, width), into the new folder ``folder`` as plain arrays (no pickle), with the ``sums``
+    that rows had before their smallest weights were cut."""
     folder.mkdir(parents=True)
     for name, kind in _ARRAYS.items():
         np.save(folder / f"{name}.npy", getattr(vectors, name).astype(kind, copy=False), allow_pickle=False)
     np.save(folder / _WIDTH, np.asarray(vectors.shape[1]), allow_pickle=False)
+    np.save(folder / _SUMS, row_sums(vectors) if sums is None else sums, allow_pickle=False)
+
+
+def read_sums(folder: Path) -> npt.NDArray[np.float64]:
+    """The sums of all weights of each text, (texts,), as :func:`write_vectors` wrote them."""
+    try:
+        sums = np.load(folder / _SUMS, allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError, SyntaxError) as error:
+        raise DataError(f"{folder / _SUMS} is missing or damaged ({type(error).__name__}). {_REBUILD}") from error
+    return np.asarray(sums, dtype=np.float64)
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
@@ -84,3 +101,4 @@ def join_vectors(parts: Sequence[Path], folder: Path) -> None:
             for part in parts:
                 file.write(np.load(part / f"{name}.npy", mmap_mode="r", allow_pickle=False).data)
     np.save(folder / _WIDTH, np.load(parts[0] / _WIDTH, allow_pickle=False), allow_pickle=False)
+    np.save(folder / _SUMS, np.concatenate([read_sums(part) for part in parts]), allow_pickle=False)

@@ -71,8 +71,8 @@ class ValidationSet:
 def validation_set(
     data: RetrievalSet, judged_on: str, seed: int, *, most_queries: int = MOST_QUERIES, most_documents: int = 10_000
 ) -> ValidationSet:
-    """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all
-    documents judged for them, and others sampled up to ``most_documents``."""
+    """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all documents judged
+    for them, and others sampled up to ``most_documents``, in a random order, so that ties favour no document."""
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
@@ -82,7 +82,8 @@ def validation_set(
     places = sorted(set().union(*grades))
     others = np.delete(np.arange(len(data.documents), dtype=np.int32), places)
     wanted = min(len(others), max(0, most_documents - len(places)))
-    places += np.random.default_rng([seed, 8]).permutation(others)[:wanted].tolist()
+    draw = np.random.default_rng([seed, 8])
+    places = draw.permutation([*places, *draw.permutation(others)[:wanted].tolist()]).tolist()
     number = {place: row for row, place in enumerate(places)}
     return ValidationSet(
         [query.text for query in data.queries],

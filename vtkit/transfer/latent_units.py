@@ -42,7 +42,7 @@ FEWEST_TOKENS = 1000
 
 REVIVED_EVERY = 100  # steps after which units that fired for no token since become states that are rebuilt badly
 REVIVED_UNTIL = 0.7  # of all steps; the rest is left to settle
-LOOKED_AT = 16_384  # tokens whose units decide thresholds and names
+LOOKED_AT = 16_384  # tokens whose units decide thresholds and names, and held-out ones that are rebuilt
 
 UNIT_LOGIT = 30.0
 """Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
@@ -118,7 +118,9 @@ def fit_units(
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
     head.pass_on(states, fitted_on)
     learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
-    error = _unexplained(head, learned, states, held_out if len(held_out) else fitted_on)
+    # states are in the order of the texts' lengths, so their first would be those of the shortest
+    measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
+    error = _unexplained(head, learned, states, measured)
     with torch.no_grad():
         rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
         if words is not None:
@@ -198,7 +200,7 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
 def _unexplained(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> float:
     """|x - x̂|² over the variance of x."""
     with torch.no_grad():
-        wanted = head.output(states.some(rows[:LOOKED_AT])[0])
+        wanted = head.output(states.some(rows)[0])
         missed = torch.cat([sae(some)[0] - some for some in torch.split(wanted, 1024)])
         return float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
 

@@ -37,10 +37,11 @@ class Encoder:
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
         side, saturation = self.settings["document"], HERE / "saturation.json"
-        vectors = [largest(each, side["candidates"]) for each in self._network("document", texts)]
+        whole = list(self._network("document", texts))
+        vectors = [largest(each, side["candidates"]) for each in whole]
         if saturation.is_file():
-            saturated = json.loads(saturation.read_text("utf-8"))
-            vectors = [_saturated(each, **saturated) for each in vectors]
+            saturated, sums = json.loads(saturation.read_text("utf-8")), [sum(each.values()) for each in whole]
+            vectors = [_saturated(each, total, **saturated) for each, total in zip(vectors, sums, strict=True)]
         path = HERE / "own_tokens.npy"
         if path.is_file():
             rises = np.load(path, allow_pickle=False)
@@ -172,9 +173,9 @@ def largest(vector: Vector, count: int | None) -> Vector:
     return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
 
 
-def _saturated(vector: Vector, k1: float, b: float, mean_sum: float) -> Vector:
-    """As the documents of the index: BM25's saturation of summed weights."""
-    half = k1 * (1 - b + b * sum(vector.values()) / mean_sum)
+def _saturated(vector: Vector, total: float, k1: float, b: float, mean_sum: float) -> Vector:
+    """As the documents of the index: BM25's saturation of summed weights, their ``total`` before any was cut."""
+    half = k1 * (1 - b + b * total / mean_sum)
     return {n: w / (w + half) for n, w in vector.items()}
 
 

@@ -145,7 +145,7 @@ def opened(corpus: Corpus) -> RetrievalSet:
 
 ENCODE = Stage(
     "encode",
-    version=2,
+    version=3,
     reads=(
         "index.document_length",
         "index.top_dimensions",

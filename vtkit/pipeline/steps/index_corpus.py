@@ -73,11 +73,11 @@ def weighted_vectors(
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
     need, if anything, is kept in ``out``."""
     from vtkit.encoder.indexed import as_indexed
-    from vtkit.search.stored_vectors import VECTORS, read_vectors
+    from vtkit.search.stored_vectors import VECTORS, read_sums, read_vectors
 
-    encoded = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
+    stored = inputs["vectors"] / str(corpus.folder) / VECTORS
     out.mkdir(parents=True, exist_ok=True)
-    return as_indexed(encoder, encoded, opened(corpus).contents, recipe.index, out)
+    return as_indexed(encoder, read_vectors(stored), opened(corpus).contents, recipe.index, read_sums(stored), out)
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:

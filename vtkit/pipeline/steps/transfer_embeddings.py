@@ -175,7 +175,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 TRANSFER = Stage(
     "transfer",
-    version=14,
+    version=15,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
