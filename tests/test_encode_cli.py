@@ -243,7 +243,7 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
     vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
     refused = invoke("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
     assert "BM25 needs the language, which the texts do not show. Give --language." in str(refused.exception)
-    for wrong in ("query_length", "query_length=0", "nothing=1", "milvus=1", "engine.fast=1"):
+    for wrong in ("query_length", "query_length=0", "nothing=1", "heap=1", "engine.fast=1"):
         refused = invoke("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
         assert isinstance(refused.exception, RecipeError), wrong
     with pytest.raises(RecipeError, match="already exists"):

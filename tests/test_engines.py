@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -26,12 +26,12 @@ from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import result_of
-from vtkit.search import milvus, opensearch_client, seismic
+from vtkit.search import opensearch_client, seismic
 from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
-from vtkit.settings.engines import NEEDS, Engine, OpenSearchSettings, missing_packages
+from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import CollapseError, DataError, MissingExtra, VtkitError
 
@@ -247,8 +247,8 @@ def test_answers_that_cannot_be_are_not_passed_on(tmp_path: Path) -> None:
             def rank(self, queries: sp.csr_matrix, depth: int, ids: Any = ids, scores: Any = scores) -> Any:
                 return iter([(np.asarray(ids, np.int32), np.asarray(scores, np.float32))])
 
-        with pytest.raises(DataError, match="milvus names documents that the index does not have"):
-            EngineIndex(exact, Nonsense(), "milvus").search(sp.csr_matrix([[1.0, 0, 0, 0]]), 3)
+        with pytest.raises(DataError, match="seismic names documents that the index does not have"):
+            EngineIndex(exact, Nonsense(), "seismic").search(sp.csr_matrix([[1.0, 0, 0, 0]]), 3)
 
 
 def test_quantisation_by_hand() -> None:
@@ -270,17 +270,14 @@ def test_agreement_by_hand() -> None:
     assert (same.overlap, same.mean_error, same.largest_error) == (1.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("query", ["neural_sparse", "rank_feature"])
-def test_opensearch_is_sent_what_anybody_could_send(
-    tmp_path: Path, query: Literal["neural_sparse", "rank_feature"], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both kinds of query score alike; features keep 9 bits; the bulk files sent by hand make the same index."""
+def test_opensearch_is_sent_what_anybody_could_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features keep 9 bits; the bulk files sent by hand make the same index."""
     monkeypatch.setenv(USER, "searcher")
     monkeypatch.setenv(PASSWORD, "a secret: ü 비밀")
     documents = sp.random(50, 40, 0.3, format="csr", random_state=1, dtype=np.float32)
     queries = sp.random(5, 40, 0.3, format="csr", random_state=2, dtype=np.float32)
     with running() as server:
-        made = IndexSection(engine="opensearch", url=server.url, opensearch=OpenSearchSettings(query=query))
+        made = IndexSection(engine="opensearch", url=server.url)
         index = build_index(made, documents, tmp_path / "index")
         assert isinstance(index, EngineIndex)
         found, exact = index.search(queries, 50), index.postings.search(queries, 50)
@@ -320,14 +317,9 @@ def test_a_server_that_is_none_of_opensearch_is_told() -> None:
 
 
 def test_a_server_that_does_not_answer_is_told_within_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milvus, "TIMEOUT_S", 1)
     monkeypatch.setattr(opensearch_client, "TIMEOUT_S", 1)
-    for settings_ in (
-        IndexSection(engine="opensearch", url="http://127.0.0.1:9"),
-        IndexSection(engine="milvus", url="http://127.0.0.1:9"),
-    ):
-        with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*index\.url"):
-            reach_engine(settings_)
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*index\.url"):
+        reach_engine(IndexSection(engine="opensearch", url="http://127.0.0.1:9"))
 
 
 def test_an_error_of_a_query_is_told(tmp_path: Path) -> None:

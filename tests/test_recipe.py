@@ -599,7 +599,7 @@ def test_analysers_and_engines_are_looked_for_before_the_run_where_they_are_used
     ("setting", "why"),
     [
         ("index.url=https://me:secret@host:9200", "name and password do not belong in a recipe"),
-        ("index.url=milvus.db", "is not a server's address"),
+        ("index.url=localhost.db", "is not a server's address"),
         ("index.engine=opensearch", "needs the address of a server"),
     ],
 )

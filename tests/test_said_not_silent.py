@@ -86,13 +86,13 @@ def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged
         if not shutil.which("setpriv"):
             pytest.skip("root may read everything, and setpriv is not there to take that away")
         as_user = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
-    assert vtkit("index", "vectors", "--out", "kept", "--set", "engine=milvus", folder=index)[0] == 0
+    assert vtkit("index", "vectors", "--out", "kept", "--set", "engine=seismic", folder=index)[0] == 0
     kept = index / "kept"
     for path in (kept, *kept.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
         assert vtkit("search", "kept", "river", folder=index, started_by=as_user) == (0, "")
-        for name in ("search.json", "index.json", "postings/checksums.json", "postings/milvus/collection.json"):
+        for name in ("search.json", "index.json", "postings/checksums.json", "postings/seismic/probed.json"):
             (kept / name).chmod(0)
             code, said = vtkit("search", "kept", "river", folder=index, started_by=as_user)
             (kept / name).chmod(0o444)

@@ -76,7 +76,7 @@ def encode(
 def index(
     vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
     out: NewFolderOption,
-    engine: Annotated[str, option("Search engine: exact, lucene, seismic, milvus or opensearch.")] = "exact",
+    engine: Annotated[str, option("Search engine: exact, lucene, seismic or opensearch.")] = "exact",
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
     as_json: JsonOption = False,

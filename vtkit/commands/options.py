@@ -208,8 +208,8 @@ def _typed(annotation: Any) -> Any:
 def section_settings(kind: type[Section], given: Sequence[str] | None, example: str, **options: Any) -> dict[str, Any]:
     """The settings of one section of a recipe that ``--set KEY=VALUE`` gave, laid over those of other ``options``.
 
-    Values are read as TOML where they are TOML: ``opensearch.query=a`` is ``{"opensearch": {"query": "a"}}``, and
-    ``index.opensearch.query=a`` the same for ``[index]``.
+    Values are read as TOML where they are TOML: ``a.b=1`` is ``{"a": {"b": 1}}``, and ``index.a.b=1`` the
+    same for ``[index]``.
 
     Raises:
         RecipeError: the section has no such setting, or not with this value. A function's arguments are no settings.

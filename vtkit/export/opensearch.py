@@ -16,10 +16,10 @@ from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
+from vtkit.export.ml_commons import MOST_TOKENS, query_model, registration, tokenizer_parts, write_zip
 from vtkit.export.network import InputNames, TermWeights, write_torchscript
 from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
-from vtkit.search.opensearch_text import MOST_TOKENS, of_table, registration, tokenizer_parts, write_zip
 
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
@@ -74,7 +74,7 @@ def _write_models(source: Source, folder: Path) -> None:
     table = query_table(encoder)
     if table is not None:
         length = min(source.query_length, MOST_TOKENS, table.tokenizer.model_max_length)
-        (folder / "queries.zip").write_bytes(of_table(table.tokenizer, as_array(table.weight), length, ()).model)
+        (folder / "queries.zip").write_bytes(query_model(table.tokenizer, as_array(table.weight), length))
         _register(folder / "queries.zip", f"{source.identifier}-queries", "SPARSE_TOKENIZE")
 
 

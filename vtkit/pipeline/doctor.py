@@ -24,7 +24,6 @@ ADDS = {  # extra -> what one can do with it
     "focus": "word vectors trained on a corpus, for transfer.method = focus",
     "ir-datasets": "collections by their ir_datasets names",
     "lucene": "search with Lucene, and its analysers for BM25; Java comes with it",
-    "milvus": "search with Milvus",
     "morphology": "BM25 by the morphemes of Korean and Japanese",
     "onnx": "export to ONNX",
     "opensearch": "search with OpenSearch",

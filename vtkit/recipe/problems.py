@@ -137,9 +137,8 @@ REPLACED = {
     "finetune.validation.share": "It is 'finetune.validation.queries'",
     "finetune.validation.split": "It is 'finetune.validation.queries'",
     "index.keep": "'index.top_dimensions' removes small weights",
-    "index.milvus": "Its address is 'index.url'",
-    "index.opensearch.text_queries": "It is 'index.opensearch.query' = \"text\"",
-    "index.opensearch.verify_certificates": "Name further certificates in the environment variable SSL_CERT_FILE",
+    "index.milvus": "vtkit export --for milvus hands an index over to Milvus",
+    "index.opensearch": "Queries as plain text are in what vtkit export --for opensearch writes",
     "index.seismic": "Its heap factor is chosen when the index is built",
 }
 """Settings of earlier versions that similar names do not lead from to what is there instead."""

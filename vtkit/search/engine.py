@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,7 @@ from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-
     from vtkit.search.exact import ExactIndex
-    from vtkit.search.opensearch_text import TextQueries
 
 POSTINGS = "postings"  # folder of the index, beside the documents
 CHECKSUMS = "checksums.json"  # file of the checksums of all others in that folder
@@ -89,14 +86,9 @@ Index: TypeAlias = "ExactIndex | EngineIndex"
 """A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
 
 
-def build_index(
-    index: IndexSection, documents: sp.csr_matrix, folder: Path, queries: TextQueries | None = None
-) -> Index:
+def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> Index:
     """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``, where it
     takes the place of an earlier index when it is whole.
-
-    Args:
-        queries: the query table, if the engine is to encode queries itself (``index.takes_text``).
 
     Raises:
         CollapseError: a weight is infinite or NaN.
@@ -107,8 +99,6 @@ def build_index(
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
-    if index.takes_text and queries is None:
-        raise ValueError('index.opensearch.query = "text" needs the query table')
     exact = ExactIndex.build(documents)
     if index.engine != "exact" and len(exact.weights) and exact.weights.min() < 0:
         raise DataError(
@@ -120,7 +110,7 @@ def build_index(
             shape = (exact.document_count, exact.vocabulary)
             matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
             matrix.sort_indices()
-            _build(index, matrix, fresh / index.engine, queries)
+            _build(index, matrix, fresh / index.engine)
         checksums = {
             path.relative_to(fresh).as_posix(): _checksum(path) for path in sorted(fresh.rglob("*")) if path.is_file()
         }
@@ -128,7 +118,7 @@ def build_index(
     return exact if index.engine == "exact" else open_index(index, folder)
 
 
-def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries: TextQueries | None) -> None:
+def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> None:
     """The index of an engine other than ``exact``: in ``folder``, or on its server."""
     folder.mkdir()
     match index.engine:
@@ -142,24 +132,12 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries:
             from vtkit.search.seismic import build_seismic
 
             build_seismic(documents, folder)
-        case "milvus":
-            from vtkit.search.milvus import build_milvus
-
-            build_milvus(documents, folder, index.url)
         case "opensearch":
             from vtkit.search.opensearch import build_opensearch
 
-            build_opensearch(documents, folder, index, queries)
+            build_opensearch(documents, folder, index)
         case _:
             assert_never(index.engine)
-
-
-def query_table_of(index: IndexSection, encoder: SparseEncoder, texts: Sequence[str]) -> TextQueries | None:
-    """The query table of ``encoder`` for :func:`build_index`, to be tried on ``texts``; None unless the engine is to
-    encode queries."""
-    from vtkit.search.opensearch_text import text_queries
-
-    return text_queries(encoder, texts, index.query_length) if index.takes_text else None
 
 
 def open_index(index: IndexSection, folder: Path) -> Index:
@@ -189,11 +167,6 @@ def open_index(index: IndexSection, folder: Path) -> Index:
             from vtkit.search.seismic import SeismicRanker
 
             ranker = SeismicRanker.open(files, len(exact.documents), exact.vocabulary)
-        case "milvus":
-            from vtkit.search.milvus import MilvusRanker
-
-            with_weights = int((exact.info.document_sizes > 0).sum())
-            ranker = MilvusRanker.open(files, index.url, with_weights)
         case "opensearch":
             from vtkit.search.opensearch import OpenSearchRanker
 
@@ -234,22 +207,12 @@ def require_engine(engine: Engine) -> None:
 
 
 def reach_engine(index: IndexSection) -> None:
-    """Check that the server of ``index``, if it names one, answers and has the plugins it needs."""
+    """Check that the server of ``index``, if it names one, answers."""
     require_engine(index.engine)
-    if index.engine == "milvus" and index.url is not None:
-        from vtkit.search.milvus import connected
-
-        connected(index.url).close()
-    elif index.engine == "opensearch":
+    if index.engine == "opensearch":
         from vtkit.search.opensearch_client import connected_to
-        from vtkit.search.opensearch_text import reach_models
 
-        client = connected_to(index)
-        try:
-            if index.takes_text:
-                reach_models(client, index)
-        finally:
-            client.close()
+        connected_to(index).close()
 
 
 def index_in_memory(documents: sp.csr_matrix) -> Index:

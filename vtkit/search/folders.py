@@ -15,7 +15,7 @@ from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
-from vtkit.search.engine import POSTINGS, build_index, query_table_of
+from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
 from vtkit.settings.index import IndexSection
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from vtkit.search.lexical import LexicalPart
 
 ENCODING, SEARCH = "encoding.json", "search.json"
-
-QUERIES, QUERY_WORDS = 16, 8
-"""If an engine is to encode queries, it is tried on the first words of some documents: documents, and words of each."""
 
 R = TypeVar("R", bound=Result)
 
@@ -136,10 +133,9 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
-    width, lexical, queries = matrix.shape[1], None, None
+    width, lexical = matrix.shape[1], None
     if (
-        index.takes_text
-        or index.lexical != "none"
+        index.lexical != "none"
         or index.document_weighting != "none"
         or index.own_tokens
         or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
@@ -153,9 +149,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
             lexical = part.save(out)
-        beginnings = [" ".join(text.split()[:QUERY_WORDS]) for text in texts[:QUERIES]]
-        queries = query_table_of(index, encoder, beginnings)
-    info = build_index(index, matrix, out / POSTINGS, queries).info
+    info = build_index(index, matrix, out / POSTINGS).info
     publish(vectors / DOCUMENTS, out / DOCUMENTS)
     IndexRecord(index.engine, width, encoding.tokenizer, index.document_weighting, lexical).save(out)
     settings = index.model_dump(mode="json", exclude_unset=True)

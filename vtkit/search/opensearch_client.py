@@ -14,18 +14,6 @@ from vtkit.system.errors import DataError
 USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
 """Environment variables with the user and the password."""
 
-_ADVICE = {
-    "allow_registering_model_via_local_file": "Allow it in the cluster's settings: "
-    "plugins.ml_commons.allow_registering_model_via_local_file = true.",
-    "only_run_on_ml_node": "Add a node with the role ml, or let data nodes run models: "
-    "plugins.ml_commons.only_run_on_ml_node = false.",
-    "no handler found for uri": 'index.opensearch.query = "text" needs the plugins ML Commons and neural-search, which '
-    "come with OpenSearch: install them, or set it to 'neural_sparse'.",
-    "neural_query_enricher": 'index.opensearch.query = "text" needs the plugin neural-search, 2.13 or newer.',
-    "neural_sparse_two_phase_processor": "index.opensearch.two_phase needs the plugin neural-search, 2.15 or newer.",
-}
-"""A part of a refusal -> what to do about it."""
-
 
 def connected_to(settings: IndexSection) -> Any:
     """A client of the server, which has answered."""
@@ -46,11 +34,6 @@ def connected_to(settings: IndexSection) -> Any:
     with answers(settings):
         client.info()["version"]["number"]
     return client
-
-
-def advice(refusal: str) -> str:
-    """What to do about a refusal, after a space; empty if that is unknown."""
-    return next((f" {what}" for words, what in _ADVICE.items() if words in refusal), "")
 
 
 @contextmanager
@@ -77,5 +60,4 @@ def answers(settings: IndexSection) -> Iterator[None]:
     except (opensearchpy.OpenSearchException, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(
             f"{where} refuses, or does not answer like OpenSearch: {type(error).__name__}: {str(error)[:300]}."
-            + advice(str(error))
         ) from error

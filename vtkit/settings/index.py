@@ -7,7 +7,7 @@ from typing import Literal
 
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
-from vtkit.settings.engines import Address, Engine, OpenSearchSettings
+from vtkit.settings.engines import Address, Engine
 from vtkit.settings.types import CorpusName, PositiveInt, Section
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
@@ -27,13 +27,13 @@ class IndexSection(Section):
 
     engine: Engine = "exact"
     """Search engine. ``exact``: every document that shares a term is scored, in process, without approximation.
-    ``lucene``: Lucene's impact index, in process. ``seismic``: approximate, in process. ``milvus``: a Milvus database,
-    embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and the
+    ``lucene``: Lucene's impact index, in process. ``seismic``: approximate, in process.
+    ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and the
     evaluation compares them with ``exact`` (docs/engines.md)."""
 
     url: Address | None = None
     """Address of the cluster, such as "https://localhost:9200"; the environment holds its credentials
-    (docs/engines.md). Default, for ``milvus`` alone: the embedded Milvus Lite, in files of the index."""
+    (docs/engines.md)."""
 
     query_encoder: StaticQueryEncoder | None = None
     """Static table that encodes the queries of the final model, whatever it was trained with, so that queries need no
@@ -85,8 +85,6 @@ class IndexSection(Section):
     """Precision of the encoder's matrix products, for documents and evaluated queries. ``bf16`` is several times faster
     on GPUs and processors that support it, and changes weights by about 1 %."""
 
-    opensearch: OpenSearchSettings = OpenSearchSettings()
-
     @property
     def candidate_dimensions(self) -> int | None:
         """Weights of a document that are kept until they are weighted: the largest of them differ after that."""
@@ -96,30 +94,10 @@ class IndexSection(Section):
 
     @property
     def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that have an effect: of the engines' own only those of the one named."""
-        own = set(type(self).model_fields) - {"opensearch"}
-        if self.engine not in ("milvus", "opensearch"):
-            own -= {"url"}
-        if self.engine == "opensearch":
-            own |= {f"opensearch.{name}" for name in OpenSearchSettings.model_fields}
+        """Dotted paths of the settings that have an effect."""
+        own = set(type(self).model_fields) - ({"url"} if self.engine != "opensearch" else set())
         return {f"index.{name}" for name in own}
-
-    @property
-    def takes_text(self) -> bool:
-        """Whether the engine encodes queries itself."""
-        return self.engine == "opensearch" and self.opensearch.query == "text"
 
     def _faults(self) -> Iterator[str]:
         if self.engine == "opensearch" and self.url is None:
             yield 'engine = "opensearch" needs the address of a server: set url'
-        if self.takes_text and self.lexical != "none":
-            yield (
-                'opensearch.query = "text": plain text cannot ask for the terms of a lexical part, which are not '
-                "tokens. "
-                'Set lexical to "none", or query to "neural_sparse"'
-            )
-        if self.takes_text and self.query_top_dimensions is not None:
-            yield (
-                'opensearch.query = "text": OpenSearch keeps every token of a query. Remove query_top_dimensions, or '
-                'set query to "neural_sparse"'
-            )

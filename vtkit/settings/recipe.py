@@ -194,24 +194,8 @@ class Recipe(Section):
                 yield '[expand] adds output tokens to texts, which transfer.scope "head-only" does not read: set "full"'
         if self.index.query_encoder == "idf" and not has_documents:
             yield "index.query_encoder counts tokens in documents: add [evaluate] or [finetune], which have some"
-        if self.index.takes_text:
-            yield from (f'index.opensearch.query = "text": {fault}' for fault in self._not_for_text())
         if self.source.kind == "unicoil":
             yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
-
-    def _not_for_text(self) -> Iterator[str]:
-        """Settings by which queries are more than what a table says."""
-        tables = '"binary", "idf" or "learned"'
-        calibrated = self.calibrate is not None and self.calibrate.query_encoder is not None
-        tuned = self.finetune is not None and self.finetune.query_encoder != "source"
-        if self.index.query_encoder is not None:
-            pass  # a table, whatever the model was trained with
-        elif self.finetune is not None and self.finetune.query_encoder == "shared":
-            yield f"queries go through the model: set finetune.query_encoder to {tables}"
-        elif self.source.scratch is not None and not (tuned or calibrated):
-            yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
-        if self.casing.output == "fold":
-            yield 'OpenSearch does not fold: set casing.output to "all", "mask" or "map"'
 
     def _not_for_units(self) -> Iterator[str]:
         """Settings that count output tokens in texts."""

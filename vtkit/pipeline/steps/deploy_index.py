@@ -64,7 +64,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.engine import POSTINGS, build_index, query_table_of
+    from vtkit.search.engine import POSTINGS, build_index
     from vtkit.search.index_info import IndexRecord
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
@@ -74,9 +74,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         index = _assembled(recipe, inputs, corpus, encoder, folder)
-        texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
-        queries = query_table_of(recipe.index, encoder, texts)
-        build_index(recipe.index, index.documents, folder / POSTINGS, queries)
+        build_index(recipe.index, index.documents, folder / POSTINGS)
         keep_documents(inputs, corpus, folder)
         lexical = None if index.lexical is None else index.lexical.save(folder)
         record = IndexRecord(recipe.index.engine, index.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
@@ -125,8 +123,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     final, plain = chain.models[-1], recipe.index.engine == "exact" and recipe.index.lexical == "none"
     if final in evaluated_models(recipe, chain) and not plain:  # else the judged index is used
         inputs = {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
-        # how long queries are counts if the index encodes them
-        yield Wired(DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY, inputs)
+        yield Wired(DEPLOY, inputs)
 
 
 DEPLOY = Stage(
