@@ -1,5 +1,6 @@
 """Encoders on disk: what can be a source and what is refused, new encoders, and models where vtkit is not installed."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,20 @@ from safetensors.numpy import save_file
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
+from tiny import ARCHITECTURES, ROLES, TOKENS, bare, dense, encoder, model, shuffled, texts, tokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, load_source_tokenizer, save_encoder
+from vtkit.encoder.checkpoint import (
+    as_sparse_encoder,
+    load_encoder,
+    load_source_tokenizer,
+    load_with_new_head,
+    save_encoder,
+)
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
@@ -23,6 +33,7 @@ from vtkit.settings.source import Scratch
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
+from vtkit.vocabulary.existing import wrap
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -50,6 +61,57 @@ def test_the_tokenizer_of_a_source_is_read_without_its_weights(bare: bool, tmp_p
     found = load_source_tokenizer(str(tmp_path))
     assert found.backend_tokenizer.to_str() == whole.backend_tokenizer.to_str()
     assert found.special_tokens_map == whole.special_tokens_map
+
+
+def change(path: Path, **settings: object) -> None:
+    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps(content | settings), "utf-8")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "bare", "head"])
+def test_a_source_whose_modules_lower_case_texts_is_read_so(kind: str, tmp_path: Path) -> None:
+    folder, load = tmp_path / "model", load_encoder
+    if kind == "sparse":
+        save_encoder(encoder(tmp_path / "work"), folder)
+    elif kind == "bare":
+        bare(folder)
+    else:
+        dense(folder)
+        load = load_with_new_head
+    change(folder / "sentence_bert_config.json", do_lower_case=True)
+    wanted = tokenizer()(["apple river"])["input_ids"]
+    assert load_source_tokenizer(str(folder))(["Apple RIVER"])["input_ids"] == wanted
+    assert load(str(folder)).tokenizer(["Apple RIVER"])["input_ids"] == wanted
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_the_weights_of_a_text_do_not_depend_on_its_batch_though_files_pad_on_the_left(
+    architecture: str, tmp_path: Path
+) -> None:
+    save_encoder(encoder(tmp_path / "work", architecture), tmp_path / "model")
+    change(tmp_path / "model" / "tokenizer_config.json", padding_side="left")
+    source = load_encoder(str(tmp_path / "model"))
+    together, alone = encode(source, TEXTS, 48), [encode(source, [text], 48) for text in TEXTS]
+    assert np.abs(together.toarray() - np.vstack([row.toarray() for row in alone])).max() < 1e-4
+    library = source.encode_document(TEXTS, convert_to_sparse_tensor=False).numpy()
+    assert np.abs(together.toarray() - library).max() < 1e-4
+    save_encoder(source, tmp_path / "saved")
+    assert SparseEncoder(str(tmp_path / "saved"), device="cpu").tokenizer.padding_side == "right"
+
+
+def test_saved_dropout_of_a_source_is_off_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "a", "b", "ab", "abab"]
+    backend = Tokenizer(
+        BPE({w: n for n, w in enumerate(words)}, [("a", "b"), ("ab", "ab")], unk_token="[UNK]", dropout=0.5)
+    )
+    backend.pre_tokenizer = Whitespace()
+    model(tokens=tuple(words)).save_pretrained(tmp_path)
+    wrap(backend, ROLES, "of the test").save_pretrained(str(tmp_path))
+    for load in (load_encoder, load_source_tokenizer):
+        found = load(str(tmp_path))
+        read = getattr(found, "tokenizer", found)(["abab " * 30], add_special_tokens=False)["input_ids"]
+        assert read == [[10] * 30]
+        assert "BPE dropout of 0.5" in capsys.readouterr().err
 
 
 def causal(folder: Path) -> None:

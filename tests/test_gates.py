@@ -281,6 +281,12 @@ def test_the_share_of_unknown_tokens_decides(lines: list[str], finding: str, rat
         assert "Name a tokenizer that knows Hangul" in advice
 
 
+def test_the_advice_for_unknown_tokens_names_a_script_or_the_case() -> None:
+    assert 'casing.input = "lowercase"' in unicode_gate(tokenizer(), ["River STONE oak"] * 10, 512)[2]
+    assert "knows Hangul" in unicode_gate(tokenizer(), ["강돌 12 34 ²³ 56"] * 10, 512)[2]
+    assert "knows these texts" in unicode_gate(tokenizer(), ["12 34"] * 10, 512)[2]
+
+
 def test_a_script_that_is_lost_is_worth_a_warning_however_seldom() -> None:
     finding, _, _, figures = unicode_gate(tokenizer(), ["river stone oak pine " * 20 + "강돌산강돌"], 512)
     assert figures["unknown_rate"] < 0.02

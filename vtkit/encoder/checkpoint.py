@@ -12,7 +12,6 @@ from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -110,11 +109,9 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
                 **SAFELY_WEIGHTS,
                 **settings,
             )
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
+        tokenizer = _tokenizer(name, folder)
         body = (key for key in info["missing_keys"] if key.startswith(f"{model.base_model_prefix}."))
         refuse_lacking(label, model, sorted(body))
-        if not tokenizer.is_fast:
-            raise DataError(f"{label} has no fast tokenizer: save it with a tokenizer.json")
         model = with_plain_head(model.eval())
         _refuse_not_finite(label, model)
         with TemporaryDirectory() as work:
@@ -128,10 +125,17 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     folder = model_folder(name)
     if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
-    folder = transformer_folder(folder)
-    with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
-        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
-    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
+    with quiet_libraries():
+        return _tokenizer(name, transformer_folder(folder))
+
+
+def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
+    with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
+        tokenizer: PreTrainedTokenizerFast = _module(folder, device_map="meta").tokenizer
+    if not tokenizer.is_fast:
+        raise DataError(f"source model {name} has no fast tokenizer: save it with a tokenizer.json")
+    _prepare_tokenizer(name, tokenizer)
     return tokenizer
 
 
@@ -270,10 +274,17 @@ def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
         )
 
 
+def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Texts are padded on the right, whatever the files say: padding on the left moves the positions of shorter texts,
+    so that their weights would depend on the texts beside them."""
+    tokenizer.padding_side = "right"
+    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
+
+
 def _check_tokenizer(name: str, side: SparseEncoder) -> None:
     """Refuse a tokenizer that the model beside it has no rows for."""
     rows = len(side[0].auto_model.get_input_embeddings().weight)
-    prepare_backend(side.tokenizer.backend_tokenizer, f"of {name}")
+    _prepare_tokenizer(name, side.tokenizer)
     token, largest = max(side.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     if largest >= rows:
         raise DataError(
@@ -283,9 +294,12 @@ def _check_tokenizer(name: str, side: SparseEncoder) -> None:
 
 
 def _module(folder: Path, **settings: Any) -> Transformer:
-    """The library's module around the masked language model in ``folder``, loaded with ``settings``."""
+    """The library's module around the masked language model in ``folder``, loaded with ``settings``; texts are
+    lower-cased where its files say so."""
+    lowers = bool(Transformer.load_config(str(folder)).get("do_lower_case"))
     return Transformer(
         str(folder),
+        do_lower_case=lowers,
         transformer_task="fill-mask",
         model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS, **settings},
         processor_kwargs=dict(SAFELY),

@@ -46,6 +46,7 @@ def load_dense(name: str, setting: str) -> Any:
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     from vtkit.system.runtime import without_notices
+    from vtkit.vocabulary.existing import prepare_backend
 
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
@@ -55,6 +56,7 @@ def load_dense(name: str, setting: str) -> Any:
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
             check_complete(transformer.auto_model, folder, label, unused="pooler")
+            prepare_backend(transformer.tokenizer.backend_tokenizer, f"of {name}")
     return embedder
 
 

@@ -28,6 +28,7 @@ from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.training.losses import normalized_entropy, standardized
 from vtkit.training.resuming import kept_array
+from vtkit.vocabulary.existing import prepare_backend
 
 SCORES_FOLDER = "teacher-scores"
 
@@ -261,6 +262,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
             weights = {"dtype": torch.float32, "weights_only": True}
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
             check_complete(model.model, folder, label)
+            prepare_backend(model.tokenizer.backend_tokenizer, f"of {name}")
         if model.num_labels != 1:
             raise DataError(
                 f"{label} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name a "

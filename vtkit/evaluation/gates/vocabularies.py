@@ -199,11 +199,18 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     if byte_share > BYTE_PIECES:
         seen += f"; {byte_share:.0%} of the tokens are pieces of characters"
     if not total or rate > UNKNOWN[1]:
-        known = next(iter(lost), next(iter(characters), "these texts' script"))
+        lowered = whole_encodings(tokenizer, [text.lower() for text in texts])
+        numbers = [number for encoding in lowered for number in encoding.ids[:max_length]]
+        scripts = (script for script in (*lost, *characters) if script not in ("Common", "Inherited"))
         advice = (
-            f"Name a tokenizer that knows {known} (vocabulary.tokenizer), or train one on this corpus "
-            '(vocabulary.kind = "trained").'
+            f"Name a tokenizer that knows {next(scripts, 'these texts')} (vocabulary.tokenizer), or train one on this "
+            'corpus (vocabulary.kind = "trained").'
         )
+        if numbers.count(tokenizer.unk_token_id) < 0.5 * rate * len(numbers):
+            advice = (
+                "Its tokens are in lower case, and texts are not lower-cased. Name it as vocabulary.tokenizer with "
+                'casing.input = "lowercase".'
+            )
         return "fail", seen, advice, figures
     if rate > UNKNOWN[0] or lost or altered or byte_share > BYTE_PIECES:
         advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters that cause it."
