@@ -35,13 +35,14 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
-from vtkit.export import documents
+from vtkit.export import documents, network
 from vtkit.export import opensearch as opensearch_target
 from vtkit.export import postgres as postgres_target
+from vtkit.export import vespa as vespa_target
 from vtkit.export.documents import Collection, Entry
 from vtkit.export.elasticsearch import four_inputs
 from vtkit.export.features import model_stays_outside, token_names
-from vtkit.export.network import MODEL, Checked, TermWeights, check_onnx, write_onnx
+from vtkit.export.network import MODEL, QUANTISED, Checked, TermWeights, check_onnx, quantise, write_onnx
 from vtkit.export.portable import Portable, Source
 from vtkit.export.postgres import sparsevec
 from vtkit.export.result import Target
@@ -116,7 +117,7 @@ def test_onnx_gives_the_encoders_vectors(
     texts = ["", "Apple raven APPLE", *tiny.texts(20, words=(1, 30))]
     checked = check_onnx(encoder, tmp_path, texts, 32)
     assert checked.largest_difference < 1e-4
-    assert checked.quantised_cosine is not None
+    assert checked.quantised_cosine > 0.99
     session = onnxruntime.InferenceSession(str(tmp_path / MODEL))
     own = encode(encoder, texts[:4], 32).toarray()
     tokens = encoder.tokenizer(texts[:4], padding=True, return_tensors="np")
@@ -128,23 +129,27 @@ def test_onnx_gives_the_encoders_vectors(
 
 
 @given(st.data())
-def test_a_part_of_the_postings_is_the_rows_of_the_documents(data: st.DataObject) -> None:
+def test_an_engines_weights_are_the_largest_of_a_document_and_ranked_as_they_are_kept(data: st.DataObject) -> None:
     rows, width = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 9))
-    dense = np.asarray(
-        data.draw(st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.25, 3.0]), min_size=rows * width, max_size=rows * width)),
-        dtype=np.float32,
-    ).reshape(rows, width)
-    index = ExactIndex.build(sp.csr_matrix(dense))
-    collection = Collection(index, Documents(Path("unused"), np.arange(rows + 1)))
-    start = data.draw(st.integers(0, rows))
-    stop = data.draw(st.integers(start, rows))
-    np.testing.assert_array_equal(collection.rows(start, stop).toarray(), dense[start:stop])
-    queries = sp.csr_matrix(dense[:3])
-    ids, scores = index.search(queries, 4)
-    for row, found in enumerate(collection.search(queries, 4)):
-        assert [score for _, score in found] == pytest.approx([score for score in scores[row] if score > 0])
-        assert {number for number, _ in found} <= set(range(rows))
-        assert len(found) == (ids[row] >= 0).sum()
+    top, bits = data.draw(st.sampled_from([None, 1, 3])), data.draw(st.sampled_from([None, 8]))
+    weights = st.sampled_from([0.0, 0.0, 0.5, 1.25, 3.0, 3.0])
+    dense = np.asarray(data.draw(st.lists(weights, min_size=rows * width, max_size=rows * width)), dtype=np.float32)
+    dense = dense.reshape(rows, width)
+    documents = Documents(Path("unused"), np.arange(rows + 1))
+    collection = Collection.of(ExactIndex.build(sp.csr_matrix(dense)), documents, top_dimensions=top, bits=bits)
+    kept = np.where(dense >= np.sort(dense, axis=1)[:, -min(top or width, width)][:, None], dense, 0)
+    if top is not None:  # of equal weights the lower dimensions
+        kept = np.where(np.cumsum(kept > 0, axis=1) - (kept > 0) < width, kept, 0)
+        for row in kept:
+            row[np.argsort(-row, kind="stable")[top:]] = 0
+    whole = kept if bits is None else np.rint(kept / ((dense.max() or 1) / 255))
+    np.testing.assert_array_equal(collection.vectors.toarray(), whole)
+    ids, scores = collection.search(sp.csr_matrix(dense[:3]))
+    wanted = (whole * (collection.step or 1)) @ dense[:3].T
+    for row in range(len(ids)):
+        order = [number for number in np.argsort(-wanted[:, row], kind="stable")[:10] if wanted[number, row] > 0]
+        assert scores[row][: len(order)] == pytest.approx(wanted[order, row])
+        assert (ids[row] >= 0).sum() == len(order)
 
 
 def test_queries_encoded_by_the_export_are_those_of_the_run(transferred: Path, plain: Path, tmp_path: Path) -> None:
@@ -207,45 +212,36 @@ def test_a_model_alone_is_exported_without_documents_and_loads_in_older_librarie
     assert Tokenizer.from_file(str(out / "tokenizer.json")).truncation is None
 
 
-def test_an_export_goes_on_where_it_was_killed(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "PART_BYTES", 2_000)
-    whole, out, left = tmp_path / "whole", tmp_path / "out", tmp_path / ".whole.unfinished"
-    (left / "documents").mkdir(parents=True)  # half an export of something else is not gone on with
-    (left / "documents" / "part-00000.jsonl").write_text("of another run")
-    (left / ".made_from").write_text("another")
-    export_for(plain, "onnx", whole)
-    assert "another run" not in (whole / "documents" / "part-00000.jsonl").read_text("utf-8")
-    names = sorted(path.name for path in (whole / "documents").iterdir())
-    assert len(names) > 3
-    entries = Collection.entries
+def test_eight_bits_are_as_few_as_the_vectors_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny.encoder(tmp_path)
+    with torch.no_grad():  # one token's embedding would set the step of all
+        encoder[0].auto_model.get_input_embeddings().weight[encoder.tokenizer.mask_token_id] *= 400
+    save_encoder(encoder, tmp_path / "model")
+    texts = tiny.texts(40, words=(3, 30))
+    write_onnx(encoder, tmp_path)
+    quantise(encoder, tmp_path, whole=True)
+    assert check_onnx(encoder, tmp_path, texts, 32).quantised_cosine > 0.995
+    assert (tmp_path / QUANTISED).stat().st_size < (tmp_path / MODEL).stat().st_size
+    monkeypatch.setattr(network, "LEAST_COSINE", 1.1)  # a model for which 8 bits are too coarse
+    assert check_onnx(encoder, tmp_path, texts, 32).quantised_cosine < 1.1
+    assert not (tmp_path / QUANTISED).exists()
 
-    def killed(self: Collection, start: int, stop: int) -> Iterator[Entry]:
-        yield from entries(self, start, stop)
-        if start:
-            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Collection, "entries", killed)
-        with pytest.raises(KeyboardInterrupt):
-            export_for(plain, "onnx", out)
-    assert not out.exists()
-    half = tmp_path / ".out.unfinished"
-    files = [path.relative_to(half) for form in ("*.onnx", "documents/*.jsonl") for path in half.glob(form)]
-    times = [(half / path).stat().st_mtime_ns for path in files]
-    assert len(files) == 3
-    export_for(plain, "onnx", out)
-    assert [(out / path).stat().st_mtime_ns for path in files] == times
-    for path in whole.rglob("*"):
-        if path.is_file():
-            assert path.read_bytes() == (out / path.relative_to(whole)).read_bytes(), path.name
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "whole"]
+def test_a_readme_does_not_contradict_itself(transferred: Path, plain: Path, tmp_path: Path) -> None:
+    for source in (transferred, plain):
+        export_for(source, "qdrant", tmp_path / source.parent.parent.name)
+        text = " ".join((tmp_path / source.parent.parent.name / "README.md").read_text("utf-8").split())
+        assert ("The same network encodes queries and documents" in text) == (source == plain)
+        assert "queries have other weights" not in text
+        assert "pip install vtkit" not in text
+        assert ("`/embed_sparse` with" in text) == (source == transferred)
 
 
 def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
     source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20)
     for prompts in (True, False):
         names = token_names(source.encoder)
-        portable = Portable(Checked(1, 0.0, None), pools_elsewhere=True, prompts=prompts)
+        portable = Portable(Checked(1, 0.0, 1.0), pools_elsewhere=True, prompts=prompts)
         assert model_stays_outside(source, portable, names) == ("its texts need a prompt" if prompts else None)
         assert model_stays_outside(source, portable, None) is not None
         assert model_stays_outside(source, portable, names, (not prompts, "no room")) is not None
@@ -287,8 +283,11 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("target", ["onnx", "qdrant", "postgres", "lucene", "milvus"])
-@pytest.mark.parametrize("source", ["transferred", "plain"])
-def test_an_engine_ranks_exactly(target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("source", ["transferred", "plain", "odd"])
+def test_an_engine_ranks_exactly(
+    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "PART_BYTES", 4_000)
     environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
     if target == "postgres":
         environment["DATABASE_URL"] = request.getfixturevalue("postgres")
@@ -296,10 +295,83 @@ def test_an_engine_ranks_exactly(target: Target, source: str, tmp_path: Path, re
     exported = export_for(request.getfixturevalue(source), target, out)
     if target == "postgres":
         with psycopg.connect(environment["DATABASE_URL"], autocommit=True) as connection:
-            connection.execute("DROP TABLE IF EXISTS tiny")
+            for table in ("tiny", "odd"):
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
     assert f"{exported.documents} documents" in program(out, "index.py", "load", **environment)
     assert replayed(out, **environment) >= (0.99 if target == "lucene" else 0.999)
     assert exported.results_kept is None if target != "lucene" else exported.results_kept > 0.99
+
+
+ODD = "\x00\x08\t\n\x0b\x0c\r\x1b\x1f\x7f\x85\u2028\ufdcf\ufdd0\ufddf\ufde0\ufffd\ufffe\uffff\U0001fffe\U0010ffff"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose ids, titles and texts hold characters that some engine refuses."""
+    folder = tmp_path_factory.mktemp("odd-characters")
+    save_encoder(tiny.encoder(folder), folder / "model")
+    texts = enumerate(tiny.texts(12, words=(6, 10)))
+    lines = [{"_id": f"d\ufdd0{n}", "title": f"a{ODD}b", "text": f"{ODD}{text}{ODD} oak"} for n, text in texts]
+    (folder / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    encode_texts(folder / "model", folder / "texts.jsonl", folder / "vectors")
+    index_vectors(folder / "vectors", folder / "odd")
+    return folder / "odd"
+
+
+@pytest.mark.parametrize(
+    ("target", "refused"),
+    [
+        ("vespa", "\x00\x08\x0b\x0c\x1b\x1f\ufdd0\ufddf\U0001fffe\U0010ffff"),
+        ("postgres", "\x00"),
+        ("opensearch", ""),
+    ],
+)
+def test_a_character_that_an_engine_refuses_becomes_a_space_and_is_counted(
+    target: Target, refused: str, odd: Path, tmp_path: Path
+) -> None:
+    exported = export_for(odd, target, tmp_path / "out")
+    assert exported.characters_replaced == 12 * (3 * len(refused) + ("\ufdd0" in refused))
+    assert exported.documents_replaced == (12 if refused else 0)
+    said = f"{exported.characters_replaced} characters in 12 documents"
+    assert (said in " ".join((tmp_path / "out" / "README.md").read_text("utf-8").split())) == bool(refused)
+    kept = ODD.translate(dict.fromkeys(map(ord, refused), " "))
+    name = "d\ufdd03".translate(dict.fromkeys(map(ord, refused), " "))
+    ids = [json.loads(line)["results"][0]["id"] for line in (tmp_path / "out" / "replay.jsonl").open("rb")]
+    assert name in ids
+    if target != "postgres":  # its own escapes: the test above
+        (path,) = (tmp_path / "out").glob("*/part-00000.*")
+        lines = [json.loads(line) for line in path.read_text("utf-8").removesuffix("\n").split("\n")]
+        lines = [line.get("fields", line) for line in lines if "index" not in line]
+        assert [line["title"] for line in lines] == [f"a{kept}b"] * 12
+        assert lines[3]["id"] == name
+
+
+def test_vespas_table_is_that_of_its_documents() -> None:
+    """``isTextCharacter`` of Vespa's Text, with which it checks every string that it is fed."""
+
+    def refused(code: int) -> bool:
+        control = code < 0x20 and code not in (0x9, 0xA, 0xD)
+        return control or 0xFDD0 <= code <= 0xFDDF or (code > 0xFFFF and code & 0xFFFE == 0xFFFE)
+
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    assert [code for code in codes if vespa_target.REFUSED.match(chr(code))] == [
+        code for code in codes if refused(code)
+    ]
+
+
+def test_bulk_files_with_other_line_ends_are_renumbered_for_seismic(odd: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_for(odd, "opensearch", out)
+    made = subprocess.run(
+        [sys.executable, "-c", "import index, rest\nsent = []\ndef server(method, path, content=b''):\n"
+         "    sent.append(content.decode())\n    return {'errors': False, 'items': []}\n"
+         "rest.send_bulk(server, 'odd', index.renumbered)\nprint(sent[0])"],
+        cwd=out, capture_output=True, text=True, check=True,
+    ).stdout.split("\n")  # fmt: skip
+    sent = [json.loads(line) for line in made[2:-2:2]]  # between actions, behind what is said
+    assert [each["title"] for each in sent] == [f"a{ODD}b"] * 12
+    places = json.loads((out / "seismic.json").read_text("utf-8"))
+    assert set().union(*(each["weights"] for each in sent)) == set(map(str, places.values()))
 
 
 def test_postgres_counts_from_one(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -214,6 +215,34 @@ def test_queries_are_weighed_by_the_table_where_the_model_has_one(folder: Path) 
         assert started.embed(["river " * 30], truncate=True)[0] == 200
         assert started.search(q="river")[0] == 404
         assert started.ask("GET", "/")[0] == 404
+
+
+def test_queries_have_the_dimensions_of_the_index_that_was_exported(tmp_path: Path) -> None:
+    more = '[calibrate]\ntarget_activation = 0.2\ncorpus = ["collection"]\nquery_encoder = "idf"\n'
+    run = tiny.finished_run(tmp_path, tiny.collection(30), more=f'{more}[index]\nlexical = "bm25"\n')
+    queries = ["maple raven river", "Oak, oak! zephyr", "  ", "river " * 200]
+    (tmp_path / "queries.txt").write_text("maple raven river\nOak, oak! zephyr\n" + "river " * 200, "utf-8")
+    vtkit.export_for(run, "onnx", tmp_path / "out", queries=tmp_path / "queries.txt")
+    encoded = subprocess.run(
+        [sys.executable, str(tmp_path / "out" / "encode.py"), *queries],
+        env=os.environ | {"PYTHONPATH": str(Path(vtkit.__file__).parents[1])},
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    replay = (tmp_path / "out" / "replay.jsonl").read_text("utf-8").splitlines()
+    with running(tmp_path, str(run)) as started:
+        status, vectors = started.embed(queries, prompt_name="query")
+        assert status == 200
+        served = [{str(entry["index"]): entry["value"] for entry in vector} for vector in vectors]
+        for own, line in zip(served, encoded, strict=True):
+            assert own == pytest.approx(json.loads(line), abs=1e-4)
+        terms = json.loads((tmp_path / "out" / "settings.json").read_text("utf-8"))["lexical"]["first"]
+        assert any(int(dimension) >= terms for dimension in served[0])
+        assert served[2] == {}
+        for query, line in zip([0, 1, 3], replay, strict=True):
+            expected = json.loads(line)
+            assert served[query] == pytest.approx(expected["vector"], abs=1e-4)
+            results = started.search(q=queries[query], run=run.name)[1]["results"]
+            assert [each["id"] for each in results] == [each["id"] for each in expected["results"]]
 
 
 def test_a_search_finds_what_the_searcher_finds(server: Running, folder: Path) -> None:

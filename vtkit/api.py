@@ -289,7 +289,7 @@ def export_for(
     Args:
         source: folder of a run, or one that :func:`index_vectors` made, or an encoder's name.
         target: the engine.
-        folder: is created; it must not exist. After a kill, an equal call continues with the finished parts.
+        folder: is created; it must not exist.
         queries: file of queries whose expected results are kept for a comparison with the engine; by default the first
             words of documents.
         top_dimensions: number of a document's largest weights to keep.

@@ -6,7 +6,7 @@ from typing import Annotated
 from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.document_files import QUERY_FORMS
-from vtkit.export.result import Target
+from vtkit.export.result import LEAST_COSINE, Target
 from vtkit.system import console
 from vtkit.system.outputs import refuse_existing
 
@@ -45,8 +45,7 @@ def export(
     """Hand a model and its index over to a search engine.
 
     The folder contains the encoder as ONNX and for sentence-transformers, the documents' vectors in the engine's bulk
-    format, a README with every command to the first result, and queries with the results the engine should give. If
-    the export is interrupted, repeat the command to continue.
+    format, a README with every command to the first result, and queries with the results the engine should give.
     """
     refuse_existing(out)
     from vtkit.api import export_for
@@ -60,8 +59,13 @@ def export(
     if exported.documents:
         console.write(f"{exported.documents:,} documents over {exported.dimensions:,} dimensions")
     console.write(f"the ONNX file's weights differ from the encoder's by {exported.largest_difference:.1g} at most")
-    if exported.quantised_cosine is not None:
-        console.write(f"its 8-bit vectors have a mean cosine of {exported.quantised_cosine:.3f} with them")
+    left_out = "" if exported.quantised_cosine >= LEAST_COSINE else f", below {LEAST_COSINE}: there is no 8-bit file"
+    console.write(f"8-bit vectors have a mean cosine of {exported.quantised_cosine:.3f} with them{left_out}")
+    if exported.characters_replaced:
+        console.warn(
+            f"{exported.characters_replaced:,} characters in {exported.documents_replaced:,} documents are written as "
+            f"spaces, because {target} refuses them"
+        )
     if exported.results_kept is not None:
         console.write(f"as exported, the documents find {exported.results_kept:.2%} of the index's first ten results")
     console.say(f"wrote {out}; its README.md has the commands")

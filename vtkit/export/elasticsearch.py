@@ -20,7 +20,7 @@ MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 
 
-def write_for_elasticsearch(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
     names = token_names(source.encoder, lambda token: token.replace(".", "__"))
@@ -40,9 +40,7 @@ def write_for_elasticsearch(source: Source, portable: Portable, collection: Coll
 
 
 def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
-    folder.mkdir(exist_ok=True)
-    if (folder / "config.json").exists():
-        return
+    folder.mkdir()
     encoder = source.encoder
     network, texts, length = InputList(TermWeights(encoder)), source.texts(), source.document_length
     write_torchscript(network, encoder, folder / MODEL, four_inputs, lambda output: output, texts, length)

@@ -7,7 +7,7 @@ from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 
 
-def write_for_milvus(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``rows/part-00000.json`` and so on, each a list of rows."""
     if collection is not None:
         collection.write(folder / "rows", "part-{}.json", _row, ("[\n", ",", "]\n"))

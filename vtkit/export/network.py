@@ -22,6 +22,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
+from vtkit.export.result import LEAST_COSINE
 from vtkit.settings.engines import not_installed
 from vtkit.system.errors import DataError, MissingExtra, VtkitError
 from vtkit.system.runtime import quiet_libraries
@@ -31,7 +32,6 @@ MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"  # files of the network,
 LOGITS, WEIGHTS = "logits", "weights"
 
 TOLERANCE = 1e-3  # largest allowed difference of a float32 weight from vtkit's own
-LEAST_COSINE = 0.9  # smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out
 
 _OPSET = 17
 _TEXTS_AT_ONCE = 8
@@ -146,7 +146,7 @@ class Checked:
 
     texts: int
     largest_difference: float  # of a weight, in float32
-    quantised_cosine: float | None  # mean cosine of the 8-bit vectors; None if the file was left out
+    quantised_cosine: float  # mean cosine of the 8-bit vectors; below LEAST_COSINE there is no such file
 
 
 def require_onnx() -> None:
@@ -157,7 +157,7 @@ def require_onnx() -> None:
 
 
 def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> None:
-    """Write ``model.onnx`` and ``model_quantized.onnx`` into ``folder``.
+    """Write ``model.onnx`` into ``folder``.
 
     Args:
         types: whether to add an input ``token_type_ids`` even if the model does not use it (Vespa passes it).
@@ -184,10 +184,23 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
             )
         except (RuntimeError, TypeError, ValueError) as error:
             raise _cannot(encoder, "ONNX", error) from error
+
+
+def quantise(encoder: SparseEncoder, folder: Path, *, whole: bool) -> None:
+    """Write ``model_quantized.onnx``: the matrices of ``model.onnx`` in 8 bits, with a scale for each column of a
+    product; unless ``whole``, without the embeddings and the head, which stay float32."""
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    model, graph = encoder[0].auto_model, onnx.load(str(folder / MODEL), load_external_data=False).graph
+    sizes = {model.config.vocab_size, len(model.get_input_embeddings().weight)}
+    by_token = {each.name for each in graph.initializer if sizes & set(each.dims)}
+    kept = [] if whole else [node.name for node in graph.node if by_token & set(node.input)]
     with _silent():
-        quantize_dynamic(str(folder / MODEL), str(folder / QUANTISED), weight_type=QuantType.QInt8)
+        quantize_dynamic(
+            str(folder / MODEL), str(folder / QUANTISED), per_channel=True, weight_type=QuantType.QInt8,
+            nodes_to_exclude=kept,
+        )  # fmt: skip
 
 
 def write_torchscript(
@@ -215,16 +228,18 @@ def write_torchscript(
 
 
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
-    """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; an 8-bit file that is too far off is
-    removed."""
+    """Compare ``model.onnx`` in ``folder`` with vtkit's own vectors of ``texts``, and write ``model_quantized.onnx``
+    beside it: as small as its mean cosine allows, and not at all if that stays below :data:`LEAST_COSINE`."""
     expected = encode(encoder, texts, max_length, description="checking")
     exact = run_onnx(folder / MODEL, encoder, texts, max_length)
     difference = _difference(encoder, "ONNX", expected, exact)
-    rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
-    cosine = _mean_cosine(expected, rough)
-    if cosine < LEAST_COSINE:
-        (folder / QUANTISED).unlink()
-    return Checked(len(texts), difference, cosine if cosine >= LEAST_COSINE else None)
+    for whole in (True, False):
+        quantise(encoder, folder, whole=whole)
+        cosine = _mean_cosine(expected, run_onnx(folder / QUANTISED, encoder, texts, max_length))
+        if cosine >= LEAST_COSINE:
+            return Checked(len(texts), difference, cosine)
+    (folder / QUANTISED).unlink()
+    return Checked(len(texts), difference, cosine)
 
 
 def run_onnx(path: Path, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> sparse.csr_matrix:

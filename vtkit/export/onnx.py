@@ -7,7 +7,7 @@ from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
 
 
-def write_for_onnx(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``documents/part-00000.jsonl`` and so on: ``id``, ``title``, ``text``, ``vector`` by dimension."""
     if collection is not None:
         collection.write(folder / "documents", "part-{}.jsonl", _line)

@@ -25,7 +25,7 @@ SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 
 
-def write_for_opensearch(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
@@ -59,17 +59,15 @@ def by_name(ids: Tensor, mask: Tensor) -> tuple[dict[str, Tensor]]:
 
 def _write_models(source: Source, folder: Path) -> None:
     encoder = source.encoder
-    if not (folder / "encoder.zip").exists():
-        traced = folder / "model.pt"
-        network, texts, length = InputNames(TermWeights(encoder)), source.texts(), source.document_length
-        write_torchscript(network, encoder, traced, by_name, lambda output: output["output"], texts, length)
-        weights = np.ones(int(encoder[0].auto_model.config.vocab_size), dtype=np.float32)
-        parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
-        parts["post_processor"] = json.loads(encoder.tokenizer.backend_tokenizer.to_str())["post_processor"]
-        files = {"model.pt": traced.read_bytes(), "tokenizer.json": json.dumps(parts).encode("ascii")}
-        write_zip(folder / "encoder.zip.partial", files)
-        (folder / "encoder.zip.partial").rename(folder / "encoder.zip")
-        traced.unlink()
+    traced = folder / "model.pt"
+    network, texts, length = InputNames(TermWeights(encoder)), source.texts(), source.document_length
+    write_torchscript(network, encoder, traced, by_name, lambda output: output["output"], texts, length)
+    weights = np.ones(int(encoder[0].auto_model.config.vocab_size), dtype=np.float32)
+    parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
+    parts["post_processor"] = json.loads(encoder.tokenizer.backend_tokenizer.to_str())["post_processor"]
+    files = {"model.pt": traced.read_bytes(), "tokenizer.json": json.dumps(parts).encode("ascii")}
+    write_zip(folder / "encoder.zip", files)
+    traced.unlink()
     _register(folder / "encoder.zip", f"{source.identifier}-encoder", "SPARSE_ENCODING")
     table = query_table(encoder)
     if table is not None:
@@ -86,8 +84,8 @@ def _register(path: Path, name: str, function: str) -> None:
 
 def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Facts:
     """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index."""
-    used = np.flatnonzero(np.diff(collection.postings.starts))
-    largest = float(collection.postings.weights.max(initial=0.0)), float(queries.data.max(initial=0.0))
+    used = np.flatnonzero(collection.vectors.getnnz(axis=0))
+    largest = float(collection.vectors.data.max(initial=0.0)), float(queries.data.max(initial=0.0))
     ceilings = [math.ceil(weight * 1.05 * 100) / 100 for weight in largest]
     facts = {"used": len(used), "most": SEISMIC_DIMENSIONS, "largest": largest, "collide": 0}
     facts["ceilings"] = DOCUMENT_CEILING, QUERY_CEILING

@@ -4,7 +4,7 @@ vectors, and the first ten results of exact search."""
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from vtkit.search.lexical import TERMS
 from vtkit.search.searcher import Searcher
 from vtkit.vocabulary.saved import save_tokenizer
 
-SETTINGS, REPLAY, CHECKED = "settings.json", "replay.jsonl", "checked.json"
+SETTINGS, REPLAY = "settings.json", "replay.jsonl"
 DOCUMENT_WEIGHTS = "document_weights.npy"
 """File of the factor of each dimension of a document (``index.document_weighting``)."""
 
@@ -103,34 +103,30 @@ def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str,
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Portable:
-    """Fill ``folder`` with the encoder; finished files of an earlier attempt are kept."""
+    """Fill ``folder`` with the encoder."""
     encoder = source.encoder
-    network = TermWeights(encoder)
-    if not (folder / CHECKED).is_file():
-        encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
-        save_encoder(encoder, folder)
-        write_onnx(encoder, folder, types=target == "vespa")
-        checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
-        side = _query_transformer(encoder)
-        if side is not None:
-            (folder / "query").mkdir(exist_ok=True)
-            save_tokenizer(side.tokenizer, folder / "query")
-            write_onnx(side, folder / "query")
-            check_onnx(side, folder / "query", source.queries, source.query_length)
-        if source.searcher is not None and source.searcher.lexical is not None:
-            terms = list(source.searcher.lexical.terms.numbers)
-            (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
-        if source.searcher is not None:
-            for name, copy in ((IDF, DOCUMENT_WEIGHTS), (SATURATION, SATURATION), (OWN_TOKENS, OWN_TOKENS)):
-                kept = source.searcher.documents.path.with_name(name)
-                if kept.is_file():
-                    shutil.copyfile(kept, folder / copy)
-        (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
-        shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
-        (folder / CHECKED).write_text(json.dumps(asdict(checked)), encoding="utf-8")
-    checked = Checked(**json.loads((folder / CHECKED).read_text("utf-8")))
+    encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
+    save_encoder(encoder, folder)
+    write_onnx(encoder, folder, types=target == "vespa")
+    checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
+    side = _query_transformer(encoder)
+    if side is not None:
+        (folder / "query").mkdir(exist_ok=True)
+        save_tokenizer(side.tokenizer, folder / "query")
+        write_onnx(side, folder / "query")
+        check_onnx(side, folder / "query", source.queries, source.query_length)
+    if source.searcher is not None and source.searcher.lexical is not None:
+        terms = list(source.searcher.lexical.terms.numbers)
+        (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
+    if source.searcher is not None:
+        for name, copy in ((IDF, DOCUMENT_WEIGHTS), (SATURATION, SATURATION), (OWN_TOKENS, OWN_TOKENS)):
+            kept = source.searcher.documents.path.with_name(name)
+            if kept.is_file():
+                shutil.copyfile(kept, folder / copy)
+    (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
+    shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
     prompts = any(prompt_of(encoder, side) for side in ("query", "document"))
-    return Portable(checked, network.pools_elsewhere, prompts)
+    return Portable(checked, TermWeights(encoder).pools_elsewhere, prompts)
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:
@@ -142,28 +138,22 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
         unchanged.
     """
     vectors = source.query_vectors()
-    expected: list[list[tuple[int, float]]] = [[] for _ in source.queries]
-    kept = None
-    if collection is not None:
-        ids, scores = collection.postings.search(vectors, DEPTH)
-        expected = [
-            [(int(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
-            for row in zip(ids, scores, strict=True)
-        ]
+    nothing = np.empty((len(source.queries), 0))
+    ids, scores, kept = nothing.astype(np.int32), nothing.astype(np.float32), None
+    if source.searcher is not None and collection is not None:
+        ids, scores = source.searcher.index.postings.search(vectors, DEPTH)
         if collection.changed:
-            expected = collection.search(vectors)
-            exported = np.full(ids.shape, -1, dtype=np.int32), np.zeros(ids.shape, dtype=np.float32)
-            for row, results in enumerate(expected):
-                for rank, (number, score) in enumerate(results):
-                    exported[0][row, rank], exported[1][row, rank] = number, score
-            kept = agreement("as exported", *exported, ids, scores).overlap
+            exact = ids, scores
+            ids, scores = collection.search(vectors)
+            kept = agreement("as exported", ids, scores, *exact).overlap
     with (folder / REPLAY).open("w", encoding="utf-8") as file:
-        for row, (query, results) in enumerate(zip(source.queries, expected, strict=True)):
+        for row, query in enumerate(source.queries):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
             vector = dict(zip(map(str, vectors.indices[part].tolist()), vectors.data[part].tolist(), strict=True))
             named = [
-                {"id": collection.documents[number]["_id"] if collection else "", "score": round(score, 6)}
-                for number, score in results
+                {"id": collection.document(int(number))["_id"], "score": round(float(score), 6)}
+                for number, score in zip(ids[row], scores[row], strict=True)
+                if collection is not None and number >= 0
             ]
             file.write(json_line({"query": query, "vector": vector, "results": named}))
     return kept

@@ -1,6 +1,7 @@
 """Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY; its dimensions count
 from 1. Without an HNSW index, search reads all rows and is exact."""
 
+import re
 from pathlib import Path
 
 from vtkit.export.documents import Collection, Entry
@@ -10,17 +11,21 @@ from vtkit.system.errors import DataError
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold
 
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x00": " "})
+REFUSED = re.compile("\0")
+"""Characters that PostgreSQL's text cannot hold."""
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-def write_for_postgres(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
     if the vectors are short enough."""
     if collection is None:
         return {}
-    if collection.longest > MOST_STORED:
+    longest = int(collection.sizes.max(initial=0))
+    if longest > MOST_STORED:
         raise DataError(
-            f"A document has {collection.longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
+            f"A document has {longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
             f"Set {{top_dimensions}} to {MOST_STORED} to keep the largest.",
             "top_dimensions",
         )
@@ -36,11 +41,11 @@ def write_for_postgres(source: Source, portable: Portable, collection: Collectio
         "search.sql": f'-- psql -v query="{{1:0.5}}/{width}" -f search.sql\nSELECT id, -(weights <#> '
         f":'query'::sparsevec) AS score\nFROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;\n",
     }
-    if collection.longest <= MOST_INDEXED:
+    if longest <= MOST_INDEXED:
         statements["hnsw.sql"] = f"CREATE INDEX ON {table} USING hnsw (weights sparsevec_ip_ops);\n"
     for name, text in statements.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return {"longest": collection.longest, "most_indexed": MOST_INDEXED}
+    return {"longest": longest, "most_indexed": MOST_INDEXED}
 
 
 def sparsevec(entry: Entry, dimensions: int) -> str:

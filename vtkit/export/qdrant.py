@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vtkit.encoder.asymmetric import query_table
 from vtkit.export.documents import Collection, Entry, json_line
 from vtkit.export.portable import Portable, Source
 from vtkit.export.readme import Facts
@@ -13,13 +12,13 @@ from vtkit.export.readme import Facts
 VECTOR = "text"  # name of the sparse vector
 
 
-def write_for_qdrant(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body."""
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))
-    return {"documents_only": query_table(source.encoder) is not None or source.lexical}
+    return {}
 
 
 def _point(entry: Entry) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from vtkit import __version__
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.query_tables import query_encoder_of
-from vtkit.export.network import LEAST_COSINE, QUANTISED, TOLERANCE
+from vtkit.export.network import QUANTISED, TOLERANCE
+from vtkit.export.result import LEAST_COSINE
 from vtkit.system.templates import from_template
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def readme(source: Source, portable: Portable, collection: Collection | None, ex
         checked=portable.checked,
         exported=exported,
         indexed=collection is not None,
-        left_out=0 if collection is None else len(collection) - collection.found,
+        left_out=0 if collection is None else len(collection) - exported.documents,
         query_encoder=query_encoder_of(source.encoder),
         table=query_table(source.encoder) is not None,
         quantised=QUANTISED,

@@ -8,6 +8,8 @@ from vtkit.system.results import Result
 Target = Literal["onnx", "qdrant", "elasticsearch", "opensearch", "postgres", "lucene", "milvus", "vespa"]
 """Each has a file with its name in this folder, and ``scripts/TARGET.py`` for its users."""
 
+LEAST_COSINE = 0.99  # smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out
+
 
 @dataclass(frozen=True)
 class Export(Result):
@@ -18,7 +20,10 @@ class Export(Result):
     dimensions: int
     queries: int
     largest_difference: float  # of a weight of the ONNX file from vtkit's own
-    quantised_cosine: float | None  # mean cosine of the 8-bit file's vectors with vtkit's own; None if it was too low
+    quantised_cosine: float  # mean cosine of 8-bit vectors with vtkit's own; no such file if it is too low
     step: float | None  # the weight of 1, if the engine needs whole numbers
     results_kept: float | None
     """Share of the first ten results that rounded or pruned vectors still find; None if the vectors are unchanged."""
+
+    characters_replaced: int = 0  # that the engine refuses, written as spaces
+    documents_replaced: int = 0  # documents with such characters

@@ -3,6 +3,7 @@ embedder pools logits, passes token types, and names a dimension after its decod
 for types, and ``tokenizer.json`` no decoder."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +17,16 @@ from vtkit.export.readme import Facts
 from vtkit.system.templates import from_template
 from vtkit.vocabulary.tokenizer_file import FILE
 
+REFUSED = re.compile(
+    "[\0-\x08\x0b\x0c\x0e-\x1f\ufdd0-\ufddf"
+    + "".join(chr(plane << 16 | last) for plane in range(1, 17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+)
+"""Characters that Vespa's documents cannot hold: other control characters than tab and line ends, and noncharacters
+(``isTextCharacter`` of its class ``com.yahoo.text.Text``), except U+FDE0 to U+FDEF, U+FFFE and U+FFFF."""
 
-def write_for_vespa(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+
+def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``application/`` and ``feed/part-00000.jsonl`` and so on."""
     names = token_names(source.encoder)
     side = source.encoder.query_side if isinstance(source.encoder, WholeEncoder) else None
@@ -27,11 +36,11 @@ def write_for_vespa(source: Source, portable: Portable, collection: Collection |
         (not portable.pools_elsewhere, "Vespa pools the logits itself, which gives different weights here"),
     )  # fmt: skip
     application = folder / "application"
-    (application / "schemas").mkdir(parents=True, exist_ok=True)
+    (application / "schemas").mkdir(parents=True)
     (application / "schemas" / "doc.sd").write_text(from_template("vtkit.export", "vespa_schema.sd"), encoding="utf-8")
     if why is None:
         models = application / "models"
-        models.mkdir(exist_ok=True)
+        models.mkdir()
         shutil.copyfile(folder / MODEL, models / MODEL)
         parts = json.loads((folder / FILE).read_text("utf-8"))
         parts |= {"decoder": None, "added_tokens": [token | {"special": False} for token in parts["added_tokens"]]}

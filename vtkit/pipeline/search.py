@@ -94,7 +94,8 @@ def open_served(
     precision: Precision = "float32",
 ) -> Served:
     """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
-    model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run. ``stages``
+    model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then
+    as its index needs them. ``stages``
     and ``collection`` go for each run, as in :func:`searched`."""
     from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.folder import is_run_folder
@@ -126,4 +127,5 @@ def open_served(
     for called, searcher in searchers.items():
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
-    return Served(models[0] if models else next(iter(wanted)), encoder, searchers, text_tokens, precision)
+    index = None if models else next(iter(searchers.values()))
+    return Served(models[0] if models else next(iter(wanted)), encoder, searchers, text_tokens, precision, index)

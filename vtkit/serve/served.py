@@ -68,10 +68,13 @@ class Served:
     searchers: Mapping[str, Searcher]
     text_tokens: int | None = None  # tokens at which a text is cut; None: the encoder's limit
     precision: Precision = "float32"
+    index: Searcher | None = None
+    """The index that queries are encoded for, with BM25's terms; None: a model was named, which encodes them alone."""
 
     def longest(self, side: Side) -> int:
         """Tokens of a text that are read, including special tokens."""
-        limits = (self.text_tokens, self.encoder.max_seq_length, tokenizer_of(self.encoder, side).model_max_length)
+        own = self.index.query_length if side == "query" and self.index is not None else self.text_tokens
+        limits = (own, self.encoder.max_seq_length, tokenizer_of(self.encoder, side).model_max_length)
         return min(limit for limit in limits if limit is not None)
 
     def compute(self, kind: Kind, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
@@ -95,7 +98,10 @@ class Served:
             else:
                 rows.append(slice(len(texts), len(texts) + len(taken)))
                 texts += taken
-        vectors = encode_side(self.encoder, texts, side, self.longest(side), precision=self.precision)
+        if side == "query" and self.index is not None:
+            vectors = self.index.encode(texts)
+        else:
+            vectors = encode_side(self.encoder, texts, side, self.longest(side), precision=self.precision)
         return [row if isinstance(row, Exception) else vectors[row] for row in rows]
 
     def _text(self, text: Text, side: Side) -> str:

@@ -22,10 +22,6 @@ def refuse_existing(out: Path) -> None:
         raise RecipeError(f"{out} already exists and will not be overwritten. Choose another name, or remove it.")
 
 
-def _cannot_write(out: Path, error: FileExistsError) -> VtkitError:
-    return VtkitError(f"{out} cannot be written: {error.filename} is a file, not a folder. Choose another name.")
-
-
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder beside ``out`` to write into. It becomes ``out`` if the block succeeds; otherwise it is removed, with
@@ -42,7 +38,9 @@ def new_folder(out: Path) -> Iterator[Path]:
         try:
             work.mkdir(parents=True)
         except FileExistsError as error:
-            raise _cannot_write(out, error) from error
+            raise VtkitError(
+                f"{out} cannot be written: {error.filename} is a file, not a folder. Choose another name."
+            ) from error
         unfinished.add(work)
         try:
             yield work
@@ -53,30 +51,6 @@ def new_folder(out: Path) -> Iterator[Path]:
             for folder in created:  # innermost first; folders that are not empty stay
                 with suppress(OSError):
                     folder.rmdir()
-
-
-@contextmanager
-def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
-    """A folder beside ``out`` to write into, which becomes ``out`` if the block succeeds. Otherwise the folder stays,
-    and the next call with the same ``made_from`` continues in it."""
-    refuse_existing(out)
-    work = out.absolute().with_name(f".{out.name}.unfinished")
-    record = work / ".made_from"
-    with machine_errors(out.absolute(), " Finished parts are kept."):
-        try:
-            work.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
-            raise _cannot_write(out, error) from error
-        with held(work.with_name(f"{work.name}.lock"), str(out)):
-            refuse_existing(out)
-            if work.is_dir() and not (record.is_file() and record.read_text("utf-8") == made_from):
-                shutil.rmtree(work)
-            work.mkdir(exist_ok=True)
-            record.write_text(made_from, encoding="utf-8")
-            yield work
-            record.unlink()
-            work.rename(out)
-        work.with_name(f"{work.name}.lock").unlink(missing_ok=True)
 
 
 def refuse_folder(file: Path | None) -> None:

@@ -127,8 +127,8 @@ class Encoder:
                 from vtkit.search.analysers import analyser
             except ImportError:
                 sys.exit(
-                    "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them:\n"
-                    "    pip install vtkit"
+                    "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them.\n"
+                    "Install vtkit from its wheel or source folder (pip install PATH), or encode with vtkit serve."
                 )
             terms = json.loads((HERE / "terms.json").read_text("utf-8"))
             numbers = {term: lexical["first"] + number for number, term in enumerate(terms)}
@@ -161,8 +161,10 @@ class Encoder:
 
         key = f"network of {side['network']}"
         if key not in self._opened:
-            path = str(HERE / side["network"] / self.file)
-            self._opened[key] = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            path = HERE / side["network"] / self.file
+            if not path.is_file():
+                sys.exit(f"There is no {path.name}, because its vectors would differ too much.")
+            self._opened[key] = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return self._opened[key]
 
 

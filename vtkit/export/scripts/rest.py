@@ -59,7 +59,7 @@ def send_bulk(server: Server, index: str, change: Any = None) -> None:
     for path in sorted((HERE / "bulk").glob("part-*.ndjson")):
         content = path.read_bytes()
         if change is not None:
-            lines = content.decode().splitlines()
+            lines = content.decode().removesuffix("\n").split("\n")
             content = "".join(
                 (json.dumps(change(json.loads(line))) if number % 2 else line) + "\n"
                 for number, line in enumerate(lines)
