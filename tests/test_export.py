@@ -135,7 +135,8 @@ def test_an_engines_weights_are_the_largest_of_a_document_and_ranked_as_they_are
     weights = st.sampled_from([0.0, 0.0, 0.5, 1.25, 3.0, 3.0])
     dense = np.asarray(data.draw(st.lists(weights, min_size=rows * width, max_size=rows * width)), dtype=np.float32)
     dense = dense.reshape(rows, width)
-    documents = Documents(Path("unused"), np.arange(rows + 1))
+    with tempfile.NamedTemporaryFile() as unread:
+        documents = Documents.open(Path(unread.name))
     collection = Collection.of(ExactIndex.build(sp.csr_matrix(dense)), documents, top_dimensions=top, bits=bits)
     kept = np.where(dense >= np.sort(dense, axis=1)[:, -min(top or width, width)][:, None], dense, 0)
     if top is not None:  # of equal weights the lower dimensions

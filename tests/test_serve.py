@@ -457,6 +457,36 @@ def test_a_server_that_is_ended_answers_what_it_has_taken_on(by: int, waits: boo
         assert "Traceback" not in said
 
 
+def test_a_server_answers_from_the_index_that_it_opened(folder: Path, tmp_path: Path) -> None:
+    for name, texts in (("index", ["maple river", "maple stone"]), ("other", ["stone raven", "stone river"])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(texts), "utf-8")
+        vtkit.encode_texts(folder / "encoder", tmp_path / f"{name}.txt", tmp_path / f"{name}-vectors")
+        vtkit.index_vectors(tmp_path / f"{name}-vectors", tmp_path / name)
+    with running(tmp_path, "index") as started:
+
+        def found() -> list[str]:
+            return [each["snippet"] for each in started.search(q="maple river")[1]["results"]]
+
+        first = found()
+        assert sorted(first) == ["maple river", "maple stone"]
+        (tmp_path / "index").rename(tmp_path / "before")
+        (tmp_path / "other").rename(tmp_path / "index")
+        assert found() == first
+        shutil.rmtree(tmp_path / "index")
+        shutil.rmtree(tmp_path / "before")
+        assert found() == first
+        assert started.ask("GET", "/health")[0] == 200
+    vtkit.index_vectors(tmp_path / "index-vectors", tmp_path / "index")
+    with running(tmp_path, "index") as started:
+        written = tmp_path / "index" / "documents.jsonl"
+        written.write_text(written.read_text("utf-8").replace("maple", "zebra"), "utf-8")
+        for status, said in (started.search(q="river"), started.ask("GET", "/health")):
+            assert status in (424, 503)
+            assert "documents.jsonl was changed after it was opened" in said["error"]
+        assert started.embed("river", prompt_name="document")[0] == 200
+        assert "bug" not in (started.outputs / "stderr").read_text("utf-8")
+
+
 def test_serving_writes_nothing(server: Running, folder: Path) -> None:
     before = {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
     server.search(q="river", run="nasty")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,45 +42,40 @@ QUERIES_AT_ONCE = 256  # queries that are encoded and searched together
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of an index, read one by one from ``documents.jsonl``."""
+    """The documents of an index, read one by one from ``documents.jsonl``. The file stays open, so that another in its
+    place, or its removal, changes nothing."""
 
     path: Path
+    file: BinaryIO
     starts: NDArray[np.int64]  # the first byte of each line, and the end of the last, (documents + 1,)
+    written: int  # when the file was last written, in nanoseconds
 
     @classmethod
     def open(cls, path: Path) -> Documents:
         """Find the first byte of each line of ``path``."""
         try:
-            with path.open("rb") as file:
-                return cls(path, np.fromiter(accumulate(map(len, file), initial=0), dtype=np.int64))
+            file = path.open("rb")
         except FileNotFoundError as error:
             raise DataError(f"{path} is missing. {REBUILD}") from error
+        written = os.fstat(file.fileno()).st_mtime_ns
+        return cls(path, file, np.fromiter(accumulate(map(len, file), initial=0), dtype=np.int64), written)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written into since it was opened: its lines are no longer where they were."""
+        if os.fstat(self.file.fileno()).st_mtime_ns != self.written:
+            raise DataError(
+                f"{self.path} was changed after it was opened. Open the index again, or start the server anew."
+            )
+
     def __getitem__(self, number: int) -> dict[str, str]:
         """``_id``, ``title`` and ``text`` of a document."""
         start, stop = (int(byte) for byte in self.starts[number : number + 2])
-        with self.path.open("rb") as file:
-            file.seek(start)
-            return self._read(number, file.read(stop - start))
-
-    def find(self, name: str) -> int:
-        """The number of the document with the id ``name``."""
-        examples: list[str] = []
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file):
-                identity = self._read(number, line)["_id"]
-                if identity == name:
-                    return number
-                if len(examples) < 3:
-                    examples.append(identity)
-        raise VtkitError(f"The index has no document {name!r}. Its ids look like {', '.join(examples)}.")
-
-    def _read(self, number: int, line: bytes) -> dict[str, str]:
+        self.check_unchanged()
         try:
-            document = json.loads(line)
+            document = json.loads(os.pread(self.file.fileno(), stop - start, start))
             if not all(isinstance(document[name], str) for name in ("_id", "text")):
                 raise TypeError("_id and text must be strings")
             return {"_id": document["_id"], "title": document.get("title", ""), "text": document["text"]}
@@ -87,6 +83,14 @@ class Documents:
             raise DataError(
                 f"{self.path} is damaged after {number:,} documents ({type(error).__name__}: {error}). {REBUILD}"
             ) from error
+
+    def find(self, name: str) -> int:
+        """The number of the document with the id ``name``."""
+        number = next((number for number in range(len(self)) if self[number]["_id"] == name), None)
+        if number is None:
+            examples = [self[number]["_id"] for number in range(min(3, len(self)))]
+            raise VtkitError(f"The index has no document {name!r}. Its ids look like {', '.join(examples)}.")
+        return number
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from vtkit.serve.metrics import MEDIA_TYPE, Metrics
 from vtkit.serve.served import Answer, Encoding, Kind, Searching, Served, Text, Work
 from vtkit.serve.snippets import snippet
 from vtkit.system import console
-from vtkit.system.errors import VtkitError, machine_failure
+from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 T = TypeVar("T")
 
@@ -195,9 +195,14 @@ class Service:
         )
 
     async def health(self, _: Request) -> Response:
-        """Whether requests are being computed."""
+        """Whether requests are being computed, over the documents that were opened."""
         if self.computing is None or self.computing.done():
             raise Refusal(503, "Unhealthy", "unhealthy")
+        try:
+            for searcher in self.served.searchers.values():
+                searcher.documents.check_unchanged()
+        except DataError as error:
+            raise Refusal(503, "Unhealthy", str(error)) from error
         return Response()
 
     async def measured(self, _: Request) -> Response:
