@@ -1,6 +1,7 @@
 """The paired randomisation test against all exchanges counted out, and against scipy."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from vtkit.evaluation.measures.significance import holm, paired_randomization
+from vtkit.evaluation.judging import Role
+from vtkit.evaluation.measures.significance import holm, paired_randomization, paired_randomization_over_sets
+from vtkit.pipeline.steps.write_report import with_tests
+from vtkit.report.data import ReportData, Row, SetResults
+from vtkit.report.diagnosis import diagnose
+from vtkit.report.verdict import recommendation
 
 values = st.integers(0, 4).map(lambda quarter: quarter / 4)
 pairs = st.lists(st.tuples(values, values), min_size=1, max_size=9)
@@ -51,9 +57,60 @@ def test_equal_systems_differ_by_chance_and_very_different_ones_do_not() -> None
         paired_randomization({}, {})
 
 
+def test_over_several_sets_each_set_counts_alike() -> None:
+    """One set of one query, +.1, and one of two, +.3 and −.1: .1 + .15 − .05 = .2, which half of the exchanges of signs
+    reach. With every query alike it would be .3, which three quarters reach."""
+    a, b = [named([0.6]), named([0.7, 0.3])], [named([0.5]), named([0.4, 0.4])]
+    assert paired_randomization_over_sets(a, b) == 4 / 8
+    assert paired_randomization(named([0.6, 0.7, 0.3]), named([0.5, 0.4, 0.4])) == 6 / 8
+
+
 def test_holms_correction_by_hand() -> None:
     """Three claims: the smallest p times 3, the next times 2, the last as it is, and none below one before it."""
     assert holm({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
     assert holm({"a": 0.7, "b": 0.6}) == {"b": 1.0, "a": 1.0}
     assert holm({"one": 0.02}) == {"one": 0.02}
     assert holm({}) == {}
+
+
+def null_rates(sets: int, queries: int, runs: int, seed: int) -> dict[str, float]:
+    """How often each verdict and rule of a report fires if all systems are equally good: every query has a difficulty,
+    and every system an independent error of the same distribution."""
+    generator = np.random.default_rng(seed)
+    roles: dict[str, Role] = {"BM25": "bm25", "source": "encoder", "transfer": "encoder", "deployed": "deployed",
+                              "e5": "peer", "e5 + BM25": "peer-sum"}  # fmt: skip
+    counts: Counter[str] = Counter()
+    for _ in range(runs):
+        results, values = [], []
+        for number in range(sets):
+            difficulty = generator.uniform(0.2, 0.8, queries)
+            of_set = {
+                model: named((difficulty + generator.normal(0, 0.2, queries)).clip(0, 1).tolist()) for model in roles
+            }
+            rows = (
+                Row(role=role, model=model, measures={"nDCG@10": float(np.mean(list(of_set[model].values())))})
+                for model, role in roles.items()
+            )
+            results.append(SetResults(f"s{number}", tuple(rows), queries))
+            values.append(of_set)
+        in_report, source = with_tests(results, values)
+        report = ReportData(results=in_report, source_p_value=source)
+        found = recommendation(report)
+        assert found is not None
+        counts[found.text.split(" the ")[0]] += 1
+        counts.update(["better than BM25"] * found.text.startswith("The encoder is better than BM25"))
+        counts.update(advice.rule for advice in diagnose(report))
+    return {name: count / runs for name, count in counts.items()}
+
+
+@pytest.mark.parametrize(("sets", "runs"), [(1, 400), (13, 120)])
+def test_without_any_difference_verdicts_and_rules_fire_at_their_nominal_rate(sets: int, runs: int) -> None:
+    """Tests are two-sided at .05, so each direction fires in 2.5 %. The bounds are three binomial standard errors above
+    that; with 10 queries all exchanges are looked at."""
+    rates = null_rates(sets, 10, runs, seed=5)
+    most = 0.025 + 3 * (0.025 * 0.975 / runs) ** 0.5
+    assert rates.get("Deploy", 0) + rates.get("better than BM25", 0) <= most
+    assert rates.get("Do not deploy", 0) <= most
+    assert rates.get("better source", 0) <= most
+    assert rates.get("better embedder", 0) <= most
+    assert rates.get("Deploy", 0) + rates.get("Do not deploy", 0) > 0, "a test that never fires would pass as well"

@@ -90,12 +90,13 @@ def _show_results(report: ReportData) -> None:
         measures = result.measures
         console.show_table(
             f"{result.label}: {result.queries} queries, {result.documents} documents",
-            ["model", *measures, "p", "query dims", "document dims"],
+            ["model", *measures, "p", "exploratory p", "query dims", "document dims"],
             [
                 [
                     row.model,
                     *(f"{row.measures[name]:.4f}" for name in measures),
-                    "" if row.p_value_vs_bm25 is None else p_value(row.p_value_vs_bm25),
+                    p_value(row.p_value_vs_bm25 if row is result.planned else None),
+                    p_value(None if row is result.planned else row.p_value_vs_bm25),
                     _number(row.query_dimensions),
                     _number(row.document_dimensions),
                 ]

@@ -4,6 +4,7 @@ A part that a run does not have (no fine-tuning, no judged sets) is None or empt
 could not be measured are None or not finite.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,11 @@ Number = int | float | None
 WeightedToken = tuple[str, float]
 
 
+def sortable(value: Number) -> float:
+    """A number of a report; below all others where it could not be measured."""
+    return float(value) if value is not None and math.isfinite(value) else -math.inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row(SystemFacts):
     """One system on one evaluation set."""
@@ -32,7 +38,13 @@ class Row(SystemFacts):
 
     measures: Mapping[str, Number]
     label: str = ""  # what pages call it; `model` where that is empty
-    p_value_vs_bm25: Number = None  # against the better BM25, corrected for all compared rows of its set (Holm)
+    p_value_vs_bm25: Number = None
+    """p of the difference from the better BM25 in the first measure (paired randomisation test): of the planned row
+    corrected for the sets (Holm), of all others exploratory and uncorrected."""
+
+    p_value_vs_planned: Number = None
+    """Of dense embedders and their sums: p of the difference from the planned row, corrected over these rows of all
+    sets (Holm)."""
 
     @property
     def peer(self) -> bool:
@@ -61,6 +73,18 @@ class SetResults(Result):
     def label(self) -> str:
         """The name of the set, and whether its figures can stand beside published ones."""
         return f"{self.set}, not comparable ({'; '.join(self.not_comparable)})" if self.not_comparable else self.set
+
+    @property
+    def planned(self) -> Row | None:
+        """The one row of the set that is tested as planned: the index to be used, or else the final model."""
+        rows = [row for row in self.rows if row.index] or [row for row in self.rows if row.role == "encoder"]
+        return rows[-1] if rows else None
+
+    @property
+    def bm25(self) -> Row | None:
+        """The BM25 that is better in the first measure: no claim is made against a weak one."""
+        rows = [row for row in self.rows if row.role == "bm25"]
+        return max(rows, key=lambda row: sortable(row.measures.get(self.measures[0])), default=None)
 
     @property
     def measures(self) -> list[str]:
@@ -153,6 +177,11 @@ class ReportData(Result):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, Number] = field(default_factory=dict)  # step -> time it took
     results: tuple[SetResults, ...] = ()
+    source_p_value: Number = None
+    """p of the difference between the source and the final model, averaged over the sets; None without a source."""
+
+    to_try: tuple[str, ...] = ()  # settings that may bring the index closer to a better embedder
+    warnings: tuple[str, ...] = ()  # that the steps of the run raised
     vocabulary: Overlap | None = None
     vocabularies: VocabularyAnalysis | None = None
     neighbours: tuple[Neighbour, ...] = ()

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import Code, Inlines, Token
 from vtkit.report.data import ReportData, Row
-from vtkit.report.verdict import Standing, recommendation, standings
-from vtkit.report.wording import amount, is_number, score, share
-
-SOURCE_MARGIN = 0.01  # by so much of the main measure the source as it is must be better than the final model
+from vtkit.report.verdict import Standing, recommendation, related, standings
+from vtkit.report.wording import amount, is_number, score, share, visible
 
 NO_EVIDENCE = ("pieces", "reassigned", "mean", "overlap_mean", "random", "univariate", "multivariate", "masked")
 """What made the row of a token that no method had evidence for."""
@@ -35,8 +33,10 @@ class Advice:
 
 
 def diagnose(report: ReportData) -> list[Advice]:
-    """The advice of every rule that applies; if none does, what to do with a run that worked."""
+    """The advice of every rule that applies, and the warnings of the run; if there are none, what to do with a run
+    that worked."""
     found = [Advice(name, text) for name, rule in RULES.items() if (text := rule(report))]
+    found += [Advice("warning", (f"Warning: {visible(warning)}",)) for warning in report.warnings]
     if found or not standings(report):
         return found
     harmful = recommendation(report)
@@ -50,12 +50,24 @@ def diagnose(report: ReportData) -> list[Advice]:
 def _better_source(report: ReportData) -> Inlines:
     pairs = [(standing.value(standing.source), standing.value(standing.final)) for standing in standings(report)]
     values = [(source, final) for source, final in pairs if source is not None and final is not None]
-    if not values:
+    p = report.source_p_value
+    if not values or not is_number(p) or p >= CHANCE:
         return ()
     source, final = (sum(side) / len(values) for side in zip(*values, strict=True))
-    if source < final + SOURCE_MARGIN:
+    if source <= final:
         return ()
-    return (f"The source model is better without the transfer ({score(source)} against {score(final)}): keep it.",)
+    said = f"({score(source)} against {score(final)}, p {related(p)})"
+    return (f"The source model is better without the transfer {said}: keep it.",)
+
+
+def _better_embedder(report: ReportData) -> Inlines:
+    advice = recommendation(report)
+    if advice is None or advice.better is None:
+        return ()
+    said = f"{advice.better.label} is better than the index to be used: {advice.better.words}. Search with it"
+    if not report.to_try:
+        return (f"{said}.",)
+    return (f"{said}, or try", *map(Code, report.to_try), ".")
 
 
 def _adds_nothing(report: ReportData) -> Inlines:
@@ -69,9 +81,10 @@ def _adds_nothing(report: ReportData) -> Inlines:
         "adapt it on your own documents (", Code("[adapt]"), "), or fine-tune it on your own queries and documents (",
         Code("[finetune]"), ").",
     )  # fmt: skip
-    if any(_gain(standing, standing.deployed) > 0 for standing in compared):
-        return ("The gain over BM25 may be chance. Judge more queries; or improve the encoder:", *improve)
-    return ("The encoder adds nothing to BM25 here. Search with BM25 until it does:", *improve)
+    advice = recommendation(report)
+    if advice is not None and advice.harmful:
+        return ("BM25 is better. Search with BM25 until the encoder is improved:", *improve)
+    return ("The difference from BM25 may be chance. Judge more queries; or improve the encoder:", *improve)
 
 
 def _no_evidence(report: ReportData) -> Inlines:
@@ -146,6 +159,7 @@ def _few_queries(report: ReportData) -> Inlines:
 
 RULES: dict[str, Callable[[ReportData], Inlines]] = {  # name of each rule -> the rule
     "better source": _better_source,
+    "better embedder": _better_embedder,
     "adds nothing": _adds_nothing,
     "no evidence": _no_evidence,
     "unread words": _unread,
@@ -157,11 +171,6 @@ RULES: dict[str, Callable[[ReportData], Inlines]] = {  # name of each rule -> th
 
 
 def _gains(standing: Standing, row: Row) -> bool:
-    """Whether ``row`` is better than BM25 beyond chance, or, untested, at all."""
-    p = row.p_value_vs_bm25
-    return _gain(standing, row) > 0 and (not is_number(p) or p < CHANCE)
-
-
-def _gain(standing: Standing, row: Row) -> float:
-    value, bm25 = standing.value(row), standing.value(standing.bm25)
-    return 0.0 if value is None or bm25 is None else value - bm25
+    """Whether ``row`` is better than BM25 beyond chance."""
+    value, bm25, p = standing.value(row), standing.value(standing.bm25), row.p_value_vs_bm25
+    return value is not None and bm25 is not None and value > bm25 and is_number(p) and p < CHANCE

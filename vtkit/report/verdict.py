@@ -1,11 +1,11 @@
 """What came of a run, in one paragraph and a few numbers: the head of the page, and of the model card."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import KeyFigure
-from vtkit.report.data import Number, ReportData, Row
+from vtkit.report.data import Number, ReportData, Row, sortable
 from vtkit.report.wording import amount, is_number, p_value, score, share, visible
 from vtkit.system.console import size
 
@@ -29,21 +29,26 @@ def is_encoder(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the run's final model stands on one set."""
+    """The run's final model and the systems beside it on one set."""
 
     name: str
     measure: str
     final: Row
-    bm25: Row | None  # the better of the rows of BM25: what everything is judged against
+    bm25: Row | None  # the better of the rows of BM25: the baseline of all tests
     hybrid: Row | None  # the sum of both: in the index to be used, if it has a lexical part, else of two rankings
     deployed: Row  # the index that is to be used; the final model where the run has no index of its own for that
     source: Row | None
-    peer: Row | None = None  # the best of the peers and their sums with BM25
+    peers: tuple[Row, ...] = ()  # the dense embedders and their sums with BM25
 
     def value(self, row: Row | None) -> float | None:
         """``row``'s value of the main measure."""
         found = row.measures.get(self.measure) if row is not None else None
         return float(found) if is_number(found) else None
+
+    def gain(self, over: Row | None) -> float | None:
+        """By how much the index to be used is above ``over``."""
+        value, other = self.value(self.deployed), self.value(over)
+        return None if value is None or other is None else value - other
 
 
 def standings(report: ReportData) -> list[Standing]:
@@ -52,33 +57,74 @@ def standings(report: ReportData) -> list[Standing]:
     for results in report.results:
         by_model = {row.model: row for row in results.rows}
         encoders = [row for row in results.rows if is_encoder(row)]
-        if not results.measures or not encoders:
+        if not results.measures or not encoders or results.planned is None:
             continue
-        final, measure = encoders[-1], results.measures[0]
-        baselines = [row for row in results.rows if row.role == "bm25"]
-        deployed = by_model.get("deployed", final)
+        final, deployed = encoders[-1], results.planned
         summed = next((row for row in results.rows if row.role == "sum"), None)
         found.append(
             Standing(
                 name=results.set,
-                measure=measure,
+                measure=results.measures[0],
                 final=final,
-                bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
+                bm25=results.bm25,
                 hybrid=summed if deployed.balance is None else deployed,
                 deployed=deployed,
                 source=by_model.get("source") if final.model != "source" else None,
-                peer=max(
-                    (row for row in results.rows if row.peer),
-                    key=lambda row: _sortable(row.measures.get(measure)),
-                    default=None,
-                ),
+                peers=tuple(row for row in results.rows if row.peer),
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
 
 
-def _sortable(value: Number) -> float:
-    return float(value) if is_number(value) else -1.0
+@dataclass(frozen=True)
+class Beside:
+    """The index to be used beside another system, on the sets that have both."""
+
+    label: str
+    gains: Mapping[str, tuple[float, Number]]  # set -> how much the index is above it, and p
+
+    @property
+    def gain(self) -> float:
+        """Averaged over the sets."""
+        return sum(gain for gain, _ in self.gains.values()) / len(self.gains)
+
+    @property
+    def above(self) -> list[str]:
+        """The sets on which the index is better beyond chance."""
+        return [name for name, (gain, p) in self.gains.items() if gain > 0 and is_number(p) and p < CHANCE]
+
+    @property
+    def below(self) -> list[str]:
+        """The sets on which the index is worse beyond chance."""
+        return [name for name, (gain, p) in self.gains.items() if gain < 0 and is_number(p) and p < CHANCE]
+
+    @property
+    def words(self) -> str:
+        """By how much, and whether beyond chance."""
+        said = f"{_signed(self.gain)} {'over' if self.gain >= 0 else 'against'} {self.label}"
+        if len(self.gains) == 1:
+            ((_, p),) = self.gains.values()
+            return f"{said}, p {related(p)}" if is_number(p) else said
+        said += f" on average, above it beyond chance on {len(self.above)} of {len(self.gains)} sets, below it on "
+        return said + (", ".join(self.below) or "none")
+
+
+def comparisons(stood: Sequence[Standing]) -> list[Beside]:
+    """The index to be used beside BM25, the best dense embedder, and the best sum of an embedder with BM25, in this
+    order, as far as they were evaluated."""
+    rows: dict[str, dict[str, list[tuple[str, float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
+    for standing in stood:
+        for row in (*([standing.bm25] if standing.bm25 is not None else []), *standing.peers):
+            gain = standing.gain(row)
+            bm25 = row.role == "bm25"
+            label, p = ("BM25", standing.deployed.p_value_vs_bm25) if bm25 else (row_label(row), row.p_value_vs_planned)
+            if gain is not None:
+                rows[row.role].setdefault(label, []).append((standing.name, gain, p))
+    beside = (
+        [Beside(label, {name: (gain, p) for name, gain, p in found}) for label, found in of_role.items()]
+        for of_role in rows.values()
+    )
+    return [min(of_role, key=lambda each: each.gain) for of_role in beside if of_role]
 
 
 @dataclass(frozen=True)
@@ -87,51 +133,51 @@ class Recommendation:
 
     text: str
     harmful: bool  # whether it is below BM25 beyond chance
+    better: Beside | None = None  # the first dense embedder, or its sum with BM25, that is better beyond chance
 
 
 def recommendation(report: ReportData) -> Recommendation | None:
-    """By the difference of the index to be used from the better BM25 and its p; None if nothing was evaluated. Of
-    several sets, one that is below BM25 beyond chance is a reason against it."""
+    """By the differences of the index to be used from BM25, the embedder, and the embedder with BM25, and their p
+    values; None if nothing was evaluated. One set on which it is below BM25 beyond chance is a reason against it."""
     stood = standings(report)
     if not stood:
         return None
-    first = stood[0]
+    first, beside = stood[0], comparisons(stood)
     system = "the one index" if first.deployed is first.hybrid else "the encoder"
-    gains = [(standing.name, *_gain(standing, standing.deployed)) for standing in stood if standing.bm25 is not None]
-    if not gains:
-        return Recommendation(f"Compare {system} with BM25 (evaluate.bm25) before you deploy it", False)
-    below = [name for name, gain, p in gains if gain < 0 and p < CHANCE]
-    above = [name for name, gain, p in gains if gain > 0 and p < CHANCE]
-    head = f"Do not deploy {system}" if below else f"Deploy {system}" if above else f"No gain shown by {system}"
-    if len(gains) == 1:
-        said = f"{first.measure} {score(first.value(first.deployed))}, "
-        said += f"{_signed(gains[0][1])} over BM25, p {_related(gains[0][2])}"
+    bm25 = next((each for each in beside if each.label == "BM25"), None)
+    better = next((each for each in beside if each is not bm25 and each.below), None)
+    above, harmful = bm25 is not None and bool(bm25.above), bm25 is not None and bool(bm25.below)
+    if bm25 is None:
+        head = f"Compare {system} with BM25 (evaluate.bm25) before you deploy it"
+    elif harmful:
+        head = f"Do not deploy {system}"
+    elif above and better is not None:
+        head = f"{system.capitalize()} is better than BM25, but {better.label} is better still"
     else:
-        said = f"{_signed(sum(gain for _, gain, _ in gains) / len(gains))} {first.measure} over BM25 on average, "
-        said += f"above it beyond chance on {len(above)} of {len(gains)} sets, below it on {', '.join(below) or 'none'}"
-    return Recommendation(visible(f"{head}: {said}"), bool(below))
-
-
-def _gain(standing: Standing, row: Row) -> tuple[float, float]:
-    """By how much ``row`` is above BM25, and p."""
-    value, bm25, p = standing.value(row), standing.value(standing.bm25), row.p_value_vs_bm25
-    return (value or 0.0) - (bm25 or 0.0), p if is_number(p) else 1.0
+        head = f"Deploy {system}" if above else f"No gain shown by {system}"
+    if not beside:
+        return Recommendation(head, False)
+    value = f"{first.measure} {score(first.value(first.deployed))}" if len(stood) == 1 else first.measure
+    said = f"{head}: {', '.join([value, '; '.join(each.words for each in beside)])}"
+    if better is not None and report.to_try:
+        said += f". To come closer, try {' or '.join(report.to_try)}"
+    return Recommendation(visible(said), harmful, better)
 
 
 def _signed(value: float) -> str:
     return f"{'+' if value >= 0 else ''}{score(value)}"
 
 
-def _related(p: float) -> str:
+def related(p: float) -> str:
+    """A p value behind the letter p."""
     return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def verdict(report: ReportData) -> str:
-    """What came of the run, in one paragraph computed from its numbers. Empty where there are none."""
+    """The figures of the run in one paragraph: a sentence for each of the first two sets, then vocabulary and size.
+    Empty without any."""
     stood = standings(report)
-    sentences = [_set_verdict(standing, first=standing is stood[0]) for standing in stood[:2]]
-    if len(stood) > 2:
-        sentences.append(_all_sets_verdict(stood))
+    sentences = [_set_verdict(standing) for standing in stood[:2]]
     sentences += [
         f"Figures on {results.set} are not comparable with published ones ({'; '.join(results.not_comparable)})."
         for results in report.results
@@ -178,49 +224,28 @@ def _fragmentation(report: ReportData) -> str:
     return ""
 
 
-def _set_verdict(standing: Standing, first: bool) -> str:
-    final, bm25 = standing.value(standing.final), standing.value(standing.bm25)
-    hybrid, source = standing.value(standing.hybrid), standing.value(standing.source)
-    assert final is not None  # standings() passed over sets without it
-    label = row_label(standing.final)
-    after = label[0].upper() + label[1:] if label.startswith("after ") else f"For the {label}"
-    text = f"{after}, {standing.measure} on {standing.name} is " if first else f"On {standing.name} it is "
-    text += score(final)
-    if bm25 is not None:
-        text += f", {_compared(final, bm25, standing.final.p_value_vs_bm25)}"
-    if bm25 is not None and hybrid is not None:
-        better = "BM25" if bm25 >= final else "the encoder"
-        helps = round(hybrid, 3) > round(max(final, bm25), 3)
-        text += f"; together they reach {score(hybrid)}, "
-        text += "better than either alone" if helps else f"no better than {better} alone"
-        p = standing.hybrid.p_value_vs_bm25 if standing.hybrid is not None else None
-        if helps and better == "BM25" and is_number(p) and p >= CHANCE:
-            text += f", which may be chance (p = {p_value(p)})"
-    peer = standing.value(standing.peer)
-    if standing.peer is not None and peer is not None:
-        text += f". The best dense peer, {row_label(standing.peer)}, has {score(peer)}"
-    if source is not None:
-        text += f". The source model reached {score(source)}" if first else f" (source model: {score(source)})"
-    return text + "."
+def _set_verdict(standing: Standing) -> str:
+    values = [f"{label} {score(standing.value(row))}" for label, row in _systems(standing).items()]
+    return f"{standing.measure} on {standing.name}: {', '.join(values)}."
 
 
-def _compared(final: float, bm25: float, p: Number) -> str:
-    if round(final, 3) == round(bm25, 3):
-        return "as BM25"
-    text = f"{'above' if final > bm25 else 'below'} BM25's {score(bm25)}"
-    if not is_number(p):
-        return text
-    return f"{text} (p {_related(p)})" if p < CHANCE else f"{text}, which may be chance (p {_related(p)})"
-
-
-def _all_sets_verdict(stood: Sequence[Standing]) -> str:
-    compared = [(standing.value(standing.final), standing.value(standing.bm25)) for standing in stood]
-    pairs = [(final, bm25) for final, bm25 in compared if final is not None and bm25 is not None]
-    if not pairs:
-        return ""
-    ahead = sum(final > bm25 for final, bm25 in pairs)
-    means = [sum(values) / len(pairs) for values in zip(*pairs, strict=True)]
-    return f"Ahead of BM25 on {ahead} of {len(pairs)} sets (mean {score(means[0])} against {score(means[1])})."
+def _systems(standing: Standing) -> dict[str, Row]:
+    """The rows that a reader compares first, by their names in words, each once and the system to deploy first."""
+    one_index = standing.deployed is standing.hybrid
+    peer = max(standing.peers, key=lambda row: sortable(row.measures.get(standing.measure)), default=None)
+    rows: dict[str, Row | None] = {
+        "the one index" if one_index else row_label(standing.deployed): standing.deployed,
+        "BM25": standing.bm25,
+        "the encoder alone": standing.final,
+        "encoder and BM25 together": standing.hybrid,
+        "" if peer is None else row_label(peer): peer,
+        "the source model": standing.source,
+    }
+    shown: dict[str, Row] = {}
+    for label, row in rows.items():
+        if row is not None and row not in shown.values() and standing.value(row) is not None:
+            shown[label] = row
+    return shown
 
 
 def key_figures(report: ReportData) -> list[KeyFigure]:
@@ -232,15 +257,11 @@ def key_figures(report: ReportData) -> list[KeyFigure]:
     where = f" on {first.name}" if len(stood) > 1 else ""
     if any(results.not_comparable for results in report.results if results.set == first.name):
         where += " (not comparable)"
-    deployed = "the one index" if first.deployed is first.hybrid else row_label(first.deployed)
-    rows: dict[str, Row | None] = {deployed: first.deployed}
-    rows |= {"BM25": first.bm25, "the encoder alone": first.final, "encoder and BM25 together": first.hybrid}
-    figures: list[KeyFigure] = []
-    shown: list[Row] = []
-    for label, row in rows.items():
-        if row is not None and row not in shown and first.value(row) is not None:
-            shown.append(row)
-            figures.append(KeyFigure(score(first.value(row)), f"{first.measure}, {label}{where}"))
+    figures = [
+        KeyFigure(score(first.value(row)), f"{first.measure}, {label}{where}")
+        for label, row in _systems(first).items()
+        if row is not first.source
+    ]
     if is_number(first.final.document_dimensions):
         figures.append(KeyFigure(amount(first.final.document_dimensions), "active dimensions a document"))
     if report.cost is not None:

@@ -1,13 +1,15 @@
 """Whether the difference between two systems could be chance."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 CHANCE = 0.05  # p below which a difference counts
 
 Values = Mapping[Any, float]  # by query
+
+Claim = TypeVar("Claim", bound=Hashable)
 
 _BLOCK = 500
 
@@ -43,6 +45,16 @@ def paired_randomization(a: Values, b: Values, samples: int = 10_000, seed: int 
     return (1 + hits) / (1 + samples)
 
 
+def paired_randomization_over_sets(a: Sequence[Values], b: Sequence[Values]) -> float:
+    """:func:`paired_randomization` of the mean over several sets of the mean over a set's queries: a set of n queries
+    gives each of its differences the weight 1/n."""
+    first, second = (
+        {(number, query): value / len(of_set) for number, of_set in enumerate(side) for query, value in of_set.items()}
+        for side in (a, b)
+    )
+    return paired_randomization(first, second)
+
+
 def paired_t(a: Values, b: Values) -> float:
     """Two-sided p-value of Student's t-test for paired values by query id; 1 where no query differs."""
     from scipy.stats import ttest_rel
@@ -72,15 +84,15 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     return mean - half, mean + half
 
 
-def bonferroni(p_values: Mapping[str, float]) -> dict[str, float]:
+def bonferroni(p_values: Mapping[Claim, float]) -> dict[Claim, float]:
     """The p values of several claims, each multiplied by their number, and 1 at most."""
     return {claim: min(1.0, len(p_values) * p) for claim, p in p_values.items()}
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Claim, float]) -> dict[Claim, float]:
     """The p values of several claims, corrected for one another (Holm 1979): the i-th smallest of m times m − i + 1,
     none smaller than one before it, or larger than 1."""
-    corrected: dict[str, float] = {}
+    corrected: dict[Claim, float] = {}
     largest = 0.0
     for before, (claim, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         largest = corrected[claim] = max(largest, min(1.0, (len(p_values) - before) * p))

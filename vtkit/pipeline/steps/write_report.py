@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,13 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
-from vtkit.evaluation.judging import Evaluated, EvaluateResult, read_per_query
+from vtkit.evaluation.judging import EvaluateResult, read_per_query
+from vtkit.evaluation.measures.significance import (
+    Values,
+    holm,
+    paired_randomization,
+    paired_randomization_over_sets,
+)
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
@@ -71,6 +77,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         encoded = _found(inputs, f"encode:{list(labels)[-2]}", EncodeResult)
     calibrated = _found(inputs, "calibrate", Calibration)
     queries = QUERY_TABLES[table.query_encoder] if table is not None else _query_encoder(tuned, calibrated, encoded)
+    results, source_p_value = _results(recipe, inputs, labels, final, encoded, queries)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -84,7 +91,9 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
-        results=_results(recipe, inputs, labels, final, encoded, queries),
+        results=results,
+        source_p_value=source_p_value,
+        to_try=_to_try(recipe),
         vocabulary=None
         if moved is None
         else Overlap(
@@ -110,9 +119,23 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
         sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
-        **_searches(recipe, inputs, final),
+        **_searches(recipe, inputs, final, results),
         without_evidence=_without_evidence(inputs["transfer"]),
     )
+
+
+DIMENSIONS = 1000  # a document, from which on more units of an embedder add little
+
+
+def _to_try(recipe: View) -> tuple[str, ...]:
+    """Settings that may bring the index closer to a dense embedder that is better."""
+    source, kept = recipe.source, recipe.index.top_dimensions
+    if not source.fitted:
+        distilled = recipe.adapt is not None and "distill" in recipe.adapt.objectives
+        return () if distilled else ('adapt.objective = "distill"',)
+    more = (f"index.top_dimensions = {DIMENSIONS}",) if kept is not None and kept < DIMENSIONS else ()
+    summed = source.units is not None and source.units.pooling == "max"
+    return (*more, 'source.units.pooling = "sum"') if summed else more
 
 
 QUERY_TABLES = {  # `query_encoder` of [finetune], [calibrate] or [index] -> words
@@ -148,13 +171,11 @@ def _results(
     final: str,
     encoded: EncodeResult | None,
     query_encoder: str | None,
-) -> tuple[SetResults, ...]:
-    """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
-    peers."""
+) -> tuple[tuple[SetResults, ...], float | None]:
+    """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the peers. The
+    second value is as of :func:`with_tests`."""
     if recipe.evaluate is None:
-        return ()
-    from vtkit.evaluation.measures.significance import holm, paired_randomization
-
+        return (), None
     named = rows_of(recipe, labels)
     judged = {
         name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
@@ -162,38 +183,67 @@ def _results(
         if f"evaluate:{name}" in inputs
     }
     first = recipe.evaluate.measures[0]
-    results = []
+    results: list[SetResults] = []
+    values: list[dict[str, Values]] = []
     for folder in next(iter(judged.values()), {}):
-        on_set = {name: sets[folder] for name, sets in judged.items()}
-        baseline = _strongest_bm25(on_set, first)
-        claims = [
-            name for name, evaluated in on_set.items() if evaluated.role not in ("bm25", "encoder") or name == final
-        ]
-        p_values = {}
-        if baseline is not None:
-            values = {name: read_per_query(inputs[f"evaluate:{name}"] / folder)[first] for name in (baseline, *claims)}
-            p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
-        rows = []
+        on_set = {name: of_sets[folder] for name, of_sets in judged.items()}
+        deployed = on_set.get(DEPLOYED)
+        if deployed is not None and deployed.balance is not None and deployed.agreement is None:
+            on_set.pop("hybrid", None)  # the same sum, searched exactly: equal rankings are one row
+        rows, of_set = [], dict[str, Values]()
         for name, evaluated in on_set.items():
             model, label = named[name]
-            p = p_values.get(name)
-            row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures, p_value_vs_bm25=p)
+            of_set[model] = read_per_query(inputs[f"evaluate:{name}"] / folder)[first]
+            row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
         any_of_them = next(iter(on_set.values()))
         cut = encoded.sets[folder].share_cut if encoded is not None else None
         counts = any_of_them.queries, any_of_them.documents
         length = recipe.index.document_length
         results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable))
-    return tuple(results)
+        values.append(of_set)
+    return with_tests(results, values)
 
 
-def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None:
-    """The BM25 that is better in ``measure``: no claim is made against a weak one."""
-    lexical = [name for name, evaluated in on_set.items() if evaluated.role == "bm25"]
-    return max(lexical, key=lambda name: on_set[name].measures[measure], default=None)
+def with_tests(
+    results: Sequence[SetResults], values: Sequence[Mapping[str, Values]]
+) -> tuple[tuple[SetResults, ...], float | None]:
+    """``results`` with the p values of their rows, and the p value of the source against the final model.
+
+    One test a set is planned, that of :attr:`SetResults.planned` against the better BM25; these are corrected for one
+    another over the sets (Holm). All other rows are tested against BM25 without a correction: their p values explore.
+    Dense embedders are also tested against the planned row, corrected over all embedders and sets. The source and the
+    final model are tested once, by the mean over the sets.
+
+    Args:
+        values: of each set, row -> query -> first measure.
+    """
+    bm25: dict[tuple[str, str], float] = {}
+    planned: dict[tuple[str, str], float] = {}
+    for of, by_row in zip(results, values, strict=True):
+        for row in of.rows:
+            if of.bm25 is not None and row.role != "bm25":
+                bm25[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.bm25.model])
+            if of.planned is not None and row.peer:
+                planned[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.planned.model])
+    of_plan = [(of.set, of.planned.model) for of in results if of.planned is not None]
+    bm25 |= holm({claim: bm25[claim] for claim in of_plan if claim in bm25})
+    planned = holm(planned)
+    pairs = []  # the source and the final model on each set
+    for of, by_row in zip(results, values, strict=True):
+        final = [row.model for row in of.rows if row.role == "encoder"][-1:]
+        if "source" in by_row and final not in ([], ["source"]):
+            pairs.append((by_row["source"], by_row[final[0]]))
+    source = paired_randomization_over_sets(*zip(*pairs, strict=True)) if pairs else None
+
+    def with_p(of: SetResults, row: Row) -> Row:
+        claim = of.set, row.model
+        return replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
+
+    return tuple(replace(of, rows=tuple(with_p(of, row) for row in of.rows)) for of in results), source
 
 
-def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
+def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Sequence[SetResults]) -> dict[str, Any]:
     """What the queries of the first set show of the index to be used: fields of :class:`ReportData`."""
     if f"index:{final}" not in inputs or recipe.evaluate is None:
         return {}
@@ -206,20 +256,14 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
     searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
     collection = opened(first).sample(recipe.evaluate.max_queries, SEED)
     collection = replace(collection, name=folder)
-    evaluated = {
-        name: result_of(output, EvaluateResult).sets[folder]
-        for step, output in inputs.items()
-        if (name := step.removeprefix("evaluate:")) != step
-    }
-    baseline = _strongest_bm25(evaluated, measure)
-    system = DEPLOYED if f"evaluate:{DEPLOYED}" in inputs else final
     compared = None
-    if baseline is not None and f"evaluate:{system}" in inputs:
-        values = (read_per_query(inputs[f"evaluate:{name}"] / folder)[measure] for name in (system, baseline))
-        names = (
-            "the index to deploy" if system == DEPLOYED else "the encoder",
-            rows_of(recipe, {final: final})[baseline][1],
+    if results and results[0].bm25 is not None and results[0].planned is not None:
+        steps = {model: name for name, (model, _) in rows_of(recipe, {final: final}).items()}
+        system, baseline = results[0].planned, results[0].bm25
+        values = (
+            read_per_query(inputs[f"evaluate:{steps[row.model]}"] / folder)[measure] for row in (system, baseline)
         )
+        names = "the index to deploy" if system.index else "the encoder", baseline.label
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
     return {
         "outcomes": compared,
@@ -277,7 +321,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 REPORT = Stage(
     "report",
-    version=13,
+    version=14,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
