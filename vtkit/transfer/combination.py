@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.settings.transfer import Fallback
+from vtkit.transfer.dense_rows import DenseRows
 from vtkit.transfer.mixture import Mixture, all_made_by
-from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -22,17 +22,17 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]]) -> Mixture:
     weights = csr_matrix(shape, dtype=np.float32)
     methods = all_made_by("mean", shape[0])
     open_rows = np.ones(shape[0], dtype=bool)
-    spread = list[SoftmaxRows]()
+    dense_rows = list[DenseRows]()
     for name, mixture in mixtures:
         evident = np.ones_like(open_rows) if name in get_args(Fallback) else np.diff(mixture.weights.indptr) > 0
         chosen = open_rows & evident
         weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)
         methods[chosen] = mixture.methods[chosen]
-        spread += [rows.among(chosen) for rows in mixture.spread]
+        dense_rows += [rows.among(chosen) for rows in mixture.dense_rows]
         open_rows &= ~chosen
     weights.eliminate_zeros()
     weights.sort_indices()
-    return Mixture(weights, methods, tuple(spread))
+    return Mixture(weights, methods, tuple(dense_rows))
 
 
 SHORTEST_WORD = 3
@@ -90,8 +90,8 @@ def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
     surfaces = target.surfaces
     has_row = np.diff(mixture.weights.indptr) > 0
     whole = has_row.copy()
-    for spread in mixture.spread:  # their weights are not here
-        whole[spread.ids] = False
+    for dense in mixture.dense_rows:  # their weights are not here
+        whole[dense.ids] = False
     pieces: dict[tuple[str, bool], int] = {}
     for number, form in enumerate(surfaces):
         if form[0] and whole[number]:

@@ -12,10 +12,7 @@ from entmax import entmax15, entmax_bisect, sparsemax
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from vtkit.system.errors import DataError, RecipeError
-from vtkit.transfer.mixture import Part
-from vtkit.transfer.softmax_rows import SoftmaxRows
-from vtkit.vocabulary.pair import VocabularyPair
+from vtkit.system.errors import DataError
 
 FIRST_K = 64  # candidates of a row that are looked at first
 WIDENING = 4  # how much larger `k` is made for rows whose weights are not proven
@@ -25,7 +22,8 @@ CANDIDATES_AT_ONCE = 2_000_000  # candidates of a block that are solved together
 PAIRS_AT_ONCE = 4096  # pairs of vectors that are multiplied exactly at a time, where they are few
 
 LARGEST_RESULT = 50_000_000
-"""Weights of the whole result: 12 bytes each, and about 90 while a mixture and its record are made of them."""
+"""Weights that are stored: 12 bytes each, and about 90 while a mixture and its record are made of them. Rows with more
+in all are made in blocks whenever they are needed (:class:`vtkit.transfer.dense_rows.DenseRows`)."""
 
 HALVINGS = 64  # halvings of the interval of the threshold, no longer than one: beyond the last bit of a double
 LAST_BITS = 1e-14  # how close to the threshold `(α-1) s` is told from it by rounding alone
@@ -34,11 +32,12 @@ NEARLY_SOFTMAX = 1e-8
 """An α closer to 1 than this is softmax: the weights differ by less than bisection could tell apart."""
 
 
-def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: float) -> csr_matrix:
-    """α-entmax of the inner products of each query with all anchors, (queries, anchors).
+def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: float) -> csr_matrix | None:
+    """α-entmax of the inner products of each query with all anchors, (queries, anchors); None where it has more than
+    :data:`LARGEST_RESULT` weights, as with α = 1, where it is dense.
 
     ``p_j = [(α-1) s_j - τ]_+ ^ (1/(α-1))`` with τ such that the row sums to one (Peters et al. 2019, arXiv:1905.05702);
-    α = 1 is softmax, whose result is dense, α = 2 sparsemax.
+    α = 1 is softmax, α = 2 sparsemax.
 
     Args:
         queries, anchors: unit vectors, (queries, width) and (anchors, width).
@@ -47,66 +46,32 @@ def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], al
         Float64 rows that sum to one; columns sorted.
     """
     _check(queries, anchors, alpha)
-    blocks = []
+    if is_softmax(alpha):
+        return None
+    blocks = [csr_matrix((0, len(anchors)), dtype=np.float64)]
     room = LARGEST_RESULT
     rows = max(1, SIMILARITIES_AT_ONCE // len(anchors))
-    space = _Space(anchors)
-    with _full_single_precision():
-        for begin in range(0, len(queries), rows):
-            block = torch.from_numpy(np.ascontiguousarray(queries[begin : begin + rows])).to(space.device)
-            blocks.append(_dense(space, block) if _is_softmax(alpha) else _sparse(space, block, alpha))
-            room -= blocks[-1].nnz
-            if room < 0:
-                each = (LARGEST_RESULT - room) / min(begin + rows, len(queries))
-                raise RecipeError(
-                    f"alpha = {alpha:g} gives each new token weights on {each:,.0f} source tokens: too many for "
-                    "memory, and new tokens hardly differ. Raise it; 2 is sparsemax, 4 is the default, and embedders "
-                    "with similarities close to each other need 16 or 32."
-                )
-    if not blocks:
-        return csr_matrix((0, len(anchors)), dtype=np.float64)
+    space = Space(anchors)
+    for begin in range(0, len(queries), rows):
+        blocks.append(_sparse(space, space.vectors(queries[begin : begin + rows]), alpha))
+        room -= blocks[-1].nnz
+        if room < 0:
+            return None
     return vstack(blocks, format="csr")
-
-
-def similarity_part(
-    method: str,
-    pair: VocabularyPair,
-    ids: NDArray[np.int64],
-    queries: NDArray[np.floating],
-    anchors: NDArray[np.floating],
-    source_ids: NDArray[np.int64],
-    alpha: float,
-) -> Part:
-    """The rows of new tokens by α-entmax of their similarities to anchors; those of softmax without stored weights.
-
-    Args:
-        ids: target ids of the new tokens, (rows,).
-        queries, anchors: unit vectors, (rows, width) and (anchors, width).
-        source_ids: of the anchors, (anchors,); several may be one source token.
-    """
-    if _is_softmax(alpha):
-        _check(queries, anchors, alpha)
-        spread = SoftmaxRows(ids, queries, anchors, source_ids)
-        return Part(method, ids, spread.heaviest(pair.source_rows), spread)
-    weights = entmax_rows(queries, anchors, alpha)
-    weights.indices = source_ids.astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), pair.source_rows)
-    weights.sum_duplicates()
-    return Part(method, ids, weights)
 
 
 def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
     """α-entmax of each row of ``scores`` in double precision, (rows, scores): exactly that of scores which differ from
     the given ones by about ``1e-14 / (α-1)``, where the highest is 0."""
     _check_alpha(alpha)
-    weights: NDArray[np.float64] = _solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()
+    weights: NDArray[np.float64] = solve(torch.from_numpy(np.asarray(scores, dtype=np.float64)), alpha).numpy()
     return weights
 
 
-def _solve(scores: torch.Tensor, alpha: float) -> torch.Tensor:
+def solve(scores: torch.Tensor, alpha: float, halvings: int = HALVINGS) -> torch.Tensor:
     """:func:`entmax` of float64 tensors; the library's exact solvers where it has one for this α."""
     below = scores - scores.max(dim=1, keepdim=True).values
-    if _is_softmax(alpha):
+    if is_softmax(alpha):
         return below.softmax(dim=1)
     # What is further below than 1/(α-1) has no weight; sums over the others lose no digits to it.
     below = below.clamp(min=-2 / (alpha - 1))
@@ -116,7 +81,7 @@ def _solve(scores: torch.Tensor, alpha: float) -> torch.Tensor:
     elif alpha == 1.5:
         weights = entmax15(below, dim=1)
     else:
-        weights = entmax_bisect(below, alpha, dim=1, n_iter=HALVINGS, ensure_sum_one=False)
+        weights = entmax_bisect(below, alpha, dim=1, n_iter=halvings, ensure_sum_one=False)
         if alpha > 2:
             weights = _settle_lowest(below * (alpha - 1), weights, alpha)
     return weights / weights.sum(dim=1, keepdim=True)
@@ -145,23 +110,28 @@ def _thresholds(scores: torch.Tensor, weights: torch.Tensor, alpha: float) -> to
     return highest - heaviest ** (alpha - 1) / (alpha - 1)
 
 
-def _is_softmax(alpha: float) -> bool:
+def is_softmax(alpha: float) -> bool:
+    """Whether α is 1, or too close to it to be told apart."""
     return alpha - 1 < NEARLY_SOFTMAX
 
 
-class _Space:
+class Space:
     """The anchors, ready for products: quick ones with a known error, and exact ones."""
 
     def __init__(self, anchors: NDArray[np.floating]) -> None:
         from vtkit.system.runtime import fastest_device
 
         self.device = fastest_device()
-        self.anchors = torch.from_numpy(np.ascontiguousarray(anchors)).to(self.device)
+        self.anchors = self.vectors(anchors)
         self.single = self.anchors.float()
         self.norm = float(self.single.norm(dim=1).max())
 
     def __len__(self) -> int:
         return len(self.anchors)
+
+    def vectors(self, of: NDArray[np.floating]) -> torch.Tensor:
+        """``of`` on the device of the anchors."""
+        return torch.from_numpy(np.ascontiguousarray(of)).to(self.device)
 
     def similarities(self, queries: torch.Tensor) -> tuple[torch.Tensor, float]:
         """Inner products, (queries, anchors), and how far each may be from the exact one: single precision changes
@@ -169,7 +139,9 @@ class _Space:
         product."""
         single = queries.float()
         share = 1.01 * (self.anchors.shape[1] + 3) * 2.0**-24
-        return single @ self.single.T, share * self.norm * float(single.norm(dim=1).max())
+        with _full_single_precision():
+            products = single @ self.single.T
+        return products, share * self.norm * float(single.norm(dim=1).max())
 
     def exact(self, queries: torch.Tensor, columns: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """Inner products in double precision where ``wanted``, else -inf; all are (queries, columns)."""
@@ -192,11 +164,7 @@ class _Space:
         return torch.cat([exact @ chunk.double().T for chunk in chunks], dim=1)
 
 
-def _dense(space: _Space, queries: torch.Tensor) -> csr_matrix:
-    return csr_matrix(_solve(space.all(queries), alpha=1).cpu().numpy())
-
-
-def _sparse(space: _Space, queries: torch.Tensor, alpha: float) -> csr_matrix:
+def _sparse(space: Space, queries: torch.Tensor, alpha: float) -> csr_matrix:
     """One block of rows whose α leaves anchors out.
 
     The threshold of some scores is never above that of all. So that of a row's highest similarities rules out all below
@@ -214,11 +182,11 @@ def _sparse(space: _Space, queries: torch.Tensor, alpha: float) -> csr_matrix:
             best, places = best.topk(min(k + 1, size), dim=1)
             best = best.double()
             highest, candidates, outside = best[:, :RANKED], best[:, :k], best[:, k:]
-            wanted = candidates > _thresholds(highest, _solve(highest, alpha), alpha) - 3 * error
+            wanted = candidates > _thresholds(highest, solve(highest, alpha), alpha) - 3 * error
             width = int(wanted.sum(dim=1).max())
             places, wanted = places[:, :width], wanted[:, :width]
             scores = space.exact(queries[chunk], places, wanted)
-            weights = _solve(scores, alpha)
+            weights = solve(scores, alpha)
             settled = (outside + 2 * error <= _thresholds(scores, weights, alpha)).all(dim=1)
             kept = torch.nonzero((weights > 0) & settled[:, None], as_tuple=True)
             rows.append(chunk[kept[0]])

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, diags_array
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.settings.transfer import Fallback
 from vtkit.system.errors import DataError
-from vtkit.transfer.softmax_rows import SoftmaxRows
+from vtkit.transfer.dense_rows import DenseRows
 from vtkit.vocabulary.pair import VocabularyPair
 
 RANDOM_DEVIATION = 0.02  # standard deviation of random rows: the range in which BERT and its family are initialised
@@ -28,13 +28,13 @@ class Mixture:
 
     weights: csr_matrix
     """Float32, (target vocabulary, source rows); rows sum to one, rows of a :data:`Fallback` are empty, and of those in
-    ``spread`` only the heaviest weights are here."""
+    ``dense_rows`` only the heaviest weights are here."""
 
     methods: NDArray[np.str_]
     """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
     vocabulary,)."""
 
-    spread: tuple[SoftmaxRows, ...] = ()  # rows that give weight to every source token
+    dense_rows: tuple[DenseRows, ...] = ()  # rows that give weight to nearly every source token
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width), ``embeddings`` being E,
@@ -111,7 +111,7 @@ class Mixture:
     def _times(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """The rows' mixtures of ``values`` of the source tokens, (source rows, …)."""
         mixed = np.asarray(self.weights @ values, dtype=np.float32)
-        for rows in self.spread:
+        for rows in self.dense_rows:
             mixed[rows.ids] = rows.times(values)
         return mixed
 
@@ -143,7 +143,9 @@ def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
     weights.eliminate_zeros()
     methods = mixture.methods.copy()
     methods[np.diff(weights.indptr) == 0] = "mean"
-    return replace(mixture, weights=weights, methods=methods, spread=tuple(r.among(keep) for r in mixture.spread))
+    return replace(
+        mixture, weights=weights, methods=methods, dense_rows=tuple(r.among(keep) for r in mixture.dense_rows)
+    )
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,9 @@ class Part:
     ids: NDArray[np.int64]  # target ids, (rows,)
     weights: csr_matrix
     """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one, unless these
-    are the heaviest of ``spread``."""
+    are the heaviest of ``dense_rows``."""
 
-    spread: SoftmaxRows | None = None  # all weights of the rows, where there are too many to store
+    dense_rows: DenseRows | None = None  # all weights of the rows, where there are too many to store
 
 
 def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback: Fallback = "mean") -> Mixture:
@@ -173,14 +175,14 @@ def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback:
         lengths = np.diff(part.weights.indptr)
         rows.append(np.repeat(part.ids, lengths))
         columns.append(part.weights.indices.astype(np.int64))
-        values.append(part.weights.data / (np.repeat(sums, lengths) if part.spread is None else 1.0))
+        values.append(part.weights.data / (np.repeat(sums, lengths) if part.dense_rows is None else 1.0))
     where = (np.concatenate(rows), np.concatenate(columns))
     weights = csr_matrix((np.concatenate(values), where), shape=pair.shape, dtype=np.float64)
     weights.sum_duplicates()
     weights.eliminate_zeros()
     weights.sort_indices()
-    spread = tuple(part.spread for part in parts if part.spread is not None)
-    return Mixture(weights.astype(np.float32), methods, spread=spread)
+    dense_rows = tuple(part.dense_rows for part in parts if part.dense_rows is not None)
+    return Mixture(weights.astype(np.float32), methods, dense_rows=dense_rows)
 
 
 def all_made_by(method: str, size: int) -> NDArray[np.str_]:

@@ -14,8 +14,8 @@ from vtkit.data.vectors import vectors_of
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra
-from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.transfer.similarity import similarity_part
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import SPECIAL

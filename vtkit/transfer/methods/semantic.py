@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from vtkit.encoder.model_folder import find_model, read_json
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.transfer.similarity import similarity_part
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary

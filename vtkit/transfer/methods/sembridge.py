@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from vtkit.transfer.embedders import embed
-from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.transfer.similarity import similarity_part
 from vtkit.vocabulary.pair import VocabularyPair
 
 
