@@ -4,8 +4,8 @@ FROM python:3.11-slim
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY vtkit ./vtkit
-# torch first and pinned, as in the README
-RUN pip install --no-cache-dir torch==2.13.0 \
+# torch first, pinned, and without CUDA, as in the README
+RUN pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
     && pip install --no-cache-dir -c constraints.txt ".[serve]" \
     && rm -rf /src
 

@@ -73,7 +73,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vtkit needs Python 3.11 or later: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-# torch comes first and pinned: a plain "torch" would bring gigabytes of CUDA packages to a machine without a GPU.
+# torch comes first and pinned, from the index that pip is set to. On Linux the public one adds gigabytes of CUDA: install
+# the build for processors into $(VENV) first (README), and this step keeps it.
 $(VENV)/.torch: $(VENV)/bin/python constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	touch $@

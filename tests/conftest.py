@@ -1,4 +1,8 @@
-"""Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines."""
+"""Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines.
+
+Everything computes in float32, whatever the processor has, also in processes that tests start; with VTKIT_BF16=1 in the
+environment, everything that can does so in bf16 (``make test`` runs the trainings that way too).
+"""
 
 import os
 import signal
@@ -6,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ["VTKIT_BF16"] = os.environ.get("VTKIT_BF16") or "0"  # read at the first use, so before any test is imported
 
 settings.register_profile("vtkit", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vtkit")

@@ -43,7 +43,7 @@ def test_the_loss_falls(train: str, tmp_path: Path) -> None:
     settings = section(train=train, steps=80, learning_rate=1e-2, checkpoint_every=40)
     found = adapt(ours, few_words, NEW, settings, 5, tmp_path / "checkpoints").curve
     assert found["steps"] == [*range(10, 90, 10)]
-    assert found["loss"][-1] < 0.5 * found["loss"][0]
+    assert found["loss"][-1] < 0.8 * found["loss"][0]
     assert not ours[0].auto_model.training
     assert all(parameter.requires_grad for parameter in ours[0].auto_model.parameters())
 

@@ -43,6 +43,16 @@ def test_no_page_holds_the_marks_of_a_merge(page: Path) -> None:
     assert not re.search(r"^(?:<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
 
 
+def test_torch_is_installed_pinned_and_without_cuda() -> None:
+    """The line of torch's own page for processors, with the version of ``make``."""
+    (pinned,) = re.findall(r"^torch==\S+$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    for name in ("README.md", "docs/quickstart.md", "Dockerfile"):
+        lines = re.findall(r"pip install .*torch.*", (ROOT / name).read_text("utf-8"))
+        assert lines, name
+        for line in lines:
+            assert f"{pinned} --index-url https://download.pytorch.org/whl/cpu" in line, name
+
+
 def test_every_page_that_code_and_recipes_name_is_there() -> None:
     for folder in ("vtkit", "recipes", "tokenizers"):
         for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]:

@@ -63,6 +63,18 @@ def test_a_search_leaves_torch_its_threads(threads: int, expected: str) -> None:
     assert found == expected.split()
 
 
+PRECISION = """
+import torch
+from vtkit.system.runtime import bf16_is_fast
+print(bf16_is_fast())
+"""
+
+
+def test_the_environment_decides_on_bf16_and_the_tests_compute_without_it() -> None:
+    assert [printed(PRECISION, VTKIT_BF16=stated) for stated in "01"] == [["False"], ["True"]]
+    assert printed(PRECISION) == [str(os.environ["VTKIT_BF16"] == "1")]  # what conftest.py sets, processes inherit
+
+
 PAGES = """
 import resource
 from vtkit.system.runtime import reuse_memory

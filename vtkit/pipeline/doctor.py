@@ -124,7 +124,7 @@ def _precision() -> Iterator[Finding]:
     faster = min(each[0] for each in times) / min(each[1] for each in times)
     said = f"bf16 matrix products take {1 / faster:.2f} of the time of float32 products"
     if not bf16_is_fast():
-        yield Finding("bf16", f"not in hardware: {said}")
+        yield Finding("bf16", f"not in hardware, or off by VTKIT_BF16: {said}")
     elif faster > 1:
         yield Finding("bf16", f"in hardware: {said}; training uses it, and --precision bf16 encodes with it")
     else:

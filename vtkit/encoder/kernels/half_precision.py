@@ -42,11 +42,12 @@ def half_precision(model: PreTrainedModel) -> Iterator[None]:
 
 def _packs() -> bool:
     """Whether this torch has the operators by which its own compiler packs weights, and the processor gains by them."""
-    operators = ("_reorder_linear_weight", "_linear_pointwise")
+    operators = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
     return (
         torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and bf16_is_fast()
         and all(hasattr(torch.ops.mkldnn, name) for name in operators)
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
 
 
