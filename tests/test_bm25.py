@@ -159,6 +159,27 @@ def test_each_script_is_cut_in_its_own_way(analysis: Analysis, language: str, te
 
 
 @pytest.mark.parametrize(
+    ("language", "text", "typed"),
+    [
+        ("fa", "کتاب‌های ایرانی پی", "كتاب‌هاي ايراني پى"),  # on an Arabic keyboard
+        ("fas", "خانه ما", "خانۀ ما"),
+        ("ar", "كتابي", "کتابی"),  # on a Persian one
+        ("ur", "ہے کیا یہ", "هے كيا يه"),
+        ("fa", "سال ۱۴۰۳", "سال ١٤٠٣"),
+        ("fa", "سال ۱۴۰۳", "سال 1403"),
+        ("hi", "वर्ष २०२४", "वर्ष 2024"),
+        ("th", "ปี ๒๕๖๗", "ปี 2567"),
+        ("he", "שלום עולם", "שָׁלוֹם עוֹלָם"),
+        ("ro", "știință și ție", "ştiinţă şi ţie"),
+    ],
+)
+def test_spellings_of_other_keyboards_and_fonts_have_the_same_terms(language: str, text: str, typed: str) -> None:
+    assert text != typed
+    for analysis in ("full", "words"):
+        assert analyser(language, analysis)(typed) == analyser(language, analysis)(text)
+
+
+@pytest.mark.parametrize(
     ("language", "text", "more"),
     [
         ("ko", "수도는 서울", "수도 서울"),

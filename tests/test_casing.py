@@ -11,6 +11,7 @@ from test_overlap import XLM_ROLES, byte_level, sentencepiece, wordpiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.casing import (
     canonical_classes,
     cased_ids,
@@ -110,12 +111,23 @@ def test_lower_cased_text_reaches_a_renamed_wordpiece_or_unigram_token() -> None
         (wordpiece("Paris", "##X", "p", "a"), "PARIS paXX", "paris"),
         (sentencepiece("▁Paris", "▁", "p", "a"), "PARIS", "▁paris"),
     ):
-        mapped = map_cased(with_casing(tokenizer, "lowercase"))
+        mapped = map_cased(with_casing(tokenizer, CasingSection(input="lowercase")))
         assert mapped.unreached == ()
         assert mapped.tokenizer.tokenize(text)[0] == wanted
         assert special_roles(mapped.tokenizer) == special_roles(tokenizer)
         assert len(mapped.tokenizer) == len(tokenizer)
         assert mapped.tokenizer("paris")["input_ids"][0] == special_roles(tokenizer)["cls"]
+
+
+def test_cased_tokens_take_the_names_that_their_own_tokenizer_makes() -> None:
+    """Turkish: of I comes a dotless i, of İ a dotted one."""
+    cased = wordpiece("Isparta", "İzmir", "ı", "I", "izmir")
+    assert set(lower_case_names(cased).values()) >= {("Isparta", "isparta")}
+    turkish = with_casing(cased, CasingSection(input="lowercase", language="tr"))
+    assert {names for names in lower_case_names(turkish).values() if len(names[0]) > 1} == {("Isparta", "ısparta")}
+    classes = [[tokens(turkish)[number] for number in ids] for ids in canonical_classes(turkish)]
+    assert sorted(classes) == [["izmir", "İzmir"], ["ı", "I"]]
+    assert map_cased(turkish).tokenizer.tokenize("ISPARTA Isparta") == ["ısparta"] * 2
 
 
 def test_a_renamed_bpe_token_is_reached_through_a_merge_of_its_lower_case_pieces() -> None:
@@ -133,7 +145,9 @@ def test_a_renamed_bpe_token_is_reached_through_a_merge_of_its_lower_case_pieces
 
 @pytest.mark.parametrize("name", ["bert-base-cased-unilm", "ModernBERT-base"])
 def test_a_real_vocabulary_reads_lower_case_by_its_renamed_tokens(name: str, shared: Path, tmp_path: Path) -> None:
-    original = with_casing(load_tokenizer(str(shared / "vocab" / name), require_roles=False), "lowercase")
+    original = with_casing(
+        load_tokenizer(str(shared / "vocab" / name), require_roles=False), CasingSection(input="lowercase")
+    )
     mapped = map_cased(original)
     assert mapped.unreached == ()
     mapped.tokenizer.save_pretrained(str(tmp_path))

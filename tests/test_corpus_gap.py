@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from vtkit.data.corpora import read_corpus
+from vtkit.data.spelling import preparation
 from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
-from vtkit.inspect.words import lowered, words
+from vtkit.inspect.words import words
 from vtkit.system.errors import DataError
 
 COUNTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30).filter(
@@ -112,10 +114,22 @@ def test_chinese_and_japanese_are_two_languages_in_spite_of_their_characters() -
     assert measure_gap(["水の物質"] * 5, ["酸素の物質は水"] * 5).shared_scripts == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("한국의 수도는 서울이다", "ko"), ("Café, naïveté et Šķēle", "fr"), ("Ὀδυσσεύς ἀνήρ", "el"), ("Việt Nam", None)],
+)
+def test_unicode_forms_and_soft_hyphens_make_no_gap(text: str, language: str | None) -> None:
+    decomposed, hyphened = unicodedata.normalize("NFD", text), "\u00ad".join(text)
+    for other in (decomposed, hyphened):
+        assert other != text
+        assert measure_gap([text] * 3, [other] * 3, language=language).similarity == 1.0
+
+
 def test_real_corpora_are_as_far_apart_as_counting_word_by_word_says(shared: Path) -> None:
     english, medical, hindi = (list(read_corpus(shared / "data" / name)) for name in ("xquad-en", "med-en", "xquad-hi"))
     found = measure_gap(english, medical)
-    first, second = (Counter(lowered(word) for text in side for word in words(text)) for side in (english, medical))
+    prepare = preparation("en")
+    first, second = (Counter(word for text in side for word in words(prepare(text))) for side in (english, medical))
     assert found.similarity == pytest.approx(similarity(first, second))
     assert found.first.unknown_words == sum(count for word, count in first.items() if word not in second)
     assert found.sampled > found.similarity

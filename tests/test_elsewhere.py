@@ -40,6 +40,7 @@ from vtkit.encoder.families import as_array, with_plain_head
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folds
 from vtkit.encoder.query_tables import filled_up, with_query_table, with_static_queries
 from vtkit.encoder.sides import encode_side
+from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.saved import save_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,9 +60,9 @@ TEXTS = [
 DOCUMENTS = [document.contents for document in collection(48, seed=4).documents]
 
 
-def cased(folder: Path, output: Any, input: Any) -> SparseEncoder:
+def cased(folder: Path, **casing: Any) -> SparseEncoder:
     ours = encoder(folder, tokens=CASED)
-    change_encoder(ours, output, input)
+    change_encoder(ours, CasingSection(**casing))
     return ours
 
 
@@ -74,7 +75,7 @@ def calibrated(folder: Path) -> SparseEncoder:
 
 def table_and_casing(folder: Path, output: Any) -> SparseEncoder:
     ours = with_static_queries(encoder(folder, tokens=CASED), "idf", DOCUMENTS)
-    change_encoder(ours, output, "lowercase")
+    change_encoder(ours, CasingSection(input="lowercase", output=output))
     return ours
 
 
@@ -131,11 +132,11 @@ MODELS: dict[str, Callable[[Path], SparseEncoder]] = {
     **{family: of_family(family, tied=True) for family in FAMILIES},
     **{f"{family}, untied": of_family(family, tied=False) for family in UNTIED},
     "modernbert, rotated": rotated,
-    "casing: keep": lambda folder: cased(folder, None, "keep"),
-    "casing: lowercase": lambda folder: cased(folder, None, "lowercase"),
-    "casing: mask": lambda folder: cased(folder, "mask", "keep"),
-    "casing: map": lambda folder: cased(folder, "map", "lowercase"),
-    "casing: fold": lambda folder: cased(folder, "fold", "keep"),
+    "casing: keep": lambda folder: cased(folder),
+    "casing: lowercase": lambda folder: cased(folder, input="lowercase"),
+    "casing: mask": lambda folder: cased(folder, output="mask"),
+    "casing: map": lambda folder: cased(folder, output="map", input="lowercase"),
+    "casing: fold": lambda folder: cased(folder, output="fold"),
     "calibrated": calibrated,
     "limited": limited,
     "table: idf": lambda folder: with_static_queries(encoder(folder), "idf", DOCUMENTS),
@@ -172,8 +173,8 @@ TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "BertTokenizer": lambda: BertTokenizer({token: n for n, token in enumerate(TOKENS)}, do_lower_case=True),
     "BertTokenizer, cased": lambda: BertTokenizer({token: n for n, token in enumerate(CASED)}, do_lower_case=False),
     "RobertaTokenizer": of_roberta,
-    "lowercase": lambda: change_tokenizer(tokenizer(CASED), None, "lowercase").tokenizer,
-    "map": lambda: change_tokenizer(tokenizer(CASED), "map", "lowercase").tokenizer,
+    "lowercase": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase")).tokenizer,
+    "map": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase", output="map")).tokenizer,
     "filled up": lambda: filled_up(tokenizer(), 140),
     "from the left": from_the_left,
 }

@@ -84,7 +84,9 @@ class Naive:
     def __init__(self, base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVocabulary) -> None:
         self.base, self.texts, self.given = base, texts, given
         self.is_bpe = isinstance(base.backend_tokenizer.model, models.BPE)
-        self.folding = Tokenizer.from_str(with_casing(base, "lowercase").backend_tokenizer.to_str())
+        self.folding = Tokenizer.from_str(
+            with_casing(base, CasingSection(input="lowercase")).backend_tokenizer.to_str()
+        )
         self.words = [self.cut(text) for text in texts]
 
     def cut(self, text: str) -> list[str]:

@@ -18,6 +18,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing, fold_map_of, fold_vectors, fold_weights, folds, set_folding
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
+from vtkit.settings.casing import CasingSection
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map, map_cased
 from vtkit.vocabulary.existing import with_casing
@@ -122,7 +123,7 @@ def test_a_masked_dimension_is_never_active_others_as_before(architecture: str, 
 
 def test_a_mapped_model_reads_and_writes_the_lower_case_name(tmp_path: Path) -> None:
     before = cased_encoder(tmp_path)
-    mapped = map_cased(with_casing(tokenizer(CASED), "lowercase")).tokenizer
+    mapped = map_cased(with_casing(tokenizer(CASED), CasingSection(input="lowercase"))).tokenizer
     ours = as_sparse_encoder(before[0].auto_model, mapped, tmp_path / "mapped")
     assert apply_output_casing(ours, "map") == 2  # River and RIVER, beside river; oslo is no longer cased
     save_encoder(ours, tmp_path / "model")

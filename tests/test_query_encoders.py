@@ -51,6 +51,7 @@ from vtkit.encoder.query_tables import (
 )
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
+from vtkit.settings.casing import CasingSection
 from vtkit.settings.finetune import QUERY_ENCODERS, FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training import sparse_trainer
@@ -205,7 +206,7 @@ def test_a_casing_policy_masks_the_table_too(tmp_path: Path) -> None:
     ours = encoder(tmp_path, tokens=CASED)
     ours = with_query_table(ours, binary_weights(ours), frozen=True)
     assert encode_side(ours, ["River STONE oak"], "query", 48).nnz == 3
-    change_encoder(ours, "mask", "keep")
+    change_encoder(ours, CasingSection(output="mask"))
     assert encode_side(ours, ["River STONE oak"], "query", 48).nnz == 1
     save_encoder(ours, tmp_path / "model")
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu")

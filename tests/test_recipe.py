@@ -25,6 +25,7 @@ from vtkit.recipe.reference import json_schema, settings_reference
 from vtkit.recipe.tables import all_settings, tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
+from vtkit.settings.casing import CasingSection
 from vtkit.settings.named import find_mark, named_things
 from vtkit.settings.recipe import Recipe, SweepSection
 from vtkit.settings.transfer import ParallelTransfer, SemanticTransfer, SembridgeTransfer
@@ -735,7 +736,7 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
     assert recipe.transfer.method == "auto"
     assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
     assert recipe.transfer.settings_of(SembridgeTransfer).embedder == embedder
-    assert recipe.casing.input == "lowercase"
+    assert recipe.input_casing == CasingSection(input="lowercase", language="ko")
     assert (recipe.adapt is not None) == bool(corpus or train or evaluate)
     assert (recipe.finetune is not None) == (train is not None)
     assert (recipe.evaluate is not None) == bool(evaluate)
@@ -744,7 +745,7 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
         assert recipe.finetune.query_encoder == "learned"
         assert recipe.finetune.teachers == (() if embedder is None else ("bm25", embedder))
     cased = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, lowercase=False)).recipe
-    assert cased.casing.input == "keep"
+    assert cased.input_casing == CasingSection()
 
 
 @pytest.mark.parametrize("corpus", [[], ["x.txt"]])

@@ -16,6 +16,7 @@ import pytest
 import tiny
 
 from vtkit import __version__
+from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.existing import with_casing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,7 +179,7 @@ def test_new_keeps_upper_case_for_a_source_that_reads_it(vtkit: Run, recipe: Pat
     answers = ["recipe", "new", "--language", "ko", "--source", "model", "--corpus", "judged"]
     wanted: tuple[tuple[str, Literal["keep", "lowercase"]], ...] = (("cased", "keep"), ("uncased", "lowercase"))
     for name, casing in wanted:
-        with_casing(tiny.tokenizer(), casing).save_pretrained(str(recipe.parent / "model"))
+        with_casing(tiny.tokenizer(), CasingSection(input=casing)).save_pretrained(str(recipe.parent / "model"))
         assert vtkit(*answers, "--name", name).returncode == 0
         assert tomllib.loads((recipe.parent / f"{name}.toml").read_text())["casing"] == {"input": casing}
 

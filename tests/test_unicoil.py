@@ -38,6 +38,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.casing import CasingSection
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
@@ -122,10 +123,10 @@ def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:
     mask_dimensions(model[0].auto_model, [tokens.index("oak")])
     ours = as_unicoil(model)
     assert encode(ours, ["River oak stone"], 48).indices.tolist() == sorted(map(tokens.index, ("stone", "River")))
-    change_encoder(ours, "mask", "keep")
+    change_encoder(ours, CasingSection(output="mask"))
     assert encode(ours, ["River oak stone"], 48).indices.tolist() == [tokens.index("stone")]
     folded = as_unicoil(encoder(tmp_path / "folded", tokens=tokens))
-    change_encoder(folded, "fold", "keep")
+    change_encoder(folded, CasingSection(output="fold"))
     assert encode(folded, ["River river stone"], 48).nnz == 2
 
 

@@ -6,11 +6,15 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, BertConfig
 
+from vtkit.data.spelling import lowered
+from vtkit.settings.casing import CasingSection
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
+from vtkit.vocabulary.existing import load_tokenizer, lowercase_steps, special_roles, with_casing
 
 TEXTS = ["The Schools of Köln, 1999!", "나는 학교에서 Apple을 먹었다.", "東京のカレー [MASK] x", "", "naïve Ğ İstanbul"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "cafe", "##s", "학교", "##에서", "a"]
@@ -91,18 +95,26 @@ def test_case_and_accents_are_read_as_the_settings_say(
 
 def test_lower_casing_changes_case_and_nothing_else(shared: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    lowered = with_casing(tokenizer, "lowercase")
-    assert with_casing(tokenizer, "keep") is tokenizer
-    assert lowered("APPLE Ünder 학교 É")["input_ids"] == tokenizer("apple ünder 학교 é")["input_ids"]
-    assert lowered("나는 학교에서")["input_ids"] == tokenizer("나는 학교에서")["input_ids"]
-    normalized = lowered.backend_tokenizer.normalizer.normalize_str("학교 É")
+    folded = with_casing(tokenizer, CasingSection(input="lowercase"))
+    assert with_casing(tokenizer, CasingSection()) is tokenizer
+    assert folded("APPLE Ünder 학교 É")["input_ids"] == tokenizer("apple ünder 학교 é")["input_ids"]
+    assert folded("나는 학교에서")["input_ids"] == tokenizer("나는 학교에서")["input_ids"]
+    normalized = folded.backend_tokenizer.normalizer.normalize_str("학교 É")
     assert normalized == unicodedata.normalize("NFC", "학교 é")
-    assert lowered("[MASK]")["input_ids"][1] == special_roles(tokenizer)["mask"]
-    lowered.save_pretrained(tmp_path)
-    BertConfig(vocab_size=len(lowered)).save_pretrained(tmp_path)
+    assert folded("[MASK]")["input_ids"][1] == special_roles(tokenizer)["mask"]
+    folded.save_pretrained(tmp_path)
+    BertConfig(vocab_size=len(folded)).save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
-    assert again("APPLE 학교")["input_ids"] == lowered("APPLE 학교")["input_ids"]
-    assert tokenizer.tokenize("APPLE") != lowered.tokenize("APPLE")
+    assert again("APPLE 학교")["input_ids"] == folded("APPLE 학교")["input_ids"]
+    assert tokenizer.tokenize("APPLE") != folded.tokenize("APPLE")
+
+
+@given(st.text(st.sampled_from("IİiıI\u0307AÀ Xx")), st.sampled_from(["tr", "aze", "en", "lt", None]))
+def test_tokenizers_lower_case_as_bm25_and_counts_of_words_do(text: str, language: str | None) -> None:
+    steps = lowercase_steps(CasingSection(input="lowercase", language=language))
+    assert normalizers.Sequence(steps).normalize_str(text) == lowered(text, language)
+    written = ("izmir", "ığdır", "i") if language in ("tr", "aze") else ("i\u0307zmir", "iğdir", "i\u0307")
+    assert tuple(lowered(word, language) for word in ("İzmir", "IĞDIR", "I\u0307")) == written
 
 
 COVID = {

@@ -152,7 +152,8 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
     assert learned == [surface.lower() for surface in learned]
 
 
-ODD = " \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각أَةक़\u0301-.'$_"
+CASINGS = [CasingSection(), CasingSection(input="lowercase"), CasingSection(input="lowercase", language="tr")]
+ODD = " \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbIİÉéе́1٣ﬁ漢字カな한ᄒ각أَةक़\u0301-.'$_"
 WRITTEN = st.lists(st.text(st.sampled_from(ODD), max_size=24), max_size=6)
 SETTINGS = st.fixed_dictionaries({
     "clean": st.sampled_from(["format", "bert", "none"]), "strip_accents": st.booleans(),
@@ -160,15 +161,15 @@ SETTINGS = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.booleans(), st.booleans())
+@given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.sampled_from(CASINGS), st.booleans())
 @settings(max_examples=300)
 def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
-    texts: list[str], chosen: dict[str, object], kind: str, lowercase: bool, marked: bool
+    texts: list[str], chosen: dict[str, object], kind: str, casing: CasingSection, marked: bool
 ) -> None:
     given_section = section(**{**KINDS[kind], **chosen})
     marks_starts = marked or kind != "wordpiece"
-    backend = _pipeline(given_section, lowercase, marks_starts)
-    counted = _count_words(_read(texts, given_section), backend, given_section, lowercase, marks_starts)
+    backend = _pipeline(given_section, casing, marks_starts)
+    counted = _count_words(_read(texts, given_section), backend, given_section, casing, marks_starts)
     cut = backend.pre_tokenizer.pre_tokenize_str
     reference = Counter(
         word
@@ -182,11 +183,37 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_turkish_in_capitals_has_the_tokens_of_turkish(kind: str) -> None:
+    names = [
+        "istanbul",
+        "ısparta",
+        "izmir",
+        "ığdır",
+        "diyarbakır",
+        "kırıkkale",
+        "rize",
+        "niğde",
+        "ilgi",
+        "ışık",
+        "bilgi",
+        "sığınak",
+    ]
+    capitals = [name.replace("i", "İ").replace("ı", "I").upper() for name in names]
+    texts = [" ".join(names[n:] + capitals[:n] + [capitals[n][0] + names[n][1:]]) for n in range(len(names))] * 4
+    texts += [unicodedata.normalize("NFD", text) for text in texts]
+    casing = CasingSection(input="lowercase", language="tr")
+    tokenizer = train_vocabulary(texts, section(**{**KINDS[kind], "size": 300 if kind == "bpe" else 100}), casing)
+    for written in (capitals, [unicodedata.normalize("NFD", name) for name in capitals]):
+        assert [tokenizer(name)["input_ids"] for name in written] == [tokenizer(name)["input_ids"] for name in names]
+    assert not any("\u0307" in surface for surface, _ in Vocabulary(tokenizer).surfaces)
+
+
 def test_the_settings_by_eye() -> None:
     def cut(text: str, **chosen: object) -> list[str]:
-        lowercase = bool(chosen.pop("lowercase", False))
+        casing = CasingSection(input="lowercase" if chosen.pop("lowercase", False) else "keep")
         algorithm = chosen.get("algorithm", "wordpiece")
-        backend = _pipeline(section(**chosen), lowercase, algorithm != "wordpiece")
+        backend = _pipeline(section(**chosen), casing, algorithm != "wordpiece")
         return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
 
     assert cut("ﬁne ½") == ["fine", "1", "⁄", "2"]

@@ -491,8 +491,7 @@ def change_casing(encoder: SparseEncoder, **settings: Any) -> CasingChange:
     """
     from vtkit.encoder.casing import change_encoder
 
-    casing = _casing(settings)
-    return change_encoder(encoder, None if casing.output == "all" else casing.output, casing.input)
+    return change_encoder(encoder, _casing(settings))
 
 
 def change_tokenizer_casing(
@@ -507,7 +506,7 @@ def change_tokenizer_casing(
 
     casing = _casing(settings)
     output: Literal["map"] | None = "map" if casing.output == "map" else None
-    changed = change_tokenizer(_tokenizer(tokenizer), output, casing.input)
+    changed = change_tokenizer(_tokenizer(tokenizer), casing)
     renamed, unreached = len(changed.renamed), len(changed.unreached)
     return changed.tokenizer, CasingChange(casing.input, output, renamed_tokens=renamed, not_reached_by_text=unreached)
 
@@ -516,12 +515,13 @@ def _casing(settings: Mapping[str, Any]) -> CasingSection:
     return section_of(CasingSection, settings, refused="the casing cannot be changed like this:")
 
 
-def train_tokenizer(corpus: Texts, *, lowercase: bool = False, **settings: Any) -> Built:
+def train_tokenizer(corpus: Texts, *, lowercase: bool = False, language: str | None = None, **settings: Any) -> Built:
     """A vocabulary learned from a corpus; the same texts in the same order give the same bytes (docs/vocabulary.md).
 
     Args:
         corpus: the training texts.
-        lowercase: whether the tokenizer lower-cases its input.
+        lowercase: whether the tokenizer lower-cases its input, and
+        language: in which language (``tr``, ``az``: I becomes ı).
         settings: of [vocabulary] kind = "trained" (docs/settings.md): ``size=8000``, ``split="scripts"``.
 
     Raises:
@@ -533,7 +533,9 @@ def train_tokenizer(corpus: Texts, *, lowercase: bool = False, **settings: Any) 
 
     values = {**settings, "kind": "trained", "corpus": (LOADED,)}
     section = section_of(TrainedVocabulary, values, refused="a vocabulary cannot be trained like this:")
-    return build(section, _casing({"input": "lowercase" if lowercase else "keep"}), _texts(corpus))
+    return build(
+        section, _casing({"input": "lowercase" if lowercase else "keep", "language": language}), _texts(corpus)
+    )
 
 
 def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
@@ -554,14 +556,20 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
 
 
 def expand_tokenizer(
-    tokenizer: Name | PreTrainedTokenizerFast, corpus: Texts, *, lowercase: bool = False, **settings: Any
+    tokenizer: Name | PreTrainedTokenizerFast,
+    corpus: Texts,
+    *,
+    lowercase: bool = False,
+    language: str | None = None,
+    **settings: Any,
 ) -> Expansion:
     """A tokenizer extended by the tokens that a corpus needs most (AdaLM, docs/vocabulary.md).
 
     Args:
         tokenizer: WordPiece or byte-level BPE, by name or loaded.
         corpus: text of the domain.
-        lowercase: make the tokenizer lower-case its input first.
+        lowercase: make the tokenizer lower-case its input first, and
+        language: in which language (``tr``, ``az``: I becomes ı).
         settings: of [vocabulary] kind = "expanded" (docs/settings.md): ``increment=1000``, ``stop="entropy-gain"``.
 
     Raises:
@@ -574,7 +582,7 @@ def expand_tokenizer(
     named = str(tokenizer) if isinstance(tokenizer, str | Path) else LOADED
     values = {**settings, "kind": "expanded", "tokenizer": named, "corpus": (LOADED,)}
     section = section_of(ExpandedVocabulary, values, refused="a vocabulary cannot be expanded like this:")
-    casing = _casing({"input": "lowercase" if lowercase else "keep"})
+    casing = _casing({"input": "lowercase" if lowercase else "keep", "language": language})
     return expand_vocabulary(_tokenizer(tokenizer), _texts(corpus), section, casing)
 
 
@@ -887,10 +895,10 @@ def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, wor
     from vtkit.vocabulary.specification import build
 
     if isinstance(recipe.vocabulary, ExistingVocabulary):
-        tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
+        tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.input_casing)
     else:
         assert not isinstance(recipe.vocabulary, SourceVocabulary | TrimmedVocabulary)  # the command names a target
         with arguments_called("vocabulary.{}".format):
-            tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
+            tokenizer = build(recipe.vocabulary, recipe.input_casing).tokenizer
     save_tokenizer(tokenizer, work / "tokenizer")
     return saved_target(work / "tokenizer", recipe.casing.output)

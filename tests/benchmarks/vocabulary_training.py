@@ -31,6 +31,7 @@ from tokenizers import models, trainers
 
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.word_counts import count_chunks
+from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.trained import _pipeline, train
 
@@ -118,7 +119,7 @@ def learn(path: Path, megabytes: float, size: int) -> dict[str, Any]:
 
 
 def peer(path: Path, megabytes: float, size: int) -> dict[str, Any]:
-    learned = _pipeline(section(size), lowercase=False, marks_starts=False)
+    learned = _pipeline(section(size), CasingSection(), marks_starts=False)
     learned.model = models.WordPiece(unk_token="[UNK]")
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,

@@ -22,6 +22,7 @@ def expand(
     settings: ExpandedVocabulary,
     out: OutOption = None,
     lowercase: Annotated[bool, option("Lower-case the input of BASE first.", None, "--lowercase")] = False,
+    language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     png: Annotated[Path | None, option("Draw the curve as a PNG image.", "FILE")] = None,
@@ -42,7 +43,7 @@ def expand(
     from vtkit.vocabulary.saved import save_tokenizer
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
     expansion = expand_vocabulary(load_tokenizer(located(base)), texts, settings, casing)
     stats = expansion.stats
     try:

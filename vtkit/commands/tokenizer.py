@@ -62,6 +62,7 @@ def train_tokenizer(
     out: NewFolderOption,
     settings: TrainedVocabulary,
     lowercase: Annotated[bool, option("Lower-case the input.", None, "--lowercase")] = False,
+    language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     download: DownloadOption = False,
@@ -73,7 +74,7 @@ def train_tokenizer(
     from vtkit.vocabulary.specification import build
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
     _build(lambda: build(settings, casing, texts), out, as_json)
 
 

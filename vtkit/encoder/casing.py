@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.encoder.query_tables import filled_up
+from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
 from vtkit.vocabulary.existing import with_casing
 
@@ -29,33 +30,34 @@ class CasingChange:
     not_reached_by_text: int | None = None  # of these, those that the tokenizer makes of no text
 
 
-def change_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Output | None, input: Input) -> CasedMap:
+def change_tokenizer(tokenizer: PreTrainedTokenizerFast, casing: CasingSection) -> CasedMap:
     """A copy of ``tokenizer`` with its input casing; for ``map``, with the lower-case names of cased-only tokens."""
-    lowercased = with_casing(tokenizer, input)
-    changed = map_cased(lowercased) if output == "map" else CasedMap(lowercased, {}, ())
+    lowercased = with_casing(tokenizer, casing)
+    changed = map_cased(lowercased) if casing.output == "map" else CasedMap(lowercased, {}, ())
     changed.tokenizer.model_max_length = tokenizer.model_max_length
     return changed
 
 
-def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input) -> CasingChange:
+def change_encoder(encoder: SparseEncoder, casing: CasingSection) -> CasingChange:
     """Put the policy into ``encoder``, in place: its tokenizers, and its decoder bias for ``mask`` and ``map``."""
     query_side, output_tokenizer = None, None
     if isinstance(encoder, WholeEncoder):
         query_side, output_tokenizer = encoder.query_side, encoder.output_tokenizer
     if isinstance(encoder, WholeEncoder) and output_tokenizer is not None:
         # an output vocabulary of its own: the input tokens name no dimension
-        changed = change_tokenizer(output_tokenizer, output, "keep")
+        changed = change_tokenizer(output_tokenizer, casing.model_copy(update={"input": "keep"}))
         encoder.output_tokenizer = changed.tokenizer
-        encoder[0].processor = change_tokenizer(encoder.tokenizer, None, input).tokenizer
+        encoder[0].processor = with_casing(encoder.tokenizer, casing)
     else:
-        changed = change_tokenizer(encoder.tokenizer, output, input)
+        changed = change_tokenizer(encoder.tokenizer, casing)
         encoder[0].processor = changed.tokenizer
     table = query_table(encoder)
     if table is not None:
         table.tokenizer = filled_up(changed.tokenizer, len(table.weight))
     elif query_side is not None:
         query_side[0].processor = changed.tokenizer
-    if output is None:
+    input, output = casing.input, casing.output
+    if output == "all":
         return CasingChange(input)
     masked = apply_output_casing(encoder, output)
     if output == "fold":

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit.data.spelling import preparation
 from vtkit.data.word_counts import count_chunks
-from vtkit.inspect.words import KANA_SHARE, Punctuation, lowered, script_of_text, words
+from vtkit.inspect.words import KANA_SHARE, Punctuation, script_of_text, words
 from vtkit.system.errors import DataError
 
 Integers = NDArray[np.int64]
@@ -103,12 +104,13 @@ def measure_gap(
     top: int = 20,
     seed: int = 0,
 ) -> Gap:
-    """Compare the frequencies of lower-cased words (:mod:`vtkit.inspect.words`) in two corpora, each read once.
+    """Compare the frequencies of words (:mod:`vtkit.inspect.words`) in two corpora, each read once and prepared as for
+    BM25 (:func:`vtkit.data.spelling.preparation`): in one Unicode form and lower-case, without soft hyphens.
 
     Args:
         first: texts of the corpus that the model comes from.
         second: texts of the corpus it is to serve.
-        language: code of the language, where it matters for lower-casing (``tr``, ``az``).
+        language: code of the language, where case or spelling depends on it (``tr``, ``fa``).
         punctuation: whether punctuation inside a white-space word ends it.
         seed: of the sample behind :attr:`Gap.sampled`.
     """
@@ -220,12 +222,13 @@ def _scripts(counts: Counter[str]) -> dict[str, float]:
 
 
 def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctuation) -> tuple[int, Counter[str]]:
-    """Number of texts, and occurrences of each lower-cased word."""
+    """Number of texts, and occurrences of each word of the prepared texts."""
+    prepare = preparation(language or "")
     chunks = count_chunks(texts)
     counts: Counter[str] = Counter()
     for chunk, count in chunks.words():
-        for word in words(chunk, punctuation):
-            counts[lowered(word, language)] += count
+        for word in words(prepare(chunk), punctuation):
+            counts[word] += count
     return chunks.texts, counts
 
 

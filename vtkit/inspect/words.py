@@ -76,13 +76,6 @@ def word_spans(text: str, punctuation: Punctuation = "keep") -> Iterator[tuple[i
             start += len(word)
 
 
-def lowered(word: str, language: str | None = None) -> str:
-    """``word`` in lower case; Turkish and Azerbaijani (``tr``, ``az``) have a dotted and a dotless i."""
-    if language in ("tr", "az"):
-        word = word.replace("İ", "i").replace("I", "ı")
-    return word.lower()
-
-
 def script_of(character: str) -> str:
     """The script a character is written in, one of :data:`SCRIPTS` or ``Other``."""
     return ("Other", *SCRIPTS)[int(_script_codes(np.array([ord(character)], dtype=np.uint32))[0])]

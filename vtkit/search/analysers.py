@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from vtkit.data.spelling import ARABIC
+from vtkit.data.spelling import preparation
 from vtkit.data.unspaced import IDEOGRAPHS, KANA
 from vtkit.settings.analysers import LUCENE, Analysis, known_as, refused
 from vtkit.system.errors import RecipeError
@@ -101,8 +101,8 @@ class Analyser:
 
 
 def analyser(language: str, analysis: Analysis = "full") -> Analyser:
-    """The analyser of a language (ISO 639). All text is normalised to NFKC and lower case; words are runs of letters,
-    digits and combining marks.
+    """The analyser of a language (ISO 639). All text is prepared (:func:`vtkit.data.spelling.preparation`);
+    words are runs of letters, digits and combining marks.
 
     - ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if there
       is an algorithm, and its pieces of four characters, including the edges ``<`` and ``>``: *Häuser* → ``häuser``,
@@ -124,7 +124,7 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     if analysis == "lucene":
         cut, description = _lucene_analyser(known)
         return Analyser(cut, lambda term: [term], description, B_PLAIN)
-    prepare = _preparation(language)
+    prepare = preparation(language)
     pattern, south_east_asia, ideographs = _patterns()
 
     def runs(text: str) -> list[str]:
@@ -216,27 +216,6 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
 
 def _grams(run: str, length: int) -> list[str]:
     return [run[at : at + length] for at in range(max(1, len(run) - length + 1))]
-
-
-def _preparation(language: str) -> Callable[[str], str]:
-    unwritten: dict[int, str | None] = dict.fromkeys(_characters("Cf"))  # joiners, soft hyphens, direction marks
-    unwritten |= dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors, which follow emoji
-    if language in ("fa", "fas", "per"):
-        unwritten[0x200C] = " "  # Persian sets parts of words apart with the non-joiner
-    if language in ("ar", "ara", "fa", "fas", "per", "ur", "urd"):
-        unwritten |= {ord(letter): becomes for letter, becomes in ARABIC.items()}
-    table = str.maketrans(unwritten)
-    dotless = str.maketrans({"I": "ı", "İ": "i"}) if language in ("tr", "tur", "az", "aze") else None
-
-    def prepare(text: str) -> str:
-        if text.isascii() and dotless is None:
-            return text.lower()
-        text = unicodedata.normalize("NFKC", text)
-        if dotless:
-            text = text.translate(dotless)
-        return text.lower().translate(table)
-
-    return prepare
 
 
 @cache

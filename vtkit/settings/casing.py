@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from vtkit.settings.types import Section
 
@@ -14,6 +16,10 @@ class CasingSection(Section):
     input: Literal["keep", "lowercase"] = "keep"
     """``lowercase`` lower-cases the input and keeps accents; ``keep`` leaves the tokenizer as it is. Written into the
     saved tokenizer, so it applies wherever that is loaded."""
+
+    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] | None = None
+    """ISO 639 code of the language whose lower case ``input`` writes: in Turkish and Azerbaijani (``tr``, ``az``), I
+    becomes ı and İ becomes i. Default: the recipe's."""
 
     output: Literal["all", "mask", "map", "fold"] = "all"
     """``all``: cased tokens are dimensions like others. ``mask``: they are never active. ``map``: a cased token without

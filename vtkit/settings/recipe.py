@@ -132,6 +132,14 @@ class Recipe(Section):
     _command: tuple[str, ...] = PrivateAttr(default=())
 
     @property
+    def input_casing(self) -> CasingSection:
+        """What the input of the vocabulary's tokenizer is folded to, in the recipe's language unless [casing] names
+        another."""
+        if self.casing.input == "keep":
+            return CasingSection()
+        return CasingSection(input=self.casing.input, language=self.casing.language or self.recipe.language)
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The command line that it is run by, word by word; empty where there is none."""
         return self._command

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from vtkit.data import spelling
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, wrap
 from vtkit.vocabulary.forms import Vocabulary, tokens
@@ -50,11 +51,17 @@ class CasedMap:
     vocabulary finds other pieces more probable. They can still be active in vectors."""
 
 
-def lowered(text: str) -> str:
-    """``text`` in lower case, each character on its own."""
+def lowered(text: str, language: str | None = None) -> str:
+    """``text`` in the lower case of ``language``, each character on its own."""
     if "Σ" not in text:  # the one letter whose lower case depends on what stands around it
-        return text.lower()
+        return spelling.lowered(text, language)
     return "".join(character.lower() for character in text)
+
+
+def _language(tokenizer: PreTrainedTokenizerFast) -> str | None:
+    """Turkish, if the normalizer of ``tokenizer`` makes a dotless i of I, as it does after ``casing.input``."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    return "tr" if normalizer is not None and "ı" in normalizer.normalize_str("I") else None
 
 
 def cased_ids(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> NDArray[np.int64]:
@@ -65,12 +72,13 @@ def cased_ids(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> NDArray[np.in
 
 def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Canonical]:
     """Cased tokens whose lower-cased form, same word-start mark, is no token: id -> that form, by id."""
-    forms = Vocabulary.of(vocabulary).forms
+    vocabulary = Vocabulary.of(vocabulary)
+    forms, language = vocabulary.forms, _language(vocabulary.tokenizer)
     known = set(forms)
     missing = {}
     for number, form in enumerate(forms):
         if form is not None and _is_cased(form):
-            lower = Canonical(form.starts_word, lowered(form.surface))
+            lower = Canonical(form.starts_word, lowered(form.surface, language))
             if lower not in known:
                 missing[number] = lower
     return missing
@@ -94,11 +102,12 @@ def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[i
 def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
     """Tokens equal up to case and word-start mark (``The``, ``##the``, ``the``) in classes of two ids or more, by their
     representatives, which come first: lower-case before cased, starting a word before inside one, lowest id."""
-    forms = Vocabulary.of(vocabulary).forms
+    vocabulary = Vocabulary.of(vocabulary)
+    forms, language = vocabulary.forms, _language(vocabulary.tokenizer)
     members: dict[str, list[int]] = {}
     for number, form in enumerate(forms):
         if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
-            members.setdefault(lowered(form.surface), []).append(number)
+            members.setdefault(lowered(form.surface, language), []).append(number)
 
     def preference(number: int) -> tuple[bool, bool, int]:
         form = forms[number]

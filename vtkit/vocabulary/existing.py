@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from vtkit.data.spelling import DOTTED_I, TURKIC
+from vtkit.settings.casing import CasingSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
@@ -133,13 +135,21 @@ def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> Iterator[tuple[int, 
                 yield int(tokenizer.convert_tokens_to_ids(token)), role
 
 
-def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "lowercase"]) -> PreTrainedTokenizerFast:
-    """``tokenizer`` itself for ``keep``; for ``lowercase`` a copy that folds text to lower case before all else.
-    Accents stay, and nothing is decomposed. The step is part of the saved ``tokenizer.json``."""
-    if casing == "keep":
+def lowercase_steps(casing: CasingSection) -> list[Any]:
+    """The normalizers that fold text to lower case as ``casing`` says: none if it keeps the case."""
+    if casing.input == "keep":
+        return []
+    letters = DOTTED_I.items() if casing.language in TURKIC else ()
+    return [*(normalizers.Replace(upper, lower) for upper, lower in letters), normalizers.Lowercase()]
+
+
+def with_casing(tokenizer: PreTrainedTokenizerFast, casing: CasingSection) -> PreTrainedTokenizerFast:
+    """``tokenizer`` itself if ``casing`` keeps the case, else a copy that folds text to lower case before all else.
+    Accents stay, and nothing is decomposed. The steps are part of the saved ``tokenizer.json``."""
+    steps = lowercase_steps(casing)
+    if not steps:
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    steps = [normalizers.Lowercase()]
     if backend.normalizer is not None:
         steps.append(backend.normalizer)
     backend.normalizer = normalizers.Sequence(steps)

@@ -98,7 +98,8 @@ def expand_vocabulary(
         DataError: a base that is neither WordPiece nor byte-level BPE, or joins words across white space; a size not
             above the base's; a corpus without words, or with nothing to add.
     """
-    base = with_casing(base, casing.input if casing is not None else "keep")
+    casing = casing or CasingSection()
+    base = with_casing(base, casing)
     notation = _expandable(base, section.tokenizer)
     if section.size is not None and section.size <= len(base):
         raise DataError(
@@ -106,7 +107,7 @@ def expand_vocabulary(
             f"has {len(base)} already. Give a larger size, or none.",
             "size",
         )
-    corpus = _read_corpus(base, texts, section)
+    corpus = _read_corpus(base, texts, section, casing.language)
     extended = _Extended(base.backend_tokenizer)
     learned: _Learned | None = None
     curve = [corpus.increment(corpus.token_counts(base.backend_tokenizer.model, extended.size), [])]
@@ -236,8 +237,11 @@ def _expandable(base: PreTrainedTokenizerFast, name: str) -> Notation:
     )
 
 
-def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: ExpandedVocabulary) -> _Corpus:
-    cut, cut_lowered = _cutter(base), _cutter(with_casing(base, "lowercase"))
+def _read_corpus(
+    base: PreTrainedTokenizerFast, texts: Iterable[str], section: ExpandedVocabulary, language: str | None
+) -> _Corpus:
+    folded = with_casing(base, CasingSection(input="lowercase", language=language))
+    cut, cut_lowered = _cutter(base), _cutter(folded)
     chunks = count_chunks(_checked(texts, cut, section.tokenizer))
     folds = cut("A É") == cut("a é") or cut("A É") == cut("a e")
     words = Tally()

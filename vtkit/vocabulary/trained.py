@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from vtkit.data.spelling import FOLDED
+from vtkit.data.spelling import FOLDED, lowered
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
 from vtkit.data.word_counts import ChunkCounts, Tally, count_chunks, repeated
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import Role, wrap
+from vtkit.vocabulary.existing import Role, lowercase_steps, wrap
 from vtkit.vocabulary.notation import BYTE_LEVEL, SENTENCEPIECE, WORDPIECE
 from vtkit.vocabulary.statistics import CorpusCounts, say_if_smaller
 
@@ -121,11 +121,11 @@ def train(
         DataError: no words in the texts; a size that does not even hold the alphabet; or nothing to learn but
             characters.
     """
-    lowercase = casing is not None and casing.input == "lowercase"
+    casing = casing or CasingSection()
     corpus = _read(texts, section)
     marks_starts = section.algorithm != "wordpiece" or corpus.unspaced_share() >= UNSPACED_SHARE
-    backend = _pipeline(section, lowercase, marks_starts)
-    words = _count_words(corpus, backend, section, lowercase, marks_starts)
+    backend = _pipeline(section, casing, marks_starts)
+    words = _count_words(corpus, backend, section, casing, marks_starts)
     if not words.distinct:
         raise DataError("The corpus has no words to learn a vocabulary from: its texts are empty.")
     match section.algorithm:
@@ -162,11 +162,11 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     return ", ".join([*steps, cuts[section.split]])
 
 
-def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> Tokenizer:
+def _pipeline(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool) -> Tokenizer:
     """Everything of the tokenizer but its vocabulary; ``marks_starts`` where tokens show that they begin a word (``▁``
     or ``Ġ``), instead of that they continue one."""
     runs = RUNS[section.split]
-    steps = _steps(section, lowercase, marks_starts)
+    steps = _steps(section, casing, marks_starts)
     if not marks_starts:
         backend = Tokenizer(models.WordPiece({UNKNOWN: 0}, unk_token=UNKNOWN))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(runs)), behavior="removed", invert=True)
@@ -219,7 +219,7 @@ def _apart(alphabet: set[str]) -> Any:
     return pre_tokenizers.Split(Regex(f"[{UNSPACED}&&[^{known}]]" if known else f"[{UNSPACED}]"), behavior="isolated")
 
 
-def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> list[Any]:
+def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool) -> list[Any]:
     """The normalizer, but for the space in front of the first word."""
     steps: list[Any] = [normalizers.NFKC()]
     if section.clean == "format":
@@ -233,8 +233,7 @@ def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> l
         for letter in dict.fromkeys(FOLDED.values()):
             variants = "".join(variant for variant, becomes in FOLDED.items() if becomes == letter)
             steps.append(normalizers.Replace(Regex(f"[{variants}]"), letter))
-    if lowercase:
-        steps.append(normalizers.Lowercase())
+    steps += lowercase_steps(casing)
     if marks_starts:
         steps.append(normalizers.Replace(Regex(BEHIND), " "))
     return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
@@ -306,13 +305,13 @@ def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
 
 
 def _count_words(
-    corpus: _Corpus, backend: Tokenizer, section: TrainedVocabulary, lowercase: bool, marks_starts: bool
+    corpus: _Corpus, backend: Tokenizer, section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
 ) -> _Words:
     """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs. Each different chunk
     between white space, across which neither looks, is cut once; the few texts for which that would differ are cut
     whole."""
     words = Tally()
-    normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
+    normalize = normalizers.Sequence(_steps(section, casing, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
     written = (BYTE_LEVEL if section.algorithm == "bpe" else SENTENCEPIECE).written(mark)
     one_piece = str.isalpha if section.split == "scripts" else str.isalnum
@@ -329,7 +328,7 @@ def _count_words(
         words.make_room()
     for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
         if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
-            words.add_many(written + (chunk.lower() if lowercase else chunk), count)
+            words.add_many(written + (lowered(chunk, casing.language) if casing.input == "lowercase" else chunk), count)
         elif text := normalize(chunk):
             for word in cut(mark + text):
                 words.add_many(word, count)

@@ -51,9 +51,9 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
             tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size)
             console.say(f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens are kept")
         case ExistingVocabulary(tokenizer=name):
-            tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
+            tokenizer = with_casing(load_tokenizer(name), recipe.input_casing)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
-            built = build(section, recipe.casing)
+            built = build(section, recipe.input_casing)
             tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
             console.say(f"  a vocabulary of {len(tokenizer):,} tokens")
         case _:
@@ -86,4 +86,8 @@ def vocabulary_stage(recipe: Recipe) -> Stage[VocabularyResult]:
         case TrimmedVocabulary():
             return TRIMMED_VOCABULARY
         case _:
-            return VOCABULARY
+            return (
+                VOCABULARY
+                if recipe.casing.input == "keep"
+                else VOCABULARY.reading("casing.language", "recipe.language")
+            )
