@@ -19,8 +19,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.corpora import read_corpus
+from vtkit.data.spelling import lowered
 from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
-from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
+from vtkit.inspect.words import Punctuation, script_of, script_of_text, word_spans, words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, wrap

@@ -196,7 +196,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 ADAPT = Stage(
     "adapt",
-    version=10,
+    version=11,
     reads=("adapt", "report.training"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,

@@ -150,7 +150,7 @@ def _wired_transfer(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=7,
+    version=8,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),

@@ -115,7 +115,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
-    version=8,
+    version=9,
     reads=(
         *WEIGHTING,
         "index.query_length",

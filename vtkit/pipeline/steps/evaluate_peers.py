@@ -138,7 +138,7 @@ EVALUATE_PEER = Stage(
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=9,
+    version=10,
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

@@ -188,7 +188,7 @@ EVALUATE = Stage(  # of one model. Which others are judged changes nothing
 
 EVALUATE_BM25 = Stage(
     "evaluate:bm25",
-    version=5,
+    version=6,
     reads=(*MEASURED, *BM25),
     corpora=SETS,
     function=evaluate_bm25,
@@ -197,7 +197,7 @@ EVALUATE_BM25 = Stage(
 )
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
-    version=3,
+    version=4,
     reads=(*MEASURED, "recipe.language"),
     corpora=SETS,
     function=evaluate_bm25_words,
@@ -206,7 +206,7 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=13,
+    version=14,
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,

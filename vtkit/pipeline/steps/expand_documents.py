@@ -151,7 +151,7 @@ def _wired_training(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 EXPAND = Stage(
     "expand",
-    version=2,
+    version=3,
     reads=(
         *(f"expand.{name}" for name in ("method", "rankings", "steps", "batch_size")),
         "recipe.language",
