@@ -27,7 +27,8 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
 
     @property
     def query_side(self) -> SparseEncoder | None:
-        """What encodes queries: a Transformer and a pooling, or a static table; None where documents' does."""
+        """The query encoder: a Transformer and a pooling, or a static table; None if the document encoder serves
+        both."""
         return self._query_side[0] if self._query_side else None
 
     def keep_query_side(self, encoder: SparseEncoder, *, by_default: bool = False) -> None:
@@ -43,7 +44,7 @@ def query_table(encoder: SparseEncoder) -> SparseStaticEmbedding | None:
 
 
 def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
-    """What an encoder says beside its modules, as arguments of a new one."""
+    """Settings of an encoder besides its modules, as arguments of a new one."""
     return {
         "prompts": dict(encoder.prompts),
         "default_prompt_name": encoder.default_prompt_name,
@@ -59,7 +60,7 @@ def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
 
 
 def writes_units(encoder: SparseEncoder) -> bool:
-    """Whether the dimensions of ``encoder`` are latent units, which no text can be cut into."""
+    """Report whether the dimensions of ``encoder`` are latent units, which no text can be tokenized into."""
     tokenizer = output_tokenizer(encoder)
     return tokenizer is not encoder.tokenizer and isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
 

@@ -21,7 +21,7 @@ class ActivationRates(Result):
 
 @dataclass(frozen=True)
 class ProbeMetrics(Result):
-    """What an encoder makes of probe texts: one column of the table."""
+    """Statistics of an encoder's vectors of probe texts: one column of the table."""
 
     token: float  # share of (position, token) logits above zero
     pooled: float  # share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)
@@ -46,7 +46,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class TokenShifts(Result):
-    """What a calibration by token did."""
+    """Statistics of a calibration by token."""
 
     tokens: int  # tokens whose bias was moved: those that occur in the corpus and are not masked
     unseen: int  # tokens left alone because the corpus does not hold them
@@ -56,7 +56,7 @@ class TokenShifts(Result):
 
 @dataclass(frozen=True)
 class Calibration(Result):
-    """What a calibration did, and what it changed."""
+    """The steps of a calibration, and the statistics before and after it."""
 
     shift: float  # the paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``
     target: float | None  # share of activations that was asked for; None where none was
@@ -78,7 +78,7 @@ class Calibration(Result):
         ]
 
     def done(self) -> str:
-        """What was done, in the order in which it was, in words."""
+        """The steps of the calibration in words, in their order."""
         steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
         if self.tokens is not None:
             steps.append(

@@ -152,8 +152,8 @@ def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
 def probe_figures(
     encoder: SparseEncoder, texts: Sequence[str], max_length: int, token_rate: float | None = None
 ) -> ProbeMetrics:
-    """What ``encoder`` makes of ``texts``, without any queries or judgements; ``token_rate`` is the share of logits
-    above zero, where it is known already.
+    """Statistics of the vectors of ``texts``, which need neither queries nor judgements. ``token_rate`` is the share of
+    logits above zero, if it is known already.
 
     The first :data:`QUERY_TOKENS` tokens of each text stand in for a query, and every *other* distinct text is a
     document for it. A query that no text answers has a spread of zero, and all its scores are tied.
@@ -340,7 +340,7 @@ class _Logits:
 
 
 def _hidden_states(encoder: SparseEncoder, token_ids: Sequence[list[int]]) -> tuple[Tensor, list[int]]:
-    """What the decoder projects at every token of some texts: (tokens, width), and how many tokens each text has."""
+    """The decoder's input at every token of some texts, (tokens, width), and the number of tokens of each text."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     order = sorted(range(len(token_ids)), key=lambda i: len(token_ids[i]))
     pieces: dict[int, Tensor] = {}

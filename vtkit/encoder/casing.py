@@ -19,7 +19,7 @@ Output = Literal["mask", "map", "fold"]
 
 @dataclass(frozen=True)
 class CasingChange:
-    """What a casing policy changed; None where there was nothing of the kind to change."""
+    """The changes that a casing policy made; None for a kind of change that was not needed."""
 
     input: Input
     output: Output | None = None

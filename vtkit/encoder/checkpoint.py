@@ -212,7 +212,7 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
 
 
 def _has_modules(folder: Path) -> bool:
-    """Whether a folder holds a sentence-transformers model rather than a bare transformers one."""
+    """Report whether a folder holds a sentence-transformers model rather than a bare transformers one."""
     path = folder / "modules.json"
     if not path.is_file():
         return False

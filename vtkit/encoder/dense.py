@@ -89,7 +89,7 @@ def encode_dense(
 
 
 def configuration_folder(name: str, setting: str) -> Path:
-    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache."""
+    """The folder of a model's configuration: its own, or that of its revision in the hub's cache."""
     if Path(name).is_dir():
         return Path(name)
     if Path(name).is_absolute():
@@ -98,7 +98,7 @@ def configuration_folder(name: str, setting: str) -> Path:
 
 
 def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
-    """Nothing, if the configuration in ``folder`` is that of a dense embedder, or may be."""
+    """Refuse (DataError) a model whose configuration in ``folder`` is not that of a dense embedder."""
     if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
         raise DataError(
             f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "

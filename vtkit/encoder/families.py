@@ -108,7 +108,7 @@ def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase 
 
 
 def takes_autocast(model: Any) -> bool:
-    """Whether ``model`` (of transformers) can compute under autocast to bf16."""
+    """Report whether ``model`` (of transformers) can compute under autocast to bf16."""
     return model.config.model_type not in NO_AUTOCAST
 
 

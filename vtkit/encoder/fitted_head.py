@@ -200,7 +200,7 @@ class Head(nn.Module):
     decoder: nn.Linear
 
     def output(self, states: Tensor) -> Tensor:
-        """What goes into the decoder, (tokens, width)."""
+        """The input of the decoder, (tokens, width)."""
         projected: Tensor = self.norm(self.activation(self.map(states)))
         return projected
 

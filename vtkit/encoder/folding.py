@@ -31,7 +31,7 @@ def set_folding(encoder: SparseEncoder, on: bool) -> None:
 
 
 def folds(encoder: SparseEncoder) -> bool:
-    """Whether the vectors of ``encoder`` are to be folded."""
+    """Report whether the vectors of ``encoder`` are to be folded."""
     how = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
     if how not in ("max", None):
         raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max".')
@@ -39,8 +39,8 @@ def folds(encoder: SparseEncoder) -> bool:
 
 
 def fold_map_of(encoder: SparseEncoder) -> NDArray[np.int64]:
-    """Where each dimension of ``encoder`` goes when it is folded: :func:`vtkit.vocabulary.casing.fold_map` of the
-    tokenizer that names its dimensions, (vocabulary,)."""
+    """The target of each dimension of ``encoder`` when vectors are folded: :func:`vtkit.vocabulary.casing.fold_map` of
+    the tokenizer that names its dimensions, (vocabulary,)."""
     return fold_map(output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
 
 

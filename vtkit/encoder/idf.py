@@ -75,7 +75,7 @@ def document_frequencies(
 
 
 def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: DocumentWeighting) -> NDArray[np.float32]:
-    """What each dimension of a document is multiplied by, (vocabulary,), for N documents of which N_t hold token t.
+    """The factor of each dimension of a document, (vocabulary,), for N documents of which N_t hold token t.
 
     - ``cai-paper``: ``w_t = ln(N / N_t)``, and 1 where no document holds t (CAI).
     - ``cai-code``: the square root of that, as the authors' code has it by default.

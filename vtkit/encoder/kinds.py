@@ -26,7 +26,7 @@ def of_kind(encoder: SparseEncoder, kind: Kind | None) -> SparseEncoder:
 
 
 def kind_of(encoder: SparseEncoder) -> Kind:
-    """What weighs the terms of documents."""
+    """The way in which the terms of documents are weighted."""
     return "unicoil" if is_unicoil(encoder) else "splade"
 
 

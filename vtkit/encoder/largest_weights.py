@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class Removed:
-    """What pruning took from some vectors."""
+    """Counts and sums of the weights that pruning removed."""
 
     weights: int = 0  # how many there were before
     weights_removed: int = 0

@@ -78,9 +78,9 @@ def model_folder(name: str, label: str = "source model") -> Path:
 
 
 def find_model(name: str, label: str = "source model") -> Path:
-    """Where the model called ``name`` lies, an absolute path; nothing in it is checked. A folder of that name,
-    relative ones included, is that folder; else it is a hub id, whose files come from the cache or, where allowed,
-    from the hub."""
+    """The absolute path of the model called ``name``; its content is not checked. A folder of that name, relative ones
+    included, is that folder; any other name is a hub id, whose files come from the cache or, where allowed, from the
+    hub."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -121,7 +121,7 @@ ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
 
 
 def model_kind(folder: Path, label: str) -> ModelKind | None:
-    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else is looked at."""
+    """The kind of model in a folder, by its configuration alone; None for an embedder."""
     types = [kind for _, kind in _modules(folder, label)]
     config, settings = (
         _settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
@@ -143,14 +143,14 @@ def _settings(path: Path, label: str) -> dict[str, Any]:
 
 
 def transformer_folders(folder: Path, label: str) -> list[Path]:
-    """Where in a model's folder its transformers lie: one, or one for each side of a router."""
+    """The folders of a model's transformers: one, or one for each side of a router."""
     if not (folder / "modules.json").is_file():
         return [folder]
     return [module for module, kind in _modules(folder, label) if kind.endswith("Transformer")]
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where in a model's folder its first module lies: the folder itself but for some of sentence-transformers."""
+    """The folder of a model's first module: the folder itself, except for some models of sentence-transformers."""
     return next((path for path, _ in _modules(folder, str(folder))), folder)
 
 
@@ -201,7 +201,7 @@ def library_errors(what: str) -> Iterator[None]:
 
 
 def read_json(path: Path, label: str) -> Any:
-    """What a JSON file of a model holds; None where there is no such file."""
+    """The content of a model's JSON file, or None if there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

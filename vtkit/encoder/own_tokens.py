@@ -25,8 +25,8 @@ FILE = "own_tokens.npy"  # file of what each dimension rises by in documents tha
 
 
 def rises(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> NDArray[np.float32]:
-    """What each dimension rises by: c, or 0 for special tokens, fillers and masked ones, (vocabulary,). DataError: they
-    are latent units, or the encoder is a uniCOIL one, which weighs own tokens only."""
+    """The increase of each dimension: c, or 0 for special tokens, fillers and masked tokens, (vocabulary,). DataError:
+    the dimensions are latent units, or the encoder is a uniCOIL one, which weights own tokens only."""
     refuse_unicoil(encoder, "index.own_tokens")
     if writes_units(encoder):
         raise DataError("latent units are not tokens: remove index.own_tokens")

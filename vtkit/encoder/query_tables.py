@@ -24,7 +24,7 @@ from vtkit.vocabulary.forms import Vocabulary
 
 
 def query_encoder_of(encoder: SparseEncoder) -> str | None:
-    """What encodes the queries of ``encoder``, in words; None where its encoder of documents does."""
+    """The query encoder of ``encoder`` in words; None if the document encoder serves both."""
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     if side is None:
         return None

@@ -24,7 +24,8 @@ FILE = "saturation.json"
 
 
 def saturates(encoder: SparseEncoder) -> bool:
-    """Whether documents of ``encoder`` are saturated when they are indexed: it sums units over tokens."""
+    """Report whether documents of ``encoder`` are saturated when they are indexed, because it sums units over
+    tokens."""
     return writes_units(encoder) and encoder[1].pooling_strategy == "sum"
 
 

@@ -75,7 +75,7 @@ class EncoderQueries:
 
     @property
     def parameters(self) -> int:
-        """Of the model."""
+        """The number of the model's parameters."""
         side = self.encoder.query_side if isinstance(self.encoder, WholeEncoder) else None
         return sum(weight.numel() for weight in (side or self.encoder).parameters())
 
@@ -111,11 +111,11 @@ class EncoderQueries:
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:
-    """What the encoder puts before each text of ``side``: the prompt of that name, else its default one."""
+    """The prompt that the encoder puts before each text of ``side``: the one of that name, else the default."""
     return encoder.prompts.get(side, encoder.prompts.get(encoder.default_prompt_name)) or ""
 
 
 def tokenizer_of(encoder: SparseEncoder, side: Side) -> PreTrainedTokenizerFast:
-    """What cuts the texts of ``side`` into tokens."""
+    """The tokenizer for texts of ``side``."""
     table = query_table(encoder) if side == "query" else None
     return encoder.tokenizer if table is None else table.tokenizer

@@ -55,7 +55,7 @@ _HARMLESS = {
 
 @dataclass(frozen=True)
 class StaticQueries:
-    """What encodes queries by a static table."""
+    """A query encoder by a static table."""
 
     tokenizer: QueryTokenizer  # cuts queries into tokens
     weights: NDArray[np.float32]  # of each token, (vocabulary,)
@@ -131,7 +131,7 @@ def looked_up_by_token(
 
 
 def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
-    """Where the static table of queries and the transformer of documents are, in an encoder made of these alone."""
+    """The folders of the static query table and of the document transformer, in an encoder made of these alone."""
     modules: Any = read_json(folder / "modules.json", str(folder))
     try:
         (module,) = modules
@@ -179,7 +179,7 @@ def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | No
 
 
 def _as_it_stands(folder: Path, tokenizer: TokenizerFile) -> bool:
-    """Whether transformers makes the tokens of ``tokenizer.json`` and of nothing else."""
+    """Report whether transformers makes the tokens of ``tokenizer.json`` and of nothing else."""
     settings = tokenizer.settings
     if "added_tokens_decoder" in settings:  # then it reads no other list
         added = {str(number): token.__getstate__() for number, token in tokenizer.added_tokens_decoder.items()}

@@ -46,7 +46,7 @@ class TransformerQueries:
 
     @property
     def parameters(self) -> int:
-        """Of the model."""
+        """The number of the model's parameters."""
         return sum(weight.numel() for weight in self.model.parameters())
 
     @classmethod

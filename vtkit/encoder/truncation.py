@@ -132,7 +132,7 @@ def _beginning(
 
 
 def _ends_to_compare(tokenizer: PreTrainedTokenizerBase, encoding: Encoding, count: int, beginning: str) -> list[int]:
-    """Where else to cut ``beginning``, whose first ``count`` tokens are wanted (see :func:`shortened`)."""
+    """Other places to cut ``beginning``, whose first ``count`` tokens are wanted (see :func:`shortened`)."""
     size, words = len(beginning), encoding.word_ids
     kept, last = words[count - 1], words[-1]
     if kept is not None and last is not None and kept + 1 < last:

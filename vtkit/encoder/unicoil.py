@@ -76,5 +76,5 @@ _PLACES = frozenset(inspect.signature(Module.load_config).parameters) - {"config
 
 
 def is_unicoil(encoder: SparseEncoder) -> bool:
-    """Whether the texts of ``encoder``, or those of its documents' side, are weighed by uniCOIL."""
+    """Report whether uniCOIL weights the texts of ``encoder``, or those of its document side."""
     return len(encoder) > 1 and isinstance(encoder[1], UnicoilPooling)

@@ -27,8 +27,8 @@ _NOT_READ = (
 
 
 def weight_files(names: Iterable[str]) -> list[str]:
-    """Of the files of one folder, those that its weights are loaded from, as transformers chooses: safetensors before
-    pickles, one file before shards. Any other safetensors where there are none of these names (static tables)."""
+    """The files of one folder that its weights are loaded from, as transformers chooses: safetensors before pickles,
+    one file before shards. Without any of these names, every other safetensors file (static tables)."""
     ordered = sorted(names)
     for whole, index, shards in (SAFETENSORS, PICKLES):
         if whole in ordered:
@@ -56,7 +56,7 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
 
 
 def pickled(names: Iterable[str]) -> list[str]:
-    """Of the files that weights are loaded from, the pickles and their index."""
+    """The pickles, and their index, among the files that weights are loaded from."""
     return [name for name in weight_files(names) if _matches(name, PICKLES)]
 
 

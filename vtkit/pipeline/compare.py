@@ -139,8 +139,8 @@ def differing(recipes: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def _tells(line: Line, recipes: Sequence[Recipe], unknown: Set[str]) -> bool:
-    """Whether a difference says something: not where the setting has no effect in any of the runs, or is one that only
-    earlier versions had and that all of those have the same."""
+    """Report whether a difference can have an effect. Settings without an effect in any run have none, nor have
+    settings of earlier versions on which all those runs agree."""
 
     def within(names: Iterable[str]) -> bool:
         return any(f"{line.name}.".startswith(f"{name}.") for name in names)

@@ -93,7 +93,7 @@ class Setting:
 
 
 class _Problems(list[str]):
-    """What is wrong with what was named, all of it said at once."""
+    """Problems with the systems and collections that were named, raised together."""
 
     def tried(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
         """The value of ``look``; nothing, and another problem, where it raises an error for the user."""
@@ -294,7 +294,7 @@ class _Loaded:
 
     @cached_property
     def model(self) -> Teacher:
-        """Of which kind it is, the loader of teachers tells."""
+        """The loaded model; the loader of teachers recognises its kind."""
         return _load(self.named.name, self.named.settings)
 
     @cached_property
@@ -380,7 +380,8 @@ def _load(name: str, settings: IndexSection) -> Teacher:
 
 
 def _named(name: str, index: IndexSection | None) -> list[Named]:
-    """What ``name`` stands for; a run for its final model and, where that is another, the index that is to be used."""
+    """The systems that ``name`` stands for. A run stands for its final model and, if that is another, its deployed
+    index."""
     from vtkit.search.folders import is_index_folder
 
     settings = index or IndexSection()
@@ -404,7 +405,7 @@ def _named(name: str, index: IndexSection | None) -> list[Named]:
 
 
 def _check_model(name: str, *, reranks: bool = False) -> None:
-    """Nothing, if ``name`` is a model that can rank, or rerank; else DataError."""
+    """Refuse (DataError) a ``name`` that is no model that can rank, or rerank."""
     from vtkit.encoder.model_folder import find_model, model_kind
 
     label = f"{{rerank}} {name}" if reranks else name

@@ -45,7 +45,7 @@ class RunFolder:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a run has begun in ``folder`` and finished a step."""
+    """Report whether a run has begun in ``folder`` and finished a step."""
     return (folder / RUN_RECORD).is_file()
 
 
@@ -88,7 +88,7 @@ def open_run(folder: Path) -> RunFolder:
 
 
 def report_of(folder: Path) -> ReportData | None:
-    """What the report of a run says; None where that stage has not run.
+    """The data of a run's report, or None if that stage has not run.
 
     Raises:
         VtkitError: no such run, or another version of vtkit made its report.
@@ -112,7 +112,8 @@ def finished_steps(folder: Path) -> dict[str, str]:
 
 
 def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
-    """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
+    """Record the steps that are done. Steps of an earlier run of this name stay until they are replaced, because the
+    plan compares with them."""
     done = finished_steps(folder) | dict(steps)
     recorded = {
         "name": recipe.recipe.name,
@@ -165,7 +166,7 @@ def _index_step(steps: Collection[str], final_model: str) -> str | None:
 
 
 def run_name(step: str) -> str:
-    """What the run file of an evaluation is called: ``finetune`` of ``evaluate:finetune``, ``peer-NAME`` of
+    """The name of an evaluation's run file: ``finetune`` for ``evaluate:finetune``, ``peer-NAME`` for
     ``evaluate:peer:NAME``."""
     return step.removeprefix("evaluate:").replace(":", "-")
 

@@ -157,7 +157,7 @@ class Unused:
 
 
 def unused(runs: Path) -> list[Unused]:
-    """What no run in ``runs`` refers to, the largest first."""
+    """Outputs that no run in ``runs`` refers to, the largest first."""
     folders = run_folders(runs)
     unreadable = [str(folder) for folder in folders if (folder / RUN_RECORD).exists() and not finished_steps(folder)]
     if unreadable:
@@ -216,6 +216,6 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _bytes(folder: Path) -> int:
-    """Of the files that have no other name than the one in ``folder``."""
+    """Bytes of the files that have no other name than the one in ``folder``."""
     files = (path.stat() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(stat.st_size for stat in files if stat.st_nlink == 1)

@@ -29,7 +29,7 @@ def last_until(name: str) -> int:
 
 
 def refuse_unknown(until: str | None, start: str | None, force: tuple[str, ...]) -> None:
-    """Nothing, if all these are names of stages; else RecipeError."""
+    """Refuse (RecipeError) names that are no stages."""
     named = [("--until", until), ("--from", start), *(("--force", stage) for stage in force)]
     wrong = [f"{flag} {stage}" for flag, stage in named if stage is not None and stage not in NAMES]
     if wrong:

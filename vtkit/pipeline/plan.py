@@ -25,7 +25,7 @@ class Step:
 
     @property
     def place(self) -> int:
-        """Where its stage stands among all stages."""
+        """The position of its stage in the order of all stages."""
         return next(number for number, stage in enumerate(STAGES) if stage.name == self.stage.name)
 
     @property
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a step runs, and why."""
+    """The decision whether a step runs, with the reason."""
 
     step: Step
     runs: bool
@@ -93,8 +93,8 @@ class Plan:
         start: str | None = None,
         force: tuple[str, ...] = (),
     ) -> list[Decision]:
-        """What runs and why; ``previous`` are the outputs of the last run under this name, step by step, for the
-        reasons. From ``start`` on, and those in ``force``, stages are made again."""
+        """Decide which steps run, and why. ``previous`` holds the outputs of the last run under this name, step by
+        step, to name the reasons. Stages from ``start`` on, and those in ``force``, are made again."""
         decisions = []
         for step in self._until(until):
             forced = any(step.place in called(name) for name in force)

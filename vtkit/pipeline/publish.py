@@ -23,7 +23,7 @@ NO_DERIVATIVES = "nd"
 
 @dataclass(frozen=True)
 class Publication:
-    """What would be uploaded."""
+    """The files and the repository of an upload."""
 
     repository: str
     private: bool
@@ -34,13 +34,13 @@ class Publication:
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files together."""
         return sum(file.stat().st_size for file in self.files.values()) + len(self.card.encode())
 
 
 def prepare(folder: Path, repository: str, *, license: str | None = None, private: bool = False) -> Publication:
-    """What ``vtkit publish`` would upload of the run in ``folder``; ``license`` is an identifier of the hub, None for
-    the source's.
+    """The upload that ``vtkit publish`` would make of the run in ``folder``. ``license`` is an identifier of the hub;
+    None takes that of the source.
 
     Raises:
         RecipeError: the name is none of a repository, or the licence is not the one that the source asks for.

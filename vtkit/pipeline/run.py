@@ -168,7 +168,7 @@ def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
 
 
 def _train_along(store: Path, threads: int | None) -> None:
-    """What the other processes of a launch do: they train where the main process does, and wait meanwhile."""
+    """The work of the other processes of a launch: they train when the main process does, and wait meanwhile."""
     console.be_silent()
     keep_large_collections(store / ".collections")
     want_threads(threads)
@@ -186,7 +186,7 @@ def _train_along(store: Path, threads: int | None) -> None:
 
 
 def check_settings(loaded: LoadedRecipe) -> None:
-    """Nothing, if everything that the recipe names is there, by names alone."""
+    """Refuse the recipe if anything it names is missing; files are not opened."""
     from vtkit.training.reporting import require
 
     recipe, problems = loaded.recipe, list[VtkitError]()
@@ -212,7 +212,8 @@ def check_settings(loaded: LoadedRecipe) -> None:
 
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:
-    """Nothing, if the engine answers, and models and data can be read; else VtkitError, before anything is computed."""
+    """Refuse (VtkitError) the recipe, before anything is computed, if the engine does not answer or models and data
+    cannot be read."""
     if loaded.recipe.evaluate is not None:
         from vtkit.search.engine import reach_engine
 

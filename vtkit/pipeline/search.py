@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Searched(NamedTuple):
-    """What a searcher is loaded from."""
+    """The parts that a searcher is loaded from."""
 
     model: str  # folder or hub id
     folder: Path  # of the index

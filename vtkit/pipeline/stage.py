@@ -41,7 +41,7 @@ class Corpus:
 
 
 class View(Recipe):
-    """What a stage sees of a recipe: the settings and texts that its record names, and the seed."""
+    """The part of a recipe that a stage may read: the settings and texts that its record names, and the seed."""
 
     _stage: str = PrivateAttr("")
     _corpora: dict[str, tuple[Corpus, ...]] = PrivateAttr(default_factory=dict)
@@ -180,7 +180,7 @@ class Stage(Generic[R]):
         return digests
 
     def _keys(self, setting: str, recipe: Recipe) -> bool:
-        """Whether the value of ``setting`` is in the key."""
+        """Report whether the value of ``setting`` is in the key."""
         if (
             not any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
             or setting in self.corpora

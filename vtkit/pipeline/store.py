@@ -85,8 +85,8 @@ class Store:
         return read_manifest(self.folder(dependencies))
 
     def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
-        """What is wrong with an output that is there: None when every file has its checksum, and the manifest holds
-        what this version of vtkit reads of such a stage, a ``kind``."""
+        """Describe the damage of an output. The answer is None if every file matches its checksum and this version of
+        vtkit can read the manifest's result as a ``kind``."""
         folder = self.folder(dependencies)
         if not (folder / MANIFEST).is_file():
             return "its manifest is missing"
@@ -185,7 +185,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def result_of(folder: Path, kind: type[R]) -> R:
-    """What the stage that made ``folder`` found."""
+    """The result of the stage that made ``folder``."""
     manifest = read_manifest(folder)
     if manifest is None:
         raise VtkitError(
@@ -201,7 +201,7 @@ def result_of(folder: Path, kind: type[R]) -> R:
 
 
 def versions() -> dict[str, str]:
-    """What can change numbers beside the recipe: versions, the kind of machine, and the threads that compute."""
+    """Versions, machine and thread count: all that affects results besides the recipe."""
     found = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
     found["threads"] = str(threads())
     for package in RECORDED_PACKAGES:
@@ -224,7 +224,7 @@ def _clear(folder: Path, keep: str | None) -> None:
 
 
 def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
-    """What a manifest says was found; None where it has another form than ``kind``."""
+    """The result in a manifest; None if it does not have the form of ``kind``."""
     try:
         return kind.from_json(manifest["result"])
     except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError

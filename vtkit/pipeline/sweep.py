@@ -35,7 +35,7 @@ CELLS = "cells"  # in the folder of a sweep: the recipe of each cell
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """What a cell has and needs."""
+    """A cell with its steps, and those whose outputs are missing."""
 
     cell: Cell
     steps: Mapping[str, Step]  # by the name of their outputs
@@ -58,7 +58,7 @@ class _Store(Store):
 
 
 def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
-    """What every cell has and needs, without making anything."""
+    """The steps of every cell, and those that are missing; nothing is made."""
     store = _Store(runs.absolute() / STORE)
     planned = []
     for cell in grid.cells:
@@ -74,7 +74,7 @@ def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
 
 
 def check_cells(grid: Grid) -> None:
-    """Nothing, if everything that the cells name is there; else RecipeError, of all cells."""
+    """Refuse (RecipeError) the grid if anything that a cell names is missing, with the problems of all cells."""
     for_every_cell(grid.cells, lambda cell: check_settings(cell.loaded), lambda cell: cell.name)
 
 
@@ -293,7 +293,7 @@ def _systems(run: RunFolder) -> dict[str, str]:
 
 
 def _at(found: Sequence[Swept], system: str, row: str | None, place: Place) -> list[Swept]:
-    """What one system has in a row (None: in all) and place."""
+    """A system's results for a row and place; None means all rows."""
     return [
         each
         for each in found

@@ -62,7 +62,7 @@ DEPTH = 50  # the candidate beside a query's own document is sampled from so man
 
 @dataclass(frozen=True)
 class Alignment:
-    """What the objective ``align`` is given."""
+    """Inputs of the objective ``align``."""
 
     source: SparseEncoder  # the encoder whose scores are learned; not changed
     pairs: Sequence[tuple[str, str]]  # source and target side of sentence pairs
@@ -287,7 +287,7 @@ def _generated(
 
 
 def _repeated(step: Asked) -> Tensor:
-    """Where a query's own document stands among the documents once more, as a candidate of another query."""
+    """Mask of the candidates that repeat a query's own document, as the documents of other queries."""
     numbers = torch.tensor(step.numbers)
     repeated = numbers[: len(step.queries), None] == numbers
     return repeated.fill_diagonal_(False)

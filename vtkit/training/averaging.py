@@ -25,7 +25,7 @@ Curves = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class _Done(Result):
-    """What a training left beside its weights."""
+    """Results of one training, saved beside its weights."""
 
     curves: Curves
     validated: Validated | None

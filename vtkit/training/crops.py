@@ -37,7 +37,7 @@ def _spaced(words: Sequence[str]) -> bool:
 
 
 def query_span(words: Sequence[str], shortest: int, longest: int, draw: np.random.Generator) -> slice:
-    """Where a random span of ``shortest`` to ``longest`` of a text's units stands; it is half of them at most."""
+    """The slice of a random span of ``shortest`` to ``longest`` of a text's units, at most half of them."""
     longest = max(1, min(longest, len(words) // 2))
     length = int(draw.integers(min(shortest, longest), longest, endpoint=True))
     start = int(draw.integers(len(words) - length, endpoint=True))
@@ -66,7 +66,7 @@ def opening_pair(text: str, most: int) -> tuple[str, str]:
 
 
 def usable_texts(texts: Sequence[str]) -> list[str]:
-    """Those of ``texts`` that a query can be made of."""
+    """The ``texts`` that a query can be made from."""
     usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
     if len(usable) < 2:
         raise DataError(

@@ -37,7 +37,7 @@ def count() -> int:
 
 
 def is_main() -> bool:
-    """Whether this process writes files and messages."""
+    """Report whether this process writes files and messages."""
     return int(os.environ.get("RANK") or 0) == 0
 
 
@@ -75,7 +75,7 @@ def from_main(value: Any = None) -> Any:
 
 
 def by_main(work: Callable[[], T]) -> T:
-    """What ``work`` gives in the main process, in all of them."""
+    """Run ``work`` in the main process and return its value in all processes."""
     if count() == 1:
         return work()
     answer: tuple[bool, Any] = (False, None)

@@ -169,7 +169,8 @@ def tokenized(
 def output_labels(
     output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
 ) -> list[list[int]]:
-    """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
+    """The output tokens that each input token of ``texts`` is to predict; empty where the output vocabulary has no
+    token."""
     read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
     written = output(read, add_special_tokens=False, return_offsets_mapping=True)
     labels = []
@@ -214,7 +215,7 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
 
     @property
     def labels(self) -> Ragged:
-        """What each position is to be predicted as."""
+        """The tokens that each position is to predict."""
         return self.token_ids if self.wanted is None else self.wanted
 
     def __len__(self) -> int:

@@ -155,7 +155,7 @@ def _no_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> Tensor:
 
 
 def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], most: int, folder: Path) -> Ragged:
-    """Of what a teacher reads of each text, mapped from a file."""
+    """Token ids of the part of each text that a teacher reads, mapped from a file."""
     rows = RaggedRows(folder / "teacher_ids.bin")
     for some in texts_in_batches(texts):
         for ids in first_tokens(tokenizer, some, most)["input_ids"]:

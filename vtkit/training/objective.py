@@ -31,12 +31,12 @@ class Batch:
 
     @cached_property
     def scores(self) -> Tensor:
-        """Of each query with each document, (n, n + m)."""
+        """Scores of each query with each document, (n, n + m)."""
         return self.queries @ self.documents.t()
 
     @cached_property
     def sentence_scores(self) -> Tensor:
-        """Of each sentence with each other and itself, (n, n)."""
+        """Scores of each sentence with every sentence, itself included, (n, n)."""
         assert self.sentences is not None
         return self.sentences @ self.sentences.t()
 
@@ -98,7 +98,7 @@ class Objective(nn.Module):
 
     @property
     def curves(self) -> tuple[str, ...]:
-        """What the trainer's log holds for each point."""
+        """Names of the values that the trainer logs at each point."""
         strengths = (f"{target.side}_lambda" for target in self.targets.values())
         return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions", *strengths)
 

@@ -109,7 +109,7 @@ def load_generator(name: str, max_length: int) -> QueryGenerator:
 
 
 def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
-    """What was kept of ``texts``; None where there is nothing, or something else."""
+    """The queries that were kept for ``texts``; None if the file is missing or holds other texts."""
     try:
         kept = json.loads(file.read_text("utf-8"))
         queries: list[list[str]] = kept["queries"]

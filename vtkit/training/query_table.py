@@ -89,7 +89,7 @@ class QueryTable(nn.Module):
 
 
 class TableSteps(TrainerCallback):  # type: ignore[misc]
-    """What the trainer does not do for parameters beside the model's: it steps them, and leaves their gradients."""
+    """Steps parameters that are not the model's, which the trainer leaves alone, and clears their gradients."""
 
     def __init__(self, table: QueryTable) -> None:
         self.table = table

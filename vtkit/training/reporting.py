@@ -22,7 +22,7 @@ CURVES = "curves"  # folder of what they write
 
 
 def require(reporters: Sequence[Reporter]) -> None:
-    """Nothing, if the packages of ``reporters`` are installed."""
+    """Refuse (MissingExtra) ``reporters`` whose packages are not installed."""
     for name in reporters:
         if find_spec(name) is None:
             raise MissingExtra(f'report.training = ["{name}"]', name, name)

@@ -92,7 +92,7 @@ class Schedule:
     report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
 
     def settings(self, model: Any, folder: Path) -> dict[str, Any]:
-        """Those that both library trainers take; ``model`` is the transformer."""
+        """Settings that both library trainers take; ``model`` is the transformer."""
         cuda, every = torch.cuda.is_available(), self.checkpoint_every
         # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
         point_every = CURVE_POINTS_EVERY if every % CURVE_POINTS_EVERY == 0 else every
@@ -207,8 +207,7 @@ class Shares(Dataset[dict[str, Tensor]]):
 
 
 class KeptState(TrainerCallback):  # type: ignore[misc]
-    """What a loss remembers from batch to batch, written into each checkpoint and read from the one that a run
-    continues from."""
+    """Saves the loss's buffers in each checkpoint and restores them on resume."""
 
     def __init__(self, state: nn.Module) -> None:
         self.state = state
@@ -234,7 +233,7 @@ class Speed:
         self._taken, self._at = 0, time.monotonic()
 
     def take(self) -> float:
-        """Of the tokens that all processes have counted since the last call."""
+        """Tokens that all processes have counted since the last call."""
         now, tokens = time.monotonic(), int(distributed.summed(torch.tensor(self.tokens)))
         speed = (tokens - self._taken) / max(now - self._at, 1e-6)
         self._taken, self._at = tokens, now

@@ -78,7 +78,7 @@ class ActiveTarget(nn.Module):
         self.ratio.copy_(torch.tensor([ratio, readings], dtype=torch.float64))
 
     def without_dropout(self, active: float) -> float:
-        """What a count of active dimensions would be without dropout."""
+        """Estimate the number of active dimensions without dropout from the number with it."""
         return active * float(self.ratio[0])
 
     def see(self, step: int, active: float, loss: float, penalty: float) -> None:
@@ -109,7 +109,7 @@ class ActiveTarget(nn.Module):
         self.values.copy_(torch.tensor(values, dtype=torch.float64))
 
     def missed(self) -> str | None:
-        """What to say at the end of a run that has not reached its aim; None where it has."""
+        """The message of a run that ended without reaching its target; None if it was reached."""
         _, too_weak, *_, settled, seen = self.values.tolist()
         if not seen or abs(settled / self.target - 1) <= MISSED:
             return None

@@ -59,7 +59,7 @@ class Asked:
 
 
 class Teacher(Protocol):
-    """What gives scores."""
+    """A model that scores documents for queries."""
 
     @property
     def scale(self) -> float:
@@ -305,7 +305,7 @@ class KeptScores:
 
     @property
     def first(self) -> Tensor:
-        """Those of the first steps, (steps, queries, documents)."""
+        """The scores of the first steps, (steps, queries, documents)."""
         return torch.stack([self[step] for step in range(min(STEPS_AT_ONCE, len(self)))])
 
     def _scores_from(self, start: int) -> np.ndarray:

@@ -20,7 +20,7 @@ class Validated(Result):
     stopped_at: int | None  # step after which it was stopped; None: it went on to its end
 
     def words(self) -> str:
-        """What was decided and why, as a sentence or two."""
+        """The decision and its reason, in one or two sentences."""
         measured = f"{self.metric} on {self.queries} {self.judged_on} over {self.documents} documents"
         if self.best_step is None:
             return (

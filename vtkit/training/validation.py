@@ -95,9 +95,9 @@ def validation_set(
 
 
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
-    """What is left to train on, and ``share`` of the queries; queries of the same text, and queries to which the same
-    document is relevant, are on the same side: an encoder that has learned to find a document finds it for others too.
-    """
+    """Split the queries into those that are trained on and a ``share`` for validation. Queries with the same text, and
+    queries with a relevant document in common, go to the same side, because an encoder that has learned to find a
+    document finds it for other queries too."""
     groups = _of_one_text_or_document(data)
     sizes = np.bincount(groups)
     drawn: set[int] = set()
@@ -138,7 +138,7 @@ def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
 
 
 class Validation:
-    """What training is validated on, and afterwards what came of it."""
+    """The validation set of a training and, afterwards, its results."""
 
     def __init__(self, judged: ValidationSet, settings: FinetuneValidation) -> None:
         self.judged, self.settings = judged, settings
@@ -232,7 +232,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
 
 
 class _Values(nn.Module):
-    """What was measured, NaN where nothing was yet."""
+    """The measured values; NaN where nothing has been measured yet."""
 
     values: Tensor
 

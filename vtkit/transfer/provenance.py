@@ -17,7 +17,7 @@ PROVENANCE = "provenance.parquet"  # name of the table beside a transferred mode
 
 @dataclass(frozen=True)
 class Origin:
-    """What one token was made of."""
+    """The sources of one token's embedding."""
 
     target_id: int
     token: str  # as a person reads it (vtkit.vocabulary.forms.legible); so are the source tokens

@@ -49,7 +49,7 @@ def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, s
 
 @dataclass(frozen=True)
 class Probed(Result):
-    """What ``auto`` compared: its rule, and what comes close to it."""
+    """The comparison that ``auto`` made: its rule, and close alternatives."""
 
     name: str
     reciprocal_rank: float  # mean over the probe pairs
@@ -59,7 +59,7 @@ class Probed(Result):
 
 @dataclass(frozen=True)
 class MovedRows(Result):
-    """What a transfer made of the source's rows."""
+    """Counts of a transfer's rows by their origin."""
 
     source_size: int  # tokens of the source's vocabulary
     overlap: Mapping[str, int]  # rule of the overlap -> tokens

@@ -63,7 +63,8 @@ class Screen:
         return cls(rows)
 
     def states(self, hidden: Tensor) -> Tensor:
-        """What is multiplied with the rows: of hidden states (positions, width), (positions, columns) in bf16."""
+        """The factor that is multiplied with the rows: hidden states (positions, width) become (positions, columns) in
+        bf16."""
         width, columns = hidden.shape[1], self.rows.shape[1]
         states = torch.zeros(len(hidden), columns, dtype=torch.bfloat16, device=hidden.device)
         states[:, :width] = hidden
@@ -181,7 +182,8 @@ class CalibratedScreen:
 
 
 def _columns(width: int) -> int:
-    """Those of a :class:`Screen` over decoder rows of ``width``: three more, up to a multiple that is fast."""
+    """Columns of a :class:`Screen` over decoder rows of ``width``: three more, rounded up to a multiple that is
+    fast."""
     return -(-(width + 3) // 8) * 8
 
 

@@ -213,7 +213,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 
     @property
     def screens(self) -> bool:
-        """Whether a product in bf16 finds the terms to compute."""
+        """Report whether a product in bf16 finds the terms to compute."""
         return self.pooling_strategy == "max" and not self.decoder.weight.is_cuda and bf16_is_fast()
 
     def screen(self, bias: Tensor) -> Screen | CalibratedScreen | None:

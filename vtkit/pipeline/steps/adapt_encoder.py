@@ -32,7 +32,7 @@ HELD_OUT = 200  # texts that masked-language-model training does not see, a tent
 
 @dataclass(frozen=True)
 class AdaptResult(Result):
-    """What adaptation was trained on, and how it went."""
+    """Results of adaptation: its data, and how the training went."""
 
     objectives: tuple[str, ...]
     reason: str  # why these, where the recipe left it open; else empty

@@ -31,7 +31,7 @@ class EncodedSet(Result):
 
 @dataclass(frozen=True)
 class EncodeResult(Result):
-    """What one encoder made of the documents of each evaluation set."""
+    """Results of encoding the documents of each evaluation set with one encoder."""
 
     sets: Mapping[str, EncodedSet]
     query_encoder: str | None = None  # of the queries that are to find them; None where that of documents is

@@ -32,8 +32,8 @@ _TRAINING = "training queries of evaluate.sets, peers"
 
 
 def peers_of(recipe: Recipe) -> dict[str, str]:
-    """What each peer is called in steps and files -> its folder or hub id: the last part, plain, and no two alike.
-    A dense source is a peer of what is made of it."""
+    """Name of each peer in steps and files -> its folder or hub id. The name is the last part of the id, plain and
+    distinct. A dense source is a peer of the models made from it."""
     peers: dict[str, str] = {}
     listed = recipe.evaluate.peers if recipe.evaluate is not None else ()
     dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted else []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExpandedDocuments(Result):
-    """What documents are expanded by."""
+    """The terms that documents are expanded by."""
 
     documents: int  # those of the same text count once
     words: float  # added to a document, on average
@@ -73,7 +73,7 @@ EXPAND_DOCUMENTS = Stage(
 
 @dataclass(frozen=True)
 class ExpanderResult(Result):
-    """What the model that expands documents was trained on, and how it went."""
+    """Results of training the model that expands documents: its data, and how the training went."""
 
     judged: int  # pairs of a query and a document that is relevant to it
     aggregated: int  # further pairs, of documents that several rankings together put first
@@ -144,7 +144,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
 
 
 def _wired_training(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    """Of the model before calibration: a calibrated bias would predict something else."""
+    """Train from the model before calibration, because a calibrated bias would predict other tokens."""
     if recipe.expands:
         yield Wired(EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])})
 

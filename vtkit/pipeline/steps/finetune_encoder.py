@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FinetuneResult(Result):
-    """What fine-tuning was trained on, and how it went."""
+    """Results of fine-tuning: its data, and how the training went."""
 
     queries: int
     documents: int
@@ -102,8 +102,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
 def _validation(
     section: FinetuneSection, data: RetrievalSet, seed: int, expand: Expand | None = None
 ) -> tuple[RetrievalSet, Validation | None]:
-    """What is left to train on, and what the encoder is judged on meanwhile; ``expand`` expands its documents, but for
-    those of probe pairs, which are spans."""
+    """Split the data into the part that is trained on and the validation set. ``expand`` expands the documents of the
+    validation set, except those of probe pairs, which are spans."""
     from vtkit.data.collections import load_retrieval
     from vtkit.evaluation.probe import probe_validation_set
     from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set

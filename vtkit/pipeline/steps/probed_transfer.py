@@ -66,7 +66,8 @@ def probed_transfer(
     seed: int,
     work: Path,
 ) -> Transfer:
-    """What ``move`` makes of ``section`` in a folder below ``work``, or of that alternative by which most is found.
+    """The transfer by ``section`` or by that alternative to it which finds most probe pairs, made by ``move`` in a
+    folder below ``work``.
 
     Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`), of which ``texts`` gives so many. An
     alternative is taken where its mean reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired

@@ -35,8 +35,8 @@ def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 
 def starts_untrained(recipe: Recipe) -> bool:
-    """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
-    no recipe between has fine-tuned it."""
+    """Report whether the encoder has never been trained to retrieve: its source is new, or a plain masked language
+    model, and no recipe between has fine-tuned it."""
     earlier = list(with_sources(recipe))
     if any(each.finetune is not None for each in earlier[1:]):
         return False
@@ -45,7 +45,7 @@ def starts_untrained(recipe: Recipe) -> bool:
 
 
 def is_bare_model(model: str) -> bool:
-    """Whether a folder or hub id holds a plain masked language model, which was never trained to retrieve."""
+    """Report whether a folder or hub id holds a plain masked language model, which was never trained to retrieve."""
     from vtkit.encoder.model_folder import find_model
 
     return not (find_model(model) / "modules.json").is_file()

@@ -164,7 +164,8 @@ def _target_texts(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def _draws(recipe: Recipe) -> bool:
-    """Whether the weights are new, fitted to texts that are drawn, or made by a method that draws."""
+    """Report whether the weights depend on random numbers: they are new, fitted to drawn texts, or made by a method
+    that draws."""
     fitted = recipe.source.scratch is not None or recipe.source.fitted
     return fitted or (recipe.transfer is not None and recipe.transfer.draws)
 

@@ -61,7 +61,7 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
 
 
 def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
-    """What the finished steps of a run found."""
+    """The results of the finished steps of a run, as the data of its report."""
     labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
     final = list(labels)[-1]
     transfer = result_of(inputs["transfer"], TransferResult)
@@ -151,7 +151,7 @@ ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU
 def _query_encoder(
     tuned: FinetuneResult | None, calibrated: Calibration | None, encoded: EncodeResult | None
 ) -> str | None:
-    """What encodes the queries of the final model: as fine-tuning or calibration made it, or as the model was found."""
+    """The query encoder of the final model: as fine-tuning or calibration made it, or that of the model itself."""
     if tuned is not None and tuned.query_encoder in QUERY_TABLES:
         return QUERY_TABLES[tuned.query_encoder]
     if calibrated is not None and calibrated.query_encoder and (tuned is None or tuned.query_encoder == "source"):
@@ -160,7 +160,7 @@ def _query_encoder(
 
 
 def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
-    """What the step ``name`` found; None where the run has no such step."""
+    """The result of the step ``name``, or None if the run has no such step."""
     return result_of(inputs[name], kind) if name in inputs else None
 
 
@@ -244,7 +244,7 @@ def with_tests(
 
 
 def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Sequence[SetResults]) -> dict[str, Any]:
-    """What the queries of the first set show of the index to be used: fields of :class:`ReportData`."""
+    """Fields of :class:`ReportData` about searching the index to be used with the queries of the first set."""
     if f"index:{final}" not in inputs or recipe.evaluate is None:
         return {}
     from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost
@@ -275,7 +275,7 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Seq
 
 
 def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: RetrievalSet) -> dict[str, Coverage]:
-    """Of the source and of the final model, on the indexes that they were judged on."""
+    """Coverage of the source and of the final model, on the indexes that they were evaluated on."""
     from vtkit.report.searches import term_coverage
     from vtkit.search.searcher import Searcher
 

@@ -112,7 +112,7 @@ class Expansions:
 
     @classmethod
     def load(cls, folder: Path) -> Expansions:
-        """What :func:`write_expansions` wrote."""
+        """Read the expansions that :func:`write_expansions` wrote."""
         words: dict[bytes, Sequence[str]] = {}
         with (folder / EXPANSIONS).open(encoding="utf-8") as file:
             for line in file:
@@ -143,7 +143,7 @@ def write_expansions(folder: Path, texts: Sequence[str], words: Sequence[Sequenc
 
 
 def digest(text: str) -> bytes:
-    """What a text is known by."""
+    """The digest that identifies a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 

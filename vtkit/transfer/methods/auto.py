@@ -43,8 +43,9 @@ def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> 
 
 
 def alternatives(section: TransferSection) -> dict[str, TransferSection]:
-    """What comes close to the rule -> the section that asks for it; nothing where ``auto`` is not asked. With parallel
-    text: the other estimator, and the rule without the embedder; without either: the pieces of every token."""
+    """Close alternatives to the rule of ``auto``, by name -> the section that asks for each; empty for other methods.
+    With parallel text these are the other estimator and the rule without the embedder; without either, the pieces of
+    every token."""
     if section.methods != (AutoTransfer.name,):
         return {}
     parallel, sembridge = section.settings_of(ParallelTransfer), section.settings_of(SembridgeTransfer)

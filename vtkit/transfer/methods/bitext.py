@@ -138,7 +138,7 @@ def _occurrences(texts: Ragged, begin: int, end: int, size: int) -> csr_matrix:
 
 @numba.njit(cache=True, inline="always")
 def place_in_table(starts, sources, target, source):  # type: ignore[no-untyped-def]
-    """Where in a table of :func:`co_occurrence_table` a pair stands that is in it."""
+    """The position of a pair in a table of :func:`co_occurrence_table`, which must hold it."""
     low, high = starts[target], starts[target + 1] - 1
     while low < high:
         middle = (low + high) // 2

@@ -207,8 +207,8 @@ def _fill(parameter: Tensor, values: Tensor, filler: float) -> None:
 
 
 def _other_bias(model: PreTrainedModel) -> str:
-    """Where BERT's kin keep the decoder's bias a second time: one parameter where weights are tied, else a second one
-    that is saved and never read."""
+    """The second name of the decoder's bias in BERT and its kin: the same parameter if weights are tied, else a second
+    one that is saved and never read."""
     decoder = mlm_head(model).decoder
     place = next(name for name, module in model.named_modules() if module is decoder)
     return f"{place.rpartition('.')[0]}.bias"
