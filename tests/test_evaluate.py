@@ -60,24 +60,24 @@ def reached(found: Comparison, system: str, collection: Path) -> dict[str, float
 def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Path) -> None:
     run, collection, out = place / "runs" / "tiny", place / "collection", tmp_path / "out"
     found = vtkit.evaluate(
-        [run, "bm25", "bm25-words", f"{run}+bm25", run / "trec" / "collection" / "hybrid.trec"],
+        [run, "bm25", "bm25-words", f"{run}+bm25", run / "trec" / "collection" / "hybrid.trec.gz"],
         collection, baseline="bm25", language="en", out=out,
     )  # fmt: skip
     report = report_of(run)
     rows = {row.model: row.measures for row in report.results[0].rows}
     names = {"tiny": "transfer", "bm25": "BM25", "bm25-words": "BM25 (words)", "tiny+bm25": "transfer + BM25"}
-    for system, row in (names | {"hybrid.trec": "transfer + BM25"}).items():
+    for system, row in (names | {"hybrid.trec.gz": "transfer + BM25"}).items():
         own = reached(found, system, collection)
         assert {name: own[name] for name in rows[row]} == pytest.approx(rows[row], abs=1e-12)
-        file = out / "collection" / system / "run.trec"
+        file = out / "collection" / system / "run.trec.gz"
         judged = list(ir_measures.read_trec_run(str(file)))
         qrels = [ir_measures.Qrel(query, f"d{query[1:]}", 1) for query in {entry.query_id for entry in judged}]
         theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in MEASURES], qrels, judged)
         share = len(qrels) / 60  # ir_measures averages over the queries of the judgements it is given
         for measure, value in theirs.items():
             assert own[str(measure)] == pytest.approx(value * share, abs=1e-6)
-    assert read_trec(out / "collection" / "tiny" / "run.trec") == read_trec(
-        run / "trec" / "collection" / "transfer.trec"
+    assert read_trec(out / "collection" / "tiny" / "run.trec.gz") == read_trec(
+        run / "trec" / "collection" / "transfer.trec.gz"
     )
     assert Comparison.from_json(json.loads((out / "results.json").read_text("utf-8"))) == found
     values = json.loads((out / "collection" / "bm25" / "per_query.json").read_text("utf-8"))
@@ -121,7 +121,7 @@ def test_one_that_fails_does_not_stop_the_others(place: Path, tmp_path: Path, mo
     broken = Path(shutil.copytree(place / "encoder", tmp_path / "broken"))
     (weights,) = broken.glob("*.safetensors")
     os.truncate(weights, weights.stat().st_size - 100)
-    file = place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec"  # judged on its own collection only
+    file = place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec.gz"  # judged on its own collection only
     collections = [str(place / "collection"), str(place / "other")]
     on = [word for name in collections for word in ("--on", name)]
     given = [place / "encoder", broken, place / "dense", file, *on, "--out", tmp_path / "out"]
@@ -130,7 +130,7 @@ def test_one_that_fails_does_not_stop_the_others(place: Path, tmp_path: Path, mo
     found = Comparison.from_json(json.loads((tmp_path / "out" / "results.json").read_text("utf-8")))
     assert {(cell.system, cell.collection) for cell in found.cells} == {
         *((system, name) for system in ("encoder", "dense") for name in collections),
-        ("bm25.trec", collections[0]),
+        ("bm25.trec.gz", collections[0]),
     }
     assert [(each.system, each.collection) for each in found.failures] == [("broken", name) for name in collections]
     for name in collections:
@@ -150,7 +150,7 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
     strange = tmp_path / "strange.trec"
     write_trec({"q1": [("no-such-document", 1.0)]}, strange, "x")
     refused = says(
-        place / "encoder", "./nothing", place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec", strange,
+        place / "encoder", "./nothing", place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec.gz", strange,
         "--on", place / "other", "--on", torn, "--measure", "nDGC@10", "--baseline", "bm26",
         "--out", tmp_path / "out",
     )  # fmt: skip
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
     for complaint in (
         "'nDGC@10': no such measure",
         "./nothing: not found",
-        "bm25.trec belongs to another collection",
+        "bm25.trec.gz belongs to another collection",
         "strange.trec belongs to another collection",
         "document 'nowhere' (query 'q1') is not in corpus.jsonl",
         "--baseline bm26: name one of the systems",
@@ -183,7 +183,9 @@ def test_reranking_sorts_the_first_results_by_the_cross_encoder(place: Path, tmp
     found = vtkit.evaluate(
         "bm25", collection, rerank=str(place / "cross"), rerank_depth=5, language="en", out=tmp_path / "out"
     )
-    before, after = (read_trec(tmp_path / "out" / "collection" / name / "run.trec") for name in ("bm25", "bm25-cross"))
+    before, after = (
+        read_trec(tmp_path / "out" / "collection" / name / "run.trec.gz") for name in ("bm25", "bm25-cross")
+    )
     assert found.cell("bm25 > cross", str(collection)).evaluated.role == "reranked"
     data = tiny.collection(60)
     texts = {each.id: each.contents for each in data.documents} | {each.id: each.text for each in data.queries}
@@ -243,7 +245,7 @@ def test_sums_of_the_papers_by_hand(place: Path) -> None:
     assert [cell.evaluated.role for cell in found.cells] == ["bm25", "encoder", "sum", "sum", "sum", "sum"]
     assert [cell.system for cell in found.cells] == [Path(name).name for name in names]
     folders = [place / "sums" / "collection" / Path(name).name.replace(":", "-") for name in names]
-    words, alone, _, *others = (read_trec(folder / "run.trec") for folder in folders)
+    words, alone, _, *others = (read_trec(folder / "run.trec.gz") for folder in folders)
     for way, together in zip(AS_THEY_ARE, others, strict=True):  # BM25 is the papers': over words
         expected = combined(alone, words, 1000, AS_THEY_ARE[way])
         assert together.keys() == expected.keys()

@@ -47,23 +47,40 @@ def left(process: subprocess.Popen[str]) -> str:
     return heard
 
 
-def interrupts_itself(code: str, folder: Path) -> None:
+def interrupts_itself(code: str, folder: Path, said: str = "interrupted") -> None:
     """``code`` sends itself the signal, and ends with one line."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
         text=True, timeout=HANGING,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, f"error: {said}\n")
 
 
-@pytest.mark.parametrize("module", ["rich", "typer", "vtkit.commands.run"])
-def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: Path) -> None:
+CONTINUED = "interrupted; the same command continues"
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "said"),
+    [
+        ("rich", "", "interrupted"),
+        ("typer", "", "interrupted"),
+        ("vtkit.commands.run", "run r.toml", "interrupted"),
+        ("vtkit.pipeline.run", "run r.toml", CONTINUED),
+        ("vtkit.pipeline.run", "run r.toml --dry-run", "interrupted"),
+        ("vtkit.api", "encode model texts --out vectors", CONTINUED),
+        ("vtkit.api", "evaluate bm25 --on data --out results", CONTINUED),
+        ("vtkit.api", "evaluate bm25 --on data", "interrupted"),
+        ("vtkit.api", "index vectors --out index", "interrupted"),  # begins again
+    ],
+)
+def test_an_interrupt_while_the_command_line_is_imported(module: str, command: str, said: str, tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\nclass Interrupting:\n    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupting())\nfrom vtkit.__main__ import main\nmain()\n"
+        f"sys.meta_path.insert(0, Interrupting())\nsys.argv = ['vtkit', *{command.split()}]\n"
+        "from vtkit.__main__ import main\nmain()\n"
     )
-    interrupts_itself(code, tmp_path)
+    interrupts_itself(code, tmp_path, said)
 
 
 def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:

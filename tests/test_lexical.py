@@ -131,7 +131,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished: Path) -> None:
     trec = finished / "trec" / "collection"
-    deployed, two = read_trec(trec / "deployed.trec"), read_trec(trec / "hybrid.trec")
+    deployed, two = read_trec(trec / "deployed.trec.gz"), read_trec(trec / "hybrid.trec.gz")
     assert deployed.keys() == two.keys()
     firsts = [(deployed[query][0][0], two[query][0][0]) for query in two if two[query]]
     assert np.mean([first == second for first, second in firsts]) > 0.95  # ties are broken differently

@@ -89,7 +89,7 @@ def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None
 
 
 def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
-    judged = {path.stem for path in (finished / "trec" / "collection").iterdir()}
+    judged = {path.name.removesuffix(".trec.gz") for path in (finished / "trec" / "collection").iterdir()}
     assert judged == {"source", "transfer", "bm25", "bm25-words", "hybrid", "peer-tiny-e5", "hybrid-peer-tiny-e5"}
     collection = load_retrieval(finished.parents[1] / "collection", "test")
     model = SentenceTransformer(str(embedder), device="cpu")
@@ -100,7 +100,7 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     ids = np.argsort(-scores, axis=1, kind="stable")
     query_ids, document_ids = [q.id for q in collection.queries], [d.id for d in collection.documents]
     expected = to_run(query_ids, document_ids, ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1))
-    found = read_trec(finished / "trec" / "collection" / "peer-tiny-e5.trec")
+    found = read_trec(finished / "trec" / "collection" / "peer-tiny-e5.trec.gz")
     for query, results in found.items():
         assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-5)
     report = report_of(finished)
@@ -111,9 +111,9 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     assert [row.model for row in on_set.rows if row.peer] == ["tiny-e5 (dense)", "tiny-e5 (dense) + BM25"]
     assert alone.p_value_vs_bm25 is not None
     assert both.p_value_vs_bm25 is not None
-    bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec")
+    bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec.gz")
     summed = weighted_sum(above_last(found), bm25, 1000, both.balance.weight, both.balance.deviations)
-    written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec")
+    written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec.gz")
     for query, results in summed.items():
         assert dict(written[query]) == pytest.approx(dict(results), abs=1e-5)
 
@@ -151,7 +151,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     curve = dict(both.balance.curve)
     assert both.balance.contradicted or both.balance.weight == both.balance.chosen
     training = load_retrieval(finished.parents[1] / "collection", "train")
-    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "balancing.trec"))
+    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "balancing.trec.gz"))
     assert found.keys() == {query.id for query in training.queries}
     bm25 = Bm25.build((document.contents for document in training.documents), "en")
     lexical = to_run(

@@ -189,11 +189,11 @@ def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder
         expected = binary_weights(trained) if kind == "binary" else idf_query_weights(trained, DOCUMENTS)
         np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), expected)
         queries, documents = [query.text for query in DATA.queries], encode_side(trained, DOCUMENTS, "document", 256)
-        found = read_trec(folder / "trec" / "collection" / "query-table.trec")
+        found = read_trec(folder / "trec" / "collection" / "query-table.trec.gz")
         scores = (encode_side(made, queries, "query", 64) @ documents.T).toarray()
         for query, row in zip(DATA.queries, scores, strict=True):
             assert found[query.id][0][1] == pytest.approx(row.max(), rel=1e-3)
-        assert read_trec(folder / "trec" / "collection" / "finetune.trec") != found
+        assert read_trec(folder / "trec" / "collection" / "finetune.trec.gz") != found
         page = (folder / "report.md").read_text("utf-8")
         what = "every token weighs 1" if kind == "binary" else "inverse document frequencies"
         assert all(part in page for part in ("with queries by a table", "after fine-tuning", what))

@@ -111,7 +111,7 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
         "model", "index", "trec", "report.md", "report.html", "report.json", "recipe.resolved.toml", "versions.json",
         "run.log",
     }  # fmt: skip
-    judged = {path.stem for path in (run / "trec" / "elements-ko").iterdir()}
+    judged = {path.name.removesuffix(".trec.gz") for path in (run / "trec" / "elements-ko").iterdir()}
     assert judged == {"source", "transfer", "adapt", "calibrate", "finetune", "bm25", "bm25-words", "hybrid"}
     report = json.loads((run / "report.json").read_text("utf-8"))
     (result,) = report["results"]

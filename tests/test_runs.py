@@ -1,5 +1,6 @@
 """Runs: made from search results, written as TREC files and read again, and summed."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ runs = st.dictionaries(names, results.map(lambda found: sorted(found.items(), ke
 
 @given(runs)
 def test_a_run_file_gives_back_the_run(tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
-    path = tmp_path_factory.mktemp("run") / "run.trec"
+    path = tmp_path_factory.mktemp("run") / "run.trec.gz"
     write_trec(run, path, "vtkit")
     back = read_trec(path)
     assert back.keys() == run.keys()
@@ -43,7 +44,10 @@ def test_a_run_file_looks_as_trec_wants_it(tmp_path: Path) -> None:
     run = to_run(["q1", "q2"], ["a", "b", "c"], ids, values)
     assert run == {"q1": [("c", 1.5), ("a", 0.5)], "q2": []}
     write_trec(run, tmp_path / "r", "bm25")
-    assert (tmp_path / "r").read_text() == "q1 Q0 c 1 1.5 bm25\nq1 Q0 a 2 0.5 bm25\n"
+    written = (tmp_path / "r").read_bytes()
+    assert gzip.decompress(written).decode() == "q1 Q0 c 1 1.5 bm25\nq1 Q0 a 2 0.5 bm25\n"
+    write_trec(run, tmp_path / "other", "bm25")
+    assert (tmp_path / "other").read_bytes() == written
     with pytest.raises(ValueError, match="one word"):
         write_trec({}, tmp_path / "r", "two words")
 

@@ -16,6 +16,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
 from vtkit.search.sharded_encoding import Encoded, encode_to_disk
 from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
+from vtkit.system import console
 
 TEXTS = [f"the {noun} of {number} water" for number in range(4) for noun in ("iron", "gold", "")]
 
@@ -46,6 +47,21 @@ def test_shards_hold_what_encoding_at_once_gives(encoder: SparseEncoder, tmp_pat
     assert same(vectors, encode_side(encoder, TEXTS, "document", 16))
     assert (encoded.texts, encoded.postings, encoded.taken_over) == (12, vectors.nnz, 0)
     assert not (tmp_path / "shards").exists()
+
+
+def test_progress_counts_all_texts_and_not_those_of_a_shard(
+    encoder: SparseEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "QUIET_SECONDS_BETWEEN_LINES", 0)
+    with pytest.MonkeyPatch.context() as patched:
+        killed(encoder, tmp_path, patched, after=1)
+    capsys.readouterr()
+    to_disk(encoder, tmp_path, total=len(TEXTS))
+    shown = [line.split()[1].rstrip(",") for line in capsys.readouterr().err.splitlines()]
+    assert shown[0] == "5/12"  # taken over
+    assert shown[-1] == "12/12"
+    assert len(shown) > 2
+    assert all(each.endswith("/12") for each in shown)
 
 
 def test_no_text_at_all_is_a_matrix_of_no_rows(encoder: SparseEncoder, tmp_path: Path) -> None:

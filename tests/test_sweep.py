@@ -131,7 +131,7 @@ def test_a_cell_is_what_vtkit_run_makes_of_its_settings(finished: Path) -> None:
     other = run(finished / "recipe.toml", settings, runs=finished / "runs", threads=1)
     same, steps = open_run(cell).steps, open_run(other).steps
     assert {name for name in steps if steps[name] != same[name]} == {"report"}  # which quotes the recipe's name
-    trec = [(folder / "trec" / "collection" / "adapt.trec").read_bytes() for folder in (cell, other)]
+    trec = [(folder / "trec" / "collection" / "adapt.trec.gz").read_bytes() for folder in (cell, other)]
     assert trec[0] == trec[1]
     shutil.rmtree(other)
 

@@ -20,6 +20,7 @@ from vtkit.data.hub import located
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import arguments_called
+from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
 
 
@@ -46,6 +47,7 @@ def encode(
     several machines that share the folder of --out encode one collection.
     """
     refuse_existing(out)
+    same_command_continues()
     from vtkit.api import encode_texts
 
     encoded = encode_texts(

@@ -18,6 +18,7 @@ from vtkit.commands.options import (
 )
 from vtkit.system import console
 from vtkit.system.errors import arguments_called
+from vtkit.system.interrupt import same_command_continues
 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Cell, Comparison
@@ -87,6 +88,8 @@ def evaluate(
     The measures have intervals of 95 %. A system that fails on a collection does not stop the others; it is named at
     the end.
     """
+    if out is not None:
+        same_command_continues()
     from vtkit.api import evaluate as evaluated
     from vtkit.settings.index import IndexSection
 

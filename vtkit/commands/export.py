@@ -8,6 +8,7 @@ from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.document_files import QUERY_FORMS
 from vtkit.export.result import LEAST_COSINE, Target
 from vtkit.system import console
+from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
 
 
@@ -48,6 +49,7 @@ def export(
     format, a README with every command to the first result, and queries with the results the engine should give.
     """
     refuse_existing(out)
+    same_command_continues()
     from vtkit.api import export_for
 
     exported = export_for(

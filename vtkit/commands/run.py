@@ -18,6 +18,7 @@ from vtkit.commands.options import (
 )
 from vtkit.commands.search import shown_tokens
 from vtkit.system import console
+from vtkit.system.interrupt import same_command_continues
 
 if TYPE_CHECKING:
     from vtkit.report.data import ReportData
@@ -42,26 +43,24 @@ def run(
     adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results: model, index, TREC runs and
     report.html.
     """
+    if not dry_run:
+        same_command_continues()
     from vtkit.pipeline.folder import report_of
     from vtkit.pipeline.run import run as run_recipe
     from vtkit.report.verdict import recommendation
     from vtkit.training import distributed
 
-    try:
-        with console.details(verbose):
-            folder = run_recipe(
-                recipe,
-                tuple(settings or ()),
-                runs=runs,
-                dry_run=dry_run,
-                until=until,
-                start=start,
-                force=tuple(force or ()),
-                threads=threads,
-            )
-    except KeyboardInterrupt:
-        console.say("stopped. Repeat the command to go on from here.")
-        raise
+    with console.details(verbose):
+        folder = run_recipe(
+            recipe,
+            tuple(settings or ()),
+            runs=runs,
+            dry_run=dry_run,
+            until=until,
+            start=start,
+            force=tuple(force or ()),
+            threads=threads,
+        )
     if dry_run or not distributed.is_main():
         return
     if until is not None and until != "report":

@@ -15,6 +15,7 @@ from vtkit.commands.options import (
 )
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
+from vtkit.system.interrupt import same_command_continues
 
 
 def sweep(
@@ -37,18 +38,16 @@ def sweep(
     has sweep.html with tables and plots, and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with
     their deviation, and paired tests against the first row (sweep.baseline), corrected for all rows (Holm).
     """
+    if not dry_run:
+        same_command_continues()
     from vtkit.pipeline.sweep import run_sweep, write_sweep
     from vtkit.recipe.sweep import grid_of
 
     grid = grid_of(recipe, tuple(settings or ()))
     failed: dict[str, str] = {}
     if not tables:
-        try:
-            with console.details(verbose):
-                failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
-        except KeyboardInterrupt:
-            console.say("stopped. Repeat the command to go on from here.")
-            raise
+        with console.details(verbose):
+            failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
         if dry_run:
             return
     if tables or len(failed) < len(grid.cells):

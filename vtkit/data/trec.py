@@ -1,6 +1,7 @@
 """Runs, the results of a system for each query, and TREC's run files."""
 
 from collections.abc import Iterator, Sequence
+from gzip import GzipFile
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +31,16 @@ def trec_lines(run: Run, tag: str) -> Iterator[str]:
 
 
 def write_trec(run: Run, path: str | Path, tag: str) -> None:
-    """Write :func:`trec_lines` to a file."""
+    """Write :func:`trec_lines` to a file, compressed by gzip; equal runs give equal bytes."""
     if not tag or tag.split() != [tag]:
         raise ValueError(f"the tag of a run is one word, not {tag!r}")
-    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in trec_lines(run, tag))
+    with Path(path).open("wb") as packed, GzipFile("", "wb", 6, packed, mtime=0) as file:
+        for query, results in run.items():
+            file.write("".join(f"{line}\n" for line in trec_lines({query: results}, tag)).encode())
 
 
 def read_trec(path: str | Path) -> Run:
-    """The run in a TREC file, with results ordered by score (equal scores by line)."""
+    """The run in a TREC file, plain or compressed, with results ordered by score (equal scores by line)."""
     run: Run = {}
     for number, line in enumerate(read_lines(path), 1):
         columns = [column for column in line.replace("\t", " ").split(" ") if column]

@@ -25,7 +25,7 @@ def encode(
     *,
     top_dimensions: int | None = None,
     precision: Precision = "float32",
-    description: str = "encoding",
+    description: str | console.Bar = "encoding",
 ) -> sparse.csr_matrix:
     """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so.
 

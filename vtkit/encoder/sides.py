@@ -16,6 +16,7 @@ from vtkit.encoder.folding import folded
 from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.static_queries import looked_up, looked_up_by_token
 from vtkit.encoder.truncation import first_encoding
+from vtkit.system import console
 from vtkit.system.runtime import Precision
 
 Side = Literal["query", "document"]
@@ -29,7 +30,7 @@ def encode_side(
     *,
     top_dimensions: int | None = None,
     precision: Precision = "float32",
-    description: str = "encoding",
+    description: str | console.Bar = "encoding",
 ) -> sparse.csr_matrix:
     """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them: with the
     encoder's prompt for that side or, where queries have a static table, the table's weights of each distinct token;

@@ -19,7 +19,7 @@ Role = Literal["encoder", "bm25", "sum", "deployed", "peer", "peer-sum", "index"
 """An encoder alone; BM25; the sum of both; the encoder's index as it is to be used; a dense embedder, and its sum
 with BM25; an index or a run file of any origin; another system's results reranked."""
 
-RUN_FILE, PER_QUERY = "run.trec", "per_query.json"
+RUN_FILE, PER_QUERY = "run.trec.gz", "per_query.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Judged:
     per_query: Mapping[str, Mapping[str, float]]  # measure -> query id -> value
 
     def write(self, folder: Path, tag: str) -> Evaluated:
-        """Write ``run.trec`` and ``per_query.json`` into ``folder``, which is made; returns the measures."""
+        """Write ``run.trec.gz`` and ``per_query.json`` into ``folder``, which is made; returns the measures."""
         folder.mkdir(parents=True)
         write_trec(self.run, folder / RUN_FILE, f"vtkit-{tag}")
         (folder / PER_QUERY).write_text(json.dumps(self.per_query, ensure_ascii=False), encoding="utf-8")

@@ -145,7 +145,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         for name, output in runs.items():
             for set_folder in result_of(output, EvaluateResult).sets:
                 (trec / set_folder).mkdir(parents=True, exist_ok=True)
-                publish(output / set_folder / RUN_FILE, trec / set_folder / f"{name}.trec")
+                publish(output / set_folder / RUN_FILE, trec / set_folder / f"{name}.trec.gz")
         publish(trec, folder / "trec")
         shutil.rmtree(trec, ignore_errors=True)
     if "report" in steps:

@@ -19,6 +19,7 @@ from vtkit.data.text import batches, file_digest
 from vtkit.encoder.largest_weights import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
+from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import Precision
 
@@ -71,25 +72,25 @@ def encode_to_disk(
     missing: set[int] = set()
     count = taken_over = 0
     removed = Removed()
-    for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
-        if part is not None and number % part.of != part.number - 1:
-            continue
-        digest, shard = _digest(settings, batch), shards / f"{number:06d}"
-        record = _whole(shard, digest)
-        if record is None and join is not None:
-            missing.add(number % join + 1)
-            continue
-        if record is None:
-            progress = description
-            if total is not None and total > TEXTS_A_SHARD:
-                progress += f", {count:,} of {total:,}"
-            vectors = encode_side(encoder, batch, side, max_length, description=progress, precision=precision)
-            record = _write(*pruned(vectors, top_dimensions), row_sums(vectors), shard, digest)
-        else:
-            taken_over += 1
-        removed += Removed(**record["removed"])
-        count += len(batch)
-        done.append(shard)
+    total = total if total is None or part is None else -(-total // part.of)
+    with console.progress(description, total) as bar:
+        for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
+            if part is not None and number % part.of != part.number - 1:
+                continue
+            digest, shard = _digest(settings, batch), shards / f"{number:06d}"
+            record = _whole(shard, digest)
+            if record is None and join is not None:
+                missing.add(number % join + 1)
+                continue
+            if record is None:
+                vectors = encode_side(encoder, batch, side, max_length, description=bar, precision=precision)
+                record = _write(*pruned(vectors, top_dimensions), row_sums(vectors), shard, digest)
+            else:
+                taken_over += 1
+                bar.skip(len(batch))
+            removed += Removed(**record["removed"])
+            count += len(batch)
+            done.append(shard)
     encoded = Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
     if part is not None:
         return encoded

@@ -185,6 +185,11 @@ class Bar:
             self._spoke = time.monotonic()
             say(self._line())
 
+    def skip(self, steps: int) -> None:
+        """Count steps of earlier work, which the time left does not go by."""
+        self._begun_at += steps
+        self.advance(steps)
+
     def _line(self) -> str:
         steps = self.done - self._begun_at
         of = f"/{self._shown(self.total)}" if self.total is not None else ""
@@ -199,9 +204,15 @@ class Bar:
 
 
 @contextmanager
-def progress(description: str, total: int | None = None, done: int = 0, *, in_bytes: bool = False) -> Iterator[Bar]:
-    """The progress display of one loop, with the time left; its steps are bytes if ``in_bytes``."""
+def progress(
+    description: str | Bar, total: int | None = None, done: int = 0, *, in_bytes: bool = False
+) -> Iterator[Bar]:
+    """The progress display of one loop, with the time left; its steps are bytes if ``in_bytes``. A bar in place of a
+    description stays on display: the loop is a part of its work."""
     global _bars
+    if isinstance(description, Bar):
+        yield description
+        return
     if not _draws_bars or not sys.stderr.isatty() or _bars is not None:
         yield Bar(description, total, done, in_bytes=in_bytes)
         return

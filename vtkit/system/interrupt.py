@@ -26,6 +26,7 @@ GRACE_SECONDS = 1.0  # time for an orderly exit
 unfinished: set[Path] = set()  # folders that are removed when the process ends
 
 _said = threading.Event()
+_continues = threading.Event()
 
 
 def leave_promptly() -> None:
@@ -35,6 +36,11 @@ def leave_promptly() -> None:
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(read,), name="interrupt", daemon=True).start()
     sys.unraisablehook = _leave_or_report
+
+
+def same_command_continues() -> None:
+    """Say so at Ctrl-C from here on: this command keeps its finished parts, and an equal one goes on with them."""
+    _continues.set()
 
 
 @contextmanager
@@ -55,7 +61,7 @@ def leave_interrupted() -> NoReturn:
     """
     if not _said.is_set():
         _said.set()
-        console.fail("interrupted")
+        console.fail(f"interrupted{'; the same command continues' if _continues.is_set() else ''}")
     for folder in list(unfinished):
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError, ValueError):

@@ -22,7 +22,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     """Search every set in the index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the
     vectors of ``inputs["queries"]``.
 
-    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
+    Writes ``out/SET/run.trec.gz`` and ``out/SET/per_query.json``.
     """
     from vtkit.evaluation.systems import SparseSystem
     from vtkit.search.engine import POSTINGS, open_index
@@ -73,7 +73,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=7,
+    version=8,
     reads=(*MEASURED, *ENGINE),
     corpora=SETS,
     function=evaluate_deployed,

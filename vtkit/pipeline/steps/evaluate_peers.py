@@ -23,7 +23,7 @@ from vtkit.settings.recipe import Recipe
 if TYPE_CHECKING:
     from vtkit.evaluation.systems import System
 
-BALANCING_RUN = "balancing.trec"  # the peer's results for the queries that balance its sum with BM25
+BALANCING_RUN = "balancing.trec.gz"  # the peer's results for the queries that balance its sum with BM25
 
 SETTING = "evaluate.peers"
 
@@ -73,8 +73,8 @@ def _wired_sums(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set with the embedder, exactly and by its own similarity.
 
-    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; and ``out/SET/balancing.trec``, its results for the
-    queries that balance its sum with BM25.
+    Writes ``out/SET/run.trec.gz`` and ``out/SET/per_query.json``; and ``out/SET/balancing.trec.gz``, its results for
+    the queries that balance its sum with BM25.
     """
     from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
@@ -129,7 +129,7 @@ _READS = (*MEASURED, *SUMMED, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=6,
+    version=7,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,

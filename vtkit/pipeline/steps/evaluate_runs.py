@@ -39,7 +39,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     """Search every set with the encoder of ``inputs["model"]`` (or the source) over ``inputs["index"]``.
 
     Query vectors are those of ``inputs["queries"]``, an output of the stage ``encode:queries``, where it is there.
-    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
+    Writes ``out/SET/run.trec.gz`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import query_encoder_of
@@ -178,7 +178,7 @@ SUMMED = (*BM25, "index.query_log")
 
 EVALUATE = Stage(  # of one model. Which others are judged changes nothing
     "evaluate",
-    version=5,
+    version=6,
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
