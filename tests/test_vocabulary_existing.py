@@ -29,33 +29,6 @@ def vocab_txt(folder: Path, words: list[str], settings: dict[str, object] | None
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "mask"),
-    [
-        ("kobigbird", 32500, 4), ("koelectra", 32200, 4), ("bert-base-uncased", 30522, 103),
-        ("bert-base-cased-unilm", 28996, 103), ("bert-base-chinese", 21128, 103), ("ModernBERT-base", 50368, 50284),
-        ("focus-ar-bpe-50k", 50000, 4), ("focus-ar-xlmr-unigram-30k", 30000, 4),
-    ],
-)  # fmt: skip
-def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
-    shared: Path, tmp_path: Path, name: str, size: int, mask: int
-) -> None:
-    tokenizer = load_tokenizer(str(shared / "vocab" / name))
-    assert len(tokenizer) == size
-    roles = special_roles(tokenizer)
-    assert list(roles) == ["pad", "unk", "cls", "sep", "mask"]
-    assert roles["mask"] == mask
-    tokenizer.save_pretrained(tmp_path)
-    # As it will lie beside a model: the configuration must not make AutoTokenizer rebuild it as another class.
-    BertConfig(vocab_size=size).save_pretrained(tmp_path)
-    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
-    assert again(TEXTS)["input_ids"] == tokenizer(TEXTS)["input_ids"]
-    assert special_roles(again) == roles
-    assert set(again("a")) == {"input_ids", "attention_mask"}
-    for ids in tokenizer(TEXTS)["input_ids"]:
-        assert (ids[0], ids[-1]) == (roles["cls"], roles["sep"])
-
-
 @pytest.mark.parametrize("name", ["bert-base-uncased/vocab.txt", "bert-base-uncased/tokenizer.json"])
 def test_a_file_is_as_good_as_its_folder(shared: Path, name: str) -> None:
     folder = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))

@@ -14,8 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 
-Layout = dict[str, Any]
-"""The content of a tokenizer.json."""
+
+class Layout(dict[str, Any]):
+    """The content of a tokenizer.json, shown in short where a test fails."""
+
+    def __repr__(self) -> str:
+        model = {name: value for name, value in self["model"].items() if name not in ("vocab", "merges")}
+        added = [token for token in self["added_tokens"] if token["content"] not in ROLES]
+        shown = dict(self) | {"model": model, "added_tokens": added}
+        return f"Layout of {len(self['model']['vocab'])} tokens {shown}"
+
 
 SCRIPTS = """
     The quick schools of Köln naïve Straße ĞIŞIK İstanbul Ångström fiancée Việt
@@ -145,8 +153,8 @@ def _merges(draw: random.Random, spelled: list[list[str]]) -> list[tuple[str, st
 
 
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
-_BERT: Layout = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-NORMALIZERS: dict[str, Layout | None] = {
+_BERT: dict[str, Any] = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+NORMALIZERS: dict[str, dict[str, Any] | None] = {
     "none": None,
     "bert": {**_BERT, "strip_accents": None, "lowercase": True},
     "bert cased": {**_BERT, "strip_accents": None, "lowercase": False},
@@ -160,13 +168,13 @@ FAMILIES = ("wordpiece", "byte-level", "characters", "sentencepiece", "unigram",
 for unknown characters, Unigram, and whole words."""
 
 
-def _metaspace(mark: str, scheme: str, split: bool) -> Layout:
+def _metaspace(mark: str, scheme: str, split: bool) -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": split}
 
 
 def _model(
     family: str, draw: random.Random, number: Callable[[list[str]], dict[str, int]], mark: str
-) -> tuple[Layout, Layout | None, Layout | None, Layout]:
+) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any] | None, dict[str, Any]]:
     """Model, pre-tokenizer, decoder, and settings of the normalizer that a family needs, in a tokenizer.json."""
     parts = pieces_of(draw)
     words = [word for word in parts if len(word) > 1]
@@ -271,17 +279,19 @@ def layouts(
             "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, around[1]],
             "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")},
         }
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(listed, key=lambda token: token["id"]),
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": processor,
-        "decoder": decoder,
-        "model": model,
-    }
+    return Layout(
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": sorted(listed, key=lambda token: token["id"]),
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
+            "post_processor": processor,
+            "decoder": decoder,
+            "model": model,
+        }
+    )
 
 
 def tokenizer_of(layout: Layout) -> Tokenizer:
