@@ -1,5 +1,4 @@
-"""The Hugging Face hub: its cache, and downloads into it if the user allows them, which are resumed after an
-interruption: the hub's client would start a file anew, so the bytes are fetched here."""
+"""The Hugging Face hub: its cache, and downloads into it by the hub's client if the user allows them."""
 
 import hashlib
 import os
@@ -10,11 +9,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 from vtkit.system import console
 from vtkit.system.errors import DataError, MachineError, VtkitError, machine_failure
@@ -22,7 +19,6 @@ from vtkit.system.errors import DataError, MachineError, VtkitError, machine_fai
 DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
 
-PARTIAL = ".vtkit-partial"  # suffix of partly downloaded files among the blobs of the cache
 TIMEOUT_S = 30.0  # seconds that the hub may take to list the files of a repository
 
 _SHA256, _GIT_SHA1 = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
@@ -76,8 +72,8 @@ def fetch(
 ) -> Path:
     """Folder with the files of a repository that match ``patterns``, from the cache or, if allowed, the hub.
 
-    Files arrive whole or not at all: a download is resumed, and counts once its checksum equals the hub's. If the cache
-    has all files of a commit, the hub is not asked.
+    Files arrive whole or not at all, and count once their checksums equal the hub's; those that arrived stay after an
+    interruption. If the cache has all files of a commit, the hub is not asked.
 
     Args:
         patterns: of the needed files; ``*`` also matches slashes.
@@ -108,23 +104,24 @@ def revisions() -> dict[str, str]:
 def bytes_to_fetch(repo_id: str, patterns: Sequence[str]) -> int:
     """Bytes that :func:`fetch` would download of a model; asks the hub, if downloads are allowed."""
     with _hub_errors(repo_id, "model", None):
-        return sum(file.size for file in _lacking(repo_id, patterns, "model", None))
-
-
-@dataclass(frozen=True)
-class _File:
-    path: str
-    size: int
-    digest: str  # SHA-256 of a large file, git's SHA-1 of a small one: the cache names contents so
-    commit: str
+        return sum(_lacking(repo_id, patterns, "model", None).values())
 
 
 def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> None:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils import tqdm
 
-    disable_progress_bars()
-    blobs = _storage(repo_id, repo_type) / "blobs"
+    class Received(tqdm):  # type: ignore[misc]
+        """A bar that is not drawn: the bytes of all files advance one of vtkit's."""
+
+        def __init__(self, *args: Any, name: str | None = None, **options: Any) -> None:
+            self.advance = bar.advance if name == "huggingface_hub.snapshot_download" else None
+            super().__init__(*args, **options | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            if self.advance is not None:
+                self.advance(int(n or 0))
+
     with _hub_errors(repo_id, repo_type, revision):
         try:
             files = _lacking(repo_id, patterns, repo_type, revision)
@@ -133,62 +130,30 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             if not answered and in_cache(repo_id, repo_type, revision):
                 return  # the hub does not answer: use earlier downloads
             raise
-        total, received = sum(file.size for file in files), sum(_size(_partial(blobs / file.digest)) for file in files)
-        _refuse_full_disk(repo_id, total - received)
-        if files:
-            with console.progress(f"fetching {repo_id}", total, received, in_bytes=True) as bar:
-                for file in files:
-                    _receive(file, blobs / file.digest, repo_id, repo_type, bar)
-        # Everything is there. The client links the files into its snapshot and records the revision.
-        snapshot_download(repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns))
+        total = sum(files.values())
+        _refuse_full_disk(repo_id, total)
+        with console.progress(f"fetching {repo_id}", total, in_bytes=True) as bar:
+            options = {"repo_type": repo_type, "revision": revision, "allow_patterns": list(patterns)}
+            snapshot = Path(snapshot_download(repo_id, **options, tqdm_class=Received))
+        for name in files:
+            blob = (snapshot / name).resolve()
+            if not _is_whole(blob, blob.name):
+                blob.unlink()
+                raise DataError(
+                    f"{repo_id}: the checksum of {name} differs from the hub's, so it was removed. Run again with "
+                    "--download."
+                )
 
 
-def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> list[_File]:
+def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> dict[str, int]:
+    """The bytes of each file that matches ``patterns`` and is not in the cache."""
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
 
     info = HfApi().repo_info(repo_id, repo_type=repo_type, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(info.sha)
     wanted = filter_repo_objects(info.siblings or (), allow_patterns=list(patterns), key=lambda file: file.rfilename)
-    return [
-        _File(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else str(file.blob_id), str(info.sha))
-        for file in wanted
-        if not (snapshot / file.rfilename).exists()
-    ]
-
-
-def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, bar: console.Bar) -> None:
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import WeakFileLock, build_hf_headers
-
-    partial = _partial(blob)
-    lock = cache_folder() / ".locks" / blob.parent.parent.name / f"{partial.name}.lock"
-    for folder in (lock.parent, blob.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    with WeakFileLock(lock):
-        if blob.exists():  # the same content under another name or commit, or another process was faster
-            bar.advance(file.size - _size(partial))
-            return
-        if _size(partial) > file.size:
-            partial.unlink()
-        with partial.open("ab") as target:
-            http_get(
-                hf_hub_url(repo_id, file.path, repo_type=repo_type, revision=file.commit),
-                target,
-                resume_size=target.tell(),
-                headers=build_hf_headers(),
-                expected_size=file.size,
-                displayed_filename=file.path,
-                tqdm_class=lambda **_: nullcontext(SimpleNamespace(update=bar.advance)),
-            )
-        if not _is_whole(partial, file.digest):
-            partial.unlink()
-            raise DataError(
-                f"{repo_id}: the checksum of {file.path} differs from the hub's, so it was removed. Run again with "
-                "--download."
-            )
-        partial.replace(blob)
+    return {file.rfilename: file.size or 0 for file in wanted if not (snapshot / file.rfilename).exists()}
 
 
 def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> Path:
@@ -292,7 +257,7 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
 
     label = _label(repo_id, repo_type, revision)
     page = f"https://huggingface.co/{'datasets/' * (repo_type == 'dataset')}{repo_id}"
-    kept = " The received part is kept, and the next attempt resumes there."
+    kept = " Files that arrived whole are kept."
     try:
         yield
     except VtkitError:
@@ -343,10 +308,6 @@ def _commits(repo_id: str, repo_type: RepositoryKind) -> list[str]:
 
 def _is_commit(revision: str | None) -> bool:
     return revision is not None and bool(_GIT_SHA1.fullmatch(revision))
-
-
-def _partial(blob: Path) -> Path:
-    return blob.with_name(blob.name + PARTIAL)
 
 
 def _size(path: Path) -> int:
