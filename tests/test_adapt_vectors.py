@@ -186,7 +186,7 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
 
 def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
     _, curves = trained(tmp_path, steps=40, learning_rate=5e-3, flops=1e-4)
-    assert curves["contrastive"][-1] < 0.8 * curves["contrastive"][0]
+    assert curves["contrastive"][-1] < 0.9 * curves["contrastive"][0]
     assert {"query_flops", "document_flops", "query_dimensions"} <= curves.keys()
 
 

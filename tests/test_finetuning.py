@@ -326,11 +326,11 @@ class Cosines:
 
 @pytest.mark.parametrize("loss", ["kl", "margin_mse"])
 def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(loss: str, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"steps": 30, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}
+    changes: dict[str, Any] = {"steps": 60, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}
     teacher = Cosines(20.0)
     curves = finetune(encoder(tmp_path), DATA, section(**changes), "en", 5, tmp_path / "kept", teachers=[teacher])
     assert curves[loss][-1] < 0.9 * curves[loss][0]
-    assert teacher.steps == 30
+    assert teacher.steps == 60
     for refused, wanted in ((Cosines(1.0), section(**changes)), (Cosines(20.0), section(**changes, teacher_scale=1.0))):
         with pytest.raises(DataError, match=r"nearly alike.*Set teacher_scale to about 31 \(now 1\)"):
             finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])

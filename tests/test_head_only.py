@@ -207,8 +207,10 @@ def section(**settings: object) -> AdaptSection:
 def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_path: Path) -> None:
     ours, few = moved(tmp_path), TEXTS[:3] * 10
     before = weights(ours)
-    curve = adapt(ours, few, np.arange(80, 84), section(learning_rate=3e-2), 1, tmp_path / "checkpoints").curve
-    assert curve["loss"][-1] < 0.8 * curve["loss"][0]
+    curve = adapt(
+        ours, few, np.arange(80, 84), section(learning_rate=3e-2, steps=60), 1, tmp_path / "checkpoints"
+    ).curve
+    assert curve["loss"][-1] < 0.9 * curve["loss"][0]
     after = weights(ours)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     decoder = {name for name in changed if "decoder" in name or name == "cls.predictions.bias"}

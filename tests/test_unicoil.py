@@ -231,7 +231,7 @@ def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
         found = entries(vectors)
         return sum(weight for token, weight in found.items() if token in noise) / sum(found.values())
 
-    assert share(after) < 0.9 * share(before)
+    assert share(after) < 0.97 * share(before)
 
 
 def test_an_interrupted_run_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
