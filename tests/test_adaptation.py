@@ -14,6 +14,7 @@ from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
+from vtkit.pipeline.steps.adapt_encoder import HELD_OUT, _held_out
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import masking, mlm, resuming
@@ -195,6 +196,23 @@ def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_pat
     assert after.accuracy == pytest.approx(right / after.tokens)
     groups = [group.tokens for group in (found.held_out.after.overlapping, found.held_out.after.new) if group]
     assert sum(groups) == after.tokens
+
+
+@pytest.mark.parametrize(
+    ("lines", "held_out", "left"),
+    [
+        (["maple"] * 40, 0, 40),
+        ([f"sentence {n % 10}" for n in range(200)], 1, 180),
+        ([line for n in range(300) for line in (f"line {n}", "all rights reserved")], 60, 540),
+        ([f"line {n}" for n in range(5000)], 200, 4800),
+    ],
+)
+def test_a_tenth_at_most_is_held_out_whatever_is_repeated(lines: list[str], held_out: int, left: int) -> None:
+    trained_on, apart = _held_out(lines, HELD_OUT, 7)
+    assert (len(apart), len(trained_on)) == (held_out, left)
+    assert len(set(apart)) == len(apart)
+    assert not set(apart) & set(trained_on)
+    assert (list(trained_on), apart) == (list(_held_out(lines, HELD_OUT, 7)[0]), apart)
 
 
 def test_what_is_held_out_changes_no_weight(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtkit.data.sampling import draw, drawn
+from vtkit.data.sampling import drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
@@ -120,8 +122,17 @@ def _predict(
 
 
 def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
-    """What is left to train on, and up to ``most`` of ``texts``, a tenth of them at most, that are not trained on."""
-    held_out = draw(texts, min(most, len(texts) // 10), seed)
+    """What is left to train on, and up to ``most`` different ``texts`` that are not trained on; with all their copies
+    they are a tenth at most."""
+    copies, first = Counter[int](), dict[int, int]()
+    for number, text in enumerate(texts):
+        copies[hash(text)] += 1
+        first.setdefault(hash(text), number)
+    held_out, room = list[str](), len(texts) // 10
+    for key in random.Random(seed).sample(list(first), len(first)):
+        if copies[key] <= room and len(held_out) < most:
+            held_out.append(texts[first[key]])
+            room -= copies[key]
     unseen = set(held_out)
     left = array("q", (number for number, text in enumerate(texts) if text not in unseen))
     return Lazy(len(left), lambda number: texts[left[number]]), held_out
