@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import ir_measures
 import numpy as np
 import pytest
 import tiny
+import torch
 from command_line import invoke
 from scipy.stats import ttest_rel
 from sentence_transformers import CrossEncoder
@@ -196,6 +198,18 @@ def test_reranking_sorts_the_first_results_by_the_cross_encoder(place: Path, tmp
         expected = [first[number] for number in np.argsort(-logits, kind="stable")]
         assert [document for document, _ in after[query]] == expected + [name for name, _ in before[query][5:]]
         assert [score for _, score in after[query]] == sorted((score for _, score in after[query]), reverse=True)
+
+
+def test_a_reranker_whose_scores_are_no_numbers_is_refused_with_the_pair(place: Path, tmp_path: Path) -> None:
+    model = CrossEncoder(str(place / "cross"), device="cpu")
+    with torch.no_grad():  # finite weights, whose products are not
+        model.model.bert.pooler.dense.weight.mul_(1e6)
+        model.model.classifier.weight.fill_(3e38)
+    model.save_pretrained(str(tmp_path / "cross"))
+    done = invoke("evaluate", "bm25", "--on", place / "collection", "--rerank", tmp_path / "cross", "--language", "en")
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    assert re.search('pairs with NaN or infinity, the first query ".+" and document ".+"', said)
 
 
 def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Path) -> None:

@@ -52,13 +52,17 @@ def test_a_run_file_looks_as_trec_wants_it(tmp_path: Path) -> None:
         write_trec({}, tmp_path / "r", "two words")
 
 
+ODD = ("nan", "inf", "-Infinity", "high")
+
+
 def test_a_run_file_is_ordered_by_score_and_its_bad_lines_named(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_text("q Q0 a 1 0.5 t\nq\tQ0\tb  2 1e1 t\n\n")
     assert read_trec(path) == {"q": [("b", 10.0), ("a", 0.5)]}
     for content, complaint in (
-        ("q Q0 a 1 0.5\n", "line 1 is not query"),
-        ("q Q0 a 1 high t\n", "line 1 is not query"),
+        ("q Q0 a 1 0.5\n", "line 1: is not query"),
+        *((f"q Q0 b 1 9 t\nq Q0 a 2 {odd} t\n", rf"line 2: a score is missing, NaN.*'{odd}'") for odd in ODD),
+        ("q Q0 a 1 nan t\nq Q0\n", r"2 problems\n  line 1: .*\n  line 2: is not query"),
         ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", "'q' lists a document twice"),
     ):
         path.write_text(content)

@@ -124,7 +124,7 @@ def test_a_damaged_archive_or_parquet_is_said_to_be_damaged(tmp_path: Path) -> N
     (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Download it again"):
         load_training_file(tmp_path / "cut.tar.gz")
-    with pytest.raises(DataError, match=r"BGE-M3\.res: line 1: is not query, Q0, document, rank, score and tag"):
+    with pytest.raises(DataError, match=r"bad\.tar\.gz: line 1: is not query, Q0, document, rank, score and tag"):
         load_training_file(archive(tmp_path / "bad.tar.gz", "q1 Q0 a 1 0.9\n"))
     pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
@@ -186,6 +186,7 @@ def test_empty_sides_and_negatives_that_are_relevant_are_counted(
     assert "1 documents of x.tsv are listed as relevant and as not relevant to the same query" in said
 
 
+SCORED = ["1.5\t0.5\tq\td\te", "2.5\t-3e-1\tr\td\te"]
 WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
 
 
@@ -193,8 +194,13 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
     ("name", "lines", "complaint"),
     [
         ("x.tsv", ["only one column"], r"line 1: has one column, not query, tab, relevant document"),
-        ("x.tsv", ["q\td", "q\td\te"], r"line 2: has 3 columns, the first line 2"),
+        ("x.tsv", ["q\td", "q\td\te"], r"line 2: has 3 columns, most lines have 2"),
         ("x.tsv", ["1.5\t2\tq\td\te", "nan\t2\tq\td\tf"], r"line 2: a score is missing, NaN, infinite or not a number"),
+        *(
+            ("x.tsv", [f"{odd}\t0.5\tq\td\te", *SCORED], rf"x\.tsv: line 1: a score is missing, NaN, .*'{odd}', '0\.5'")
+            for odd in ("nan", "inf", "None", "", "1,5")
+        ),
+        ("x.tsv", ["2.5\tq\td\te", *SCORED], r"x\.tsv: line 1: has 4 columns, most lines have 5"),
         ("x.tsv", [" \t "], r"holds no query with a relevant document"),
         ("x.jsonl", ["[]"], r"line 1: is not a JSON object"),
         ("x.jsonl", [{"query": "q"}], r"line 1: positive or pos or document or answer is missing"),
@@ -208,6 +214,14 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
 def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         load_training_file(put(tmp_path / name, lines))
+
+
+@pytest.mark.parametrize("first", ["score_pos\tscore_neg\tquery\tpositive\tnegative", "", "3\t1\ts\td\te"])
+def test_a_header_or_a_blank_line_leaves_the_layout_as_it_is(tmp_path: Path, first: str) -> None:
+    data = load_training_file(put(tmp_path / "x.tsv", [first, *SCORED]))
+    queries = {query.text: query.id for query in data.queries}
+    assert queries.keys() - {"s"} == {"q", "r"}
+    assert data.scores[queries["r"]] == {"d1": 2.5, "d2": -0.3}
 
 
 def test_two_columns_of_a_dataset_are_pairs(tmp_path: Path) -> None:

@@ -1,16 +1,32 @@
 """Problems of the user's files, collected and reported together: every correction of a large file costs another run."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vtkit.system.errors import DataError
 
 Row = TypeVar("Row")
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """``values`` as finite numbers, ValueError if one is none. Every number from outside passes through here."""
+    finite = []
+    for value in values:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError("a score is missing, NaN, infinite or not a number")
+        finite.append(number)
+    return finite
+
 
 SHOWN = 5  # problems of a file that are listed; the others are counted
 

@@ -4,7 +4,6 @@ One reader supports all layouts in which such lists are published (:data:`FORMS`
 """
 
 import json
-import math
 import re
 import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,10 +17,11 @@ import numpy.typing as npt
 
 from vtkit.data import text as texts
 from vtkit.data.judgements import ByQuery, Gathering
-from vtkit.data.problems import Problems
+from vtkit.data.problems import Problems, numbers
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.rows import read_parquet
 from vtkit.data.sequences import Lazy
+from vtkit.data.trec import trec_rows
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -46,7 +46,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 _JSONL, _RUN = re.compile(r"\.jsonl?(\.gz|\.zst)?$", re.I), re.compile(r"\.(trec|run|res)(\.gz|\.zst)?$", re.I)
 _PICKLE = re.compile(r"\.(pkl|pickle)(\.gz)?$", re.I)
-_RUN_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +161,11 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
     elif _JSONL.search(path.name):
         rows = _json_lines(path)
     elif _RUN.search(path.name):
-        yield from _run(((path, number, line) for number, line in enumerate(texts.read_lines(path), 1)), problems)
+        yield from _run(path, enumerate(texts.read_lines(path), 1), problems)
         return
     elif path.name.lower().endswith((".tar.gz", ".tgz")):
-        yield from _run(archive_lines(path, ".trec", ".run", ".res"), problems)
+        inside = archive_lines(path, ".trec", ".run", ".res")
+        yield from _run(path, ((number, line) for _, number, line in inside), problems)
         return
     else:
         raise DataError(f"{path}: has an unknown format. Rankings and scores are {FORMS}.")
@@ -243,17 +243,9 @@ def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
     return list(scores)
 
 
-def _run(lines: Iterable[tuple[Path, int, str]], problems: Problems) -> Iterator[ScoredList]:
-    """The lines of a TREC run: query, Q0, document, rank, score, tag."""
-    for path, number, line in lines:
-        columns = line.split()
-        if len(columns) == _RUN_COLUMNS:
-            try:
-                yield ScoredList(columns[0], [columns[2]], numbers([columns[4]]))
-            except ValueError as error:
-                problems.add(path, f"line {number}: {error}")
-        elif columns:
-            problems.add(path, f"line {number}: is not query, Q0, document, rank, score and tag")
+def _run(path: Path, lines: Iterable[tuple[int, str]], problems: Problems) -> Iterator[ScoredList]:
+    for _, (query, document, score) in problems.sound(path, trec_rows(lines)):
+        yield ScoredList(query, [document], [score])
 
 
 def _value(row: Mapping[str, Any], part: str) -> Any:
@@ -273,17 +265,3 @@ def _id(value: Any) -> str:
 
 def _ids(value: Any) -> list[str]:
     return [_id(identity) for identity in listed(value)]
-
-
-def numbers(values: Iterable[Any]) -> list[float]:
-    """``values`` as finite numbers."""
-    finite = []
-    for value in values:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError("a score is missing, NaN, infinite or not a number")
-        finite.append(number)
-    return finite

@@ -5,7 +5,6 @@ All problems of a collection are reported together.
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from vtkit.data import text as texts
 from vtkit.data.documents import Document as Document
 from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered
 from vtkit.data.judgements import ByQuery, Gathering
-from vtkit.data.problems import Problems
+from vtkit.data.problems import Problems, numbers
 from vtkit.data.rows import (
     DOCUMENT_IDS,
     GRADES,
@@ -298,9 +297,9 @@ def _texts(
 def _grade(value: str | float) -> int | str:
     """The grade, or what is wrong with it: measures count in 32 bits, and took longer ones for other grades."""
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (ValueError, OverflowError):
-        number = math.nan
+        (number,) = numbers([value])
+    except ValueError:
+        number = 0.5
     if not number.is_integer():
         return f"the grade {value!r} is not a whole number"
     return int(number) if abs(number) < 2**31 else f"the grade {value!r} does not fit into 32 bits"

@@ -4,14 +4,16 @@ of :data:`FORMS` and :data:`FIELDS`. :mod:`vtkit.data.rankings` reads data that 
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
-from vtkit.data.problems import Problems
-from vtkit.data.rankings import archive_lines, listed, margins, numbers, with_scores
+from vtkit.data.problems import Problems, numbers
+from vtkit.data.rankings import archive_lines, listed, margins, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet, add_judgement
 from vtkit.data.rows import read_parquet
 from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
@@ -37,6 +39,9 @@ FORMS = (
 _FILE = re.compile(r"(\.tsv|\.jsonl)(\.gz|\.zst)?$|(\.parquet)$|(\.tar\.gz|\.tgz)$", re.IGNORECASE)
 _NUMBERED = re.compile(r"negative_\d+")
 _SCORED_COLUMNS, _QRELS_COLUMNS = 5, 4
+_MEANT_AS_NUMBER = re.compile(r"[+-]?(\d[\d.,]*(e[+-]?\d+)?|[.,]\d+|nan|inf(inity)?|n/a|none|null|)", re.IGNORECASE)
+
+HEAD = 100  # lines of a .tsv whose majority decides its layout
 
 
 def is_training_data(name: str | Path) -> bool:
@@ -147,37 +152,46 @@ def _rows(path: Path, problems: Problems) -> Iterator[_Row]:
 
 
 def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
-    wanted, scored = 0, False
-    for number, line in enumerate(texts.read_lines(path), 1):
-        if not line.strip():
-            continue
-        columns = [column.strip() for column in line.split("\t")]
-        if not wanted:
-            wanted = len(columns)
-            scored = wanted == _SCORED_COLUMNS and all(map(_is_number, columns[:2]))
-            if wanted == 1:
-                problems.add(path, f"line {number}: has one column, not query, tab, relevant document")
-                return
-            if columns[0].lower() in FIELDS["query"] and columns[1].lower() in FIELDS["relevant"]:  # a header
-                continue
+    """The lines in the layout of most of the first :data:`HEAD`; what does not fit becomes a problem."""
+    lines = ((number, line) for number, line in enumerate(texts.read_lines(path), 1) if line.strip())
+    head = [(number, _columns(line)) for number, line in islice(lines, HEAD)]
+    if not head:
+        return
+    wanted = Counter(len(columns) for _, columns in head).most_common(1)[0][0]
+    if wanted == 1:
+        problems.add(path, f"line {head[0][0]}: has one column, not query, tab, relevant document")
+        return
+    alike = [columns for _, columns in head if len(columns) == wanted]
+    scored = wanted == _SCORED_COLUMNS and 2 * sum(map(_begins_with_scores, alike)) > len(alike)
+    if _is_header(head[0][1], 2 if scored else 0):
+        del head[0]
+    for number, columns in chain(head, ((number, _columns(line)) for number, line in lines)):
         if len(columns) != wanted:
-            problems.add(path, f"line {number}: has {len(columns)} columns, the first line {wanted}")
+            problems.add(path, f"line {number}: has {len(columns)} columns, most lines have {wanted}")
         elif not scored:
             yield _Row(columns[0], columns[1:2], columns[2:], [])
         else:
             try:
                 scores = numbers(columns[:2])
             except ValueError as error:
-                problems.add(path, f"line {number}: {error}")
+                problems.add(path, f"line {number}: {error}: {columns[0][:40]!r}, {columns[1][:40]!r}")
             else:
                 yield _Row(columns[2], columns[3:4], columns[4:], scores)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return bool(numbers([text]))
-    except ValueError:
-        return False
+def _columns(line: str) -> list[str]:
+    return [column.strip() for column in line.split("\t")]
+
+
+def _begins_with_scores(columns: list[str]) -> bool:
+    """Whether the first two of ``columns`` are meant as numbers, whether or not they can be used."""
+    return all(map(_MEANT_AS_NUMBER.fullmatch, columns[:2]))
+
+
+def _is_header(columns: list[str], at: int) -> bool:
+    """Whether the names of query and relevant document stand in the columns ``at`` and behind it."""
+    names = [column.lower() for column in columns[at : at + 2]]
+    return len(names) == 2 and names[0] in FIELDS["query"] and names[1] in FIELDS["relevant"]
 
 
 def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], problems: Problems) -> Iterator[_Row]:

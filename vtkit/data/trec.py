@@ -1,14 +1,16 @@
 """Runs, the results of a system for each query, and TREC's run files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from gzip import GzipFile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from vtkit.data.problems import Problems, numbers
 from vtkit.data.text import read_lines
-from vtkit.system.errors import DataError
+
+_COLUMNS = 6
 
 Run = dict[str, list[tuple[str, float]]]  # query id -> (document id, score), best first
 
@@ -42,19 +44,27 @@ def write_trec(run: Run, path: str | Path, tag: str) -> None:
 def read_trec(path: str | Path) -> Run:
     """The run in a TREC file, plain or compressed, with results ordered by score (equal scores by line)."""
     run: Run = {}
-    for number, line in enumerate(read_lines(path), 1):
-        columns = [column for column in line.replace("\t", " ").split(" ") if column]
-        if not columns:
-            continue
-        try:
-            query, _, document, _, score, _ = columns
-            run.setdefault(query, []).append((document, float(score)))
-        except ValueError as error:
-            raise DataError(
-                f"{path}: line {number} is not query, Q0, document, rank, score and tag: {line.strip()[:80]!r}"
-            ) from error
+    path, problems = Path(path), Problems()
+    for _, (query, document, score) in problems.sound(path, trec_rows(enumerate(read_lines(path), 1))):
+        run.setdefault(query, []).append((document, score))
     for query, results in run.items():
         if len({document for document, _ in results}) < len(results):
-            raise DataError(f"{path}: query {query!r} lists a document twice.")
+            problems.add(path, f"query {query!r} lists a document twice")
         results.sort(key=lambda result: -result[1])
+    problems.stop_if_any()
     return run
+
+
+def trec_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, str, float] | str]]:
+    """Number, and query, document and finite score, of each line that is not blank; or its complaint."""
+    for number, line in lines:
+        columns = [column for column in line.replace("\t", " ").split(" ") if column]
+        if len(columns) == _COLUMNS:
+            try:
+                (score,) = numbers(columns[4:5])
+            except ValueError as error:
+                yield number, f"{error}: {columns[4][:40]!r}"
+            else:
+                yield number, (columns[0], columns[2], score)
+        elif columns:
+            yield number, f"is not query, Q0, document, rank, score and tag: {line.strip()[:80]!r}"

@@ -139,6 +139,13 @@ class CrossEncoderTeacher:
                     pairs.append((text, step.documents[candidate]))
                     places.append((number, query, candidate))
         values = self.model.predict(pairs, batch_size=32, activation_fn=nn.Identity(), show_progress_bar=False)
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            asked, read = (console.one_line(text, 60) for text in pairs[bad[0]])
+            raise DataError(
+                f"the cross-encoder scores {len(bad)} of {len(pairs)} pairs with NaN or infinity, the first query "
+                f'"{asked}" and document "{read}". Its weights or its precision are at fault: name another one.'
+            )
         for (number, query, candidate), value in zip(places, values, strict=True):
             matrices[number][query, candidate] = value
         return matrices
