@@ -148,7 +148,7 @@ def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> N
     (old / "run.json").write_text(json.dumps(record), "utf-8")
     found = compare_runs([runs / "documents", old])
     (note,) = found.notes
-    for setting in ("index.gone", "index.precision", "index.opensearch.heap", "transfer.pad"):
+    for setting in ("index.gone", "index.precision", "index.opensearch", "transfer.pad"):
         assert setting in note
     precision = ("float32", "float8", "float8")
     told = {line.name: line.values for line in found.settings}
