@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import permutation_test
+from scipy.stats import permutation_test, t
 
 from vtkit.evaluation.judging import Role
-from vtkit.evaluation.measures.significance import holm, paired_randomization, paired_randomization_over_sets
+from vtkit.evaluation.measures.significance import (
+    difference,
+    holm,
+    paired_randomization,
+    paired_randomization_over_sets,
+    paired_t,
+)
 from vtkit.pipeline.steps.write_report import with_tests
 from vtkit.report.data import ReportData, Row, SetResults
 from vtkit.report.diagnosis import diagnose
@@ -63,6 +69,34 @@ def test_over_several_sets_each_set_counts_alike() -> None:
     a, b = [named([0.6]), named([0.7, 0.3])], [named([0.5]), named([0.4, 0.4])]
     assert paired_randomization_over_sets(a, b) == 4 / 8
     assert paired_randomization(named([0.6, 0.7, 0.3]), named([0.5, 0.4, 0.4])) == 6 / 8
+
+
+def test_differences_over_seeds_and_queries_by_hand() -> None:
+    """D_q = .2, .4 (s² .02), seeds of a: means .4, .6 (s² .02), of b one: V = .02 / 2 + .02 / 2, t = .3 / √.02."""
+    a = [{"q": 0.4, "r": 0.4}, {"q": 0.6, "r": 0.6}]
+    found = difference(a, [{"q": 0.3, "r": 0.1}])
+    assert found.mean == pytest.approx(0.3)
+    freedom = 0.02**2 / (0.01**2 + 0.01**2)
+    assert found.p == pytest.approx(2 * t.sf(0.3 / 0.02**0.5, freedom))
+    assert found.half == pytest.approx(t.ppf(0.975, freedom) * 0.02**0.5)
+    one, other = {"q": 0.4, "r": 0.4, "s": 0.1}, {"q": 0.1, "r": 0.2, "s": 0.3}
+    assert difference([one], [other]).p == paired_randomization(one, other)  # of one seed nothing else is known
+    assert (difference([one] * 2, [one] * 2).p, difference([one] * 2, [one] * 2).half) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(("deviation", "noise"), [(0.0, 0.1), (0.02, 0.1), (0.05, 0.1), (0.2, 0.05)])
+def test_without_any_difference_seeds_do_not_make_one(deviation: float, noise: float) -> None:
+    """Three seeds whose means vary, 60 queries: of the means over seeds, queries alone would reject in up to 95 %."""
+    draw, count, rejected, naive = np.random.default_rng(1), 400, 0, 0
+    for _ in range(count):
+        hard = draw.normal(0.5, 0.3, 60)
+        both = hard + draw.normal(0, deviation, (2, 3, 1)) + draw.normal(0, 0.14, (2, 1, 60))
+        values = [[dict(enumerate(seed)) for seed in system] for system in both + draw.normal(0, noise, (2, 3, 60))]
+        rejected += difference(*values).p < 0.05
+        means = [{query: sum(of[query] for of in system) / 3 for query in range(60)} for system in values]
+        naive += paired_t(*means) < 0.05
+    assert rejected < 0.085 * count  # three standard errors above the level
+    assert deviation < 0.05 or naive > 0.2 * count
 
 
 def test_holms_correction_by_hand() -> None:

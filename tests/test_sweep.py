@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.evaluation.measures.significance import holm, paired_randomization
+from vtkit.evaluation.measures.significance import difference
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.listing import running_by
 from vtkit.pipeline.run import run
@@ -30,7 +30,7 @@ from vtkit.pipeline.sweep import gather, plan_sweep
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
 from vtkit.report.sweep_page import pareto_front
-from vtkit.report.sweep_tables import Place
+from vtkit.report.sweep_tables import Place, table_rows
 from vtkit.system.errors import RecipeError, VtkitError
 
 BASE = """
@@ -136,27 +136,28 @@ def test_a_cell_is_what_vtkit_run_makes_of_its_settings(finished: Path) -> None:
     shutil.rmtree(other)
 
 
-def test_figures_are_means_of_the_runs_and_tests_those_of_the_queries(finished: Path) -> None:
+def test_figures_are_means_of_the_runs_and_tests_are_over_seeds_and_queries(finished: Path) -> None:
     grid = grid_of(finished / "recipe.toml")
     results, reports = gather(grid, finished / "runs")
     assert len(reports) == 4
     (place,) = results.places
     assert place == Place("", "collection", ("nDCG@10", "R@100"))
-    table = results.tables[0]
-    means: dict[str, dict[str, float]] = {}
+    values: dict[str, list[dict[str, float]]] = {}
     for method in ("mixture", "zero"):
-        seeds = []
+        values[method] = []
         for seed in (1, 2):
             opened = open_run(finished / "runs" / f"tiny-method-{method}-seed-{seed}")
             path = opened.steps["evaluate:adapt"] / "collection" / "per_query.json"
-            seeds.append(json.loads(path.read_text("utf-8"))["nDCG@10"])
-        of_seeds = [statistics.fmean(of.values()) for of in seeds]
-        assert table.mean(f"method={method}", place, "nDCG@10") == pytest.approx(statistics.fmean(of_seeds))
-        assert table.deviation(f"method={method}", place, "nDCG@10") == pytest.approx(statistics.stdev(of_seeds))
-        means[method] = {query: (seeds[0][query] + seeds[1][query]) / 2 for query in seeds[0]}
-    p = holm({"zero": paired_randomization(means["zero"], means["mixture"])})["zero"]
-    assert table.tested["method=zero", place, "nDCG@10"].randomization == pytest.approx(p)
-    assert set(dict(results.references.values)) == {("BM25", place), ("source", place)}
+            values[method].append(json.loads(path.read_text("utf-8"))["nDCG@10"])
+        of_seeds = [statistics.fmean(of.values()) for of in values[method]]
+        shown = results.figures("encoder", place, "nDCG@10")[f"method={method}"]
+        assert shown == pytest.approx((statistics.fmean(of_seeds), statistics.stdev(of_seeds)))
+    found = results.tested["encoder", "method=zero", place, "nDCG@10"]
+    assert found == difference(values["zero"], values["mixture"])  # one row is tested: nothing to correct
+    page = (finished / "runs" / "tiny" / "sweep.md").read_text("utf-8")
+    assert f"{found.mean:+.4f} ± {found.half:.4f}, p = {found.p:.3f}" in page
+    assert "over seeds and queries" in page
+    assert [labels[0] for labels, _ in table_rows(results, "encoder")] == ["BM25", "source", "mixture", "zero"]
 
 
 def test_every_table_has_the_same_figures(finished: Path) -> None:

@@ -36,7 +36,7 @@ def sweep(
     Cells are its rows, columns, values and seeds. Each cell is a run of its own, named by its values; stages that cells
     share are made once. The same command continues a stopped sweep and repeats nothing that is finished. RUNS/NAME then
     has sweep.html with tables and plots, and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with
-    their deviation, and paired tests against the first row (sweep.baseline), corrected for all rows (Holm).
+    their deviation, and tests over seeds and queries against the first row (sweep.baseline), corrected for all rows.
     """
     if not dry_run:
         same_command_continues()

@@ -7,11 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vtkit.evaluation.comparison import Tested, compared
-from vtkit.evaluation.judging import Evaluated, EvaluateResult, Judged
+from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.measures.significance import Difference, difference, holm
 from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import refuse_full_disk
 from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
@@ -22,7 +22,7 @@ from vtkit.recipe.preflight import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import ReportData
-from vtkit.report.sweep_tables import Place, SweepResults, SweepTable, Swept, csv_table, latex_tables, markdown_tables
+from vtkit.report.sweep_tables import COSTS, Place, SweepResults, csv_table, latex_tables
 from vtkit.settings.recipe import STORE
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors
@@ -200,27 +200,21 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
     return failed
 
 
-TITLES = {  # system -> title of its table
-    "encoder": "The encoder alone",
-    "deployed": "The deployed index",
-    "hybrid": "The encoder and BM25 together",
-}
-
-REFERENCES = ("BM25", "source")
-
 Queries = Mapping[str, Mapping[str, float]]  # measure -> query -> value
 
 
 def write_sweep(grid: Grid, runs: Path) -> Path:
     """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished (VtkitError
     where none is); returns the page."""
-    from vtkit.report.sweep_page import sweep_page
+    from vtkit.report.pages import html_page, markdown_page
+    from vtkit.report.sweep_page import sweep_charts, sweep_page
 
     results, reports = gather(grid, runs)
+    page = sweep_page(results, reports)
     folder = runs / grid.name
     files = {
-        "sweep.html": sweep_page(results, reports),
-        "sweep.md": markdown_tables(results),
+        "sweep.html": html_page(page, sweep_charts(results, reports)),
+        "sweep.md": markdown_page(page),
         "sweep.csv": csv_table(results),
         "sweep.tex": latex_tables(results),
     }
@@ -234,55 +228,44 @@ def write_sweep(grid: Grid, runs: Path) -> Path:
 def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]:
     """The figures of all finished cells, and their reports by the names of the cells; VtkitError where none is
     finished, or none was judged."""
+    from pandas import DataFrame
+
     planned = plan_sweep(grid, runs)
     finished = [each.cell for each in planned if each.finished]
     if not finished:
         raise VtkitError(f"no cell of {grid.name} is finished in {runs}. Run them: vtkit sweep RECIPE.")
-    swept: list[Swept] = []
-    queries: dict[tuple[str, str, str], Queries] = {}
+    figures: list[dict[str, object]] = []
+    queries: dict[tuple[str, Place], dict[str, list[Queries]]] = {}  # system and place -> row -> seeds
     for cell in finished:
-        run = open_run(runs / cell.name)
+        run, row = open_run(runs / cell.name), grid.label(cell.row)
         for system, step in _systems(run).items():
-            for name, judged in result_of(run.steps[step], EvaluateResult).sets.items():
-                swept.append(Swept(cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged))
-                queries[cell.name, name, system] = per_query(run, step.removeprefix("evaluate:"), name) or {}
-    if not swept:
+            for name, of in result_of(run.steps[step], EvaluateResult).sets.items():
+                costs = zip(COSTS, (of.flops, of.query_dimensions, of.document_dimensions), strict=True)
+                known = {"row": row, "column": cell.column, "seed": cell.seed, "run": cell.name, "set": name}
+                figures += [
+                    {**known, "system": system, "measure": measure, "value": value}
+                    for measure, value in [*of.measures.items(), *costs]
+                    if value is not None
+                ]
+                seeds = queries.setdefault((system, Place(cell.column, name, tuple(of.measures))), {})
+                seeds.setdefault(row, []).append(per_query(run, step.removeprefix("evaluate:"), name) or {})
+    if not figures:
         raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
-    places = dict.fromkeys(
-        Place(cell.column, each.set, tuple(each.evaluated.measures))
-        for column in dict.fromkeys(cell.column for cell in finished)
-        for each in swept
-        if each.column == column
-    )
+    frame = DataFrame(figures)
     rows = {grid.label(row): row or ("the recipe",) for row in grid.rows}
     baseline = grid.baseline or next(iter(rows))
-    tables = {
-        system: _table(title, system, swept, places, queries, rows, baseline)
-        for system, title in TITLES.items()
-        if any(each.system == system for each in swept)
-    }
-    if _figures(tables.get("hybrid")) == _figures(tables.get("deployed")):  # the index to be used is that sum
-        tables.pop("hybrid", None)
-    values = next(iter(tables.values())).values if tables else {}
     results = SweepResults(
         grid.name,
         grid.heads or ("row",),
         rows,
-        tuple(places),
-        tuple(tables.values()),
-        _references(swept, places),
+        tuple(dict.fromkeys(place for _, place in queries)),
+        frame,
+        _differences(queries, baseline),
         baseline,
-        max(map(len, values.values()), default=0),
         tuple(each.cell.name for each in planned if not each.finished),
     )
     reports = {cell.name: report_of(runs / cell.name) for cell in finished}
     return results, {name: report for name, report in reports.items() if report is not None}
-
-
-def _figures(table: SweepTable | None) -> dict[tuple[str, Place], list[Mapping[str, float]]]:
-    return (
-        {} if table is None else {at: [each.evaluated.measures for each in seeds] for at, seeds in table.values.items()}
-    )
 
 
 def _systems(run: RunFolder) -> dict[str, str]:
@@ -292,65 +275,27 @@ def _systems(run: RunFolder) -> dict[str, str]:
     return {system: step for system, step in wanted.items() if step in run.steps}
 
 
-def _at(found: Sequence[Swept], system: str, row: str | None, place: Place) -> list[Swept]:
-    """A system's results for a row and place; None means all rows."""
-    return [
-        each
-        for each in found
-        if (each.system, each.column, each.set) == (system, place.column, place.set)
-        and row in (None, each.row)
-        and set(place.measures) <= each.evaluated.measures.keys()
-    ]
+def _differences(
+    queries: Mapping[tuple[str, Place], Mapping[str, Sequence[Queries]]], baseline: str
+) -> dict[tuple[str, str, Place, str], Difference]:
+    """The differences from the baseline, p corrected for all rows (Holm), by system, row, place and measure. A row that
+    lacks seeds or queries of the baseline is not tested."""
+    tested: dict[tuple[str, str, Place, str], Difference] = {}
+    for (system, place), rows in queries.items():
+        bm25 = [seeds[:1] for seeds in queries.get(("BM25", place), {}).values()]
+        base = bm25[0] if baseline == "BM25" and bm25 else rows.get(baseline, ())
+        for measure in place.measures:
+            found = {
+                row: difference([of[measure] for of in seeds], [of[measure] for of in base])
+                for row, seeds in rows.items()
+                if row != baseline and (baseline == "BM25" or len(seeds) == len(base)) and _same(seeds, base, measure)
+            }
+            corrected = holm({row: of.p for row, of in found.items()})
+            tested |= {(system, row, place, measure): replace(of, p=corrected[row]) for row, of in found.items()}
+    return tested
 
 
-def _table(
-    title: str,
-    system: str,
-    found: Sequence[Swept],
-    places: Mapping[Place, None],
-    queries: Mapping[tuple[str, str, str], Queries],
-    rows: Mapping[str, Sequence[str]],
-    baseline: str,
-) -> SweepTable:
-    values = {(row, place): of for row in rows for place in places if (of := _at(found, system, row, place))}
-    tested: dict[tuple[str, Place, str], Tested] = {}
-    for place in places:
-        judged = {row: _mean(values[row, place], queries) for row in rows if (row, place) in values}
-        if baseline == "BM25" and (bm25 := _at(found, "BM25", None, place)):
-            judged["BM25"] = _mean(bm25[:1], queries)
-        against = judged.get(baseline)
-        if against is None:
-            continue
-        asked = {measure: of.keys() for measure, of in against.per_query.items()}
-        same = {
-            row: of for row, of in judged.items() if {name: each.keys() for name, each in of.per_query.items()} == asked
-        }
-        for cell in compared(same, place.set, [m for m in place.measures if m in asked], baseline, "holm"):
-            tested |= {(cell.system, place, measure): of for measure, of in cell.tested.items()}
-    return SweepTable(title, system, values, tested)
-
-
-def _mean(found: Sequence[Swept], queries: Mapping[tuple[str, str, str], Queries]) -> Judged:
-    """The means over seeds, of each query too, where all seeds have it."""
-    of_seeds = [queries[each.run, each.set, each.system] for each in found]
-    per_measure = {}
-    for measure in of_seeds[0]:
-        kept = set.intersection(*(set(of.get(measure, {})) for of in of_seeds))
-        per_measure[measure] = {
-            query: sum(of[measure][query] for of in of_seeds) / len(of_seeds) for query in sorted(kept)
-        }
-    measures = [each.evaluated.measures for each in found]
-    means = {name: sum(of[name] for of in measures) / len(measures) for name in measures[0]}
-    count = max(map(len, per_measure.values()), default=0)
-    return Judged(Evaluated(role="encoder", queries=count, documents=0, measures=means), {}, per_measure)
-
-
-def _references(found: Sequence[Swept], places: Mapping[Place, None]) -> SweepTable:
-    """BM25 and the source in the places where they are the same in all cells."""
-    values = {}
-    for system in REFERENCES:
-        for place in places:
-            of = _at(found, system, None, place)
-            if of and all(each.evaluated.measures == of[0].evaluated.measures for each in of):
-                values[system, place] = of[:1]
-    return SweepTable("", "", values)
+def _same(seeds: Sequence[Queries], base: Sequence[Queries], measure: str) -> bool:
+    """Whether all have values of the same queries."""
+    asked = [of.get(measure, {}).keys() for of in (*seeds, *base)]
+    return bool(base) and bool(asked[-1]) and all(keys == asked[-1] for keys in asked)

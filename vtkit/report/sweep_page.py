@@ -1,17 +1,16 @@
 """The page of a sweep: its tables, values against measures, FLOPS against effectiveness, training curves."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from vtkit.evaluation.measures.significance import Difference
 from vtkit.report.blocks import Cell, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
-from vtkit.report.pages import html_page
 from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
-from vtkit.report.sweep_tables import Place, SweepResults, SweepTable, table_rows
+from vtkit.report.sweep_tables import COSTS, TITLES, Place, SweepResults, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 
@@ -20,23 +19,24 @@ TICKS = 8  # values of a setting that each have a tick
 Line = tuple[str, list[float], list[float], list[float]]  # name, x, y, deviation of y
 
 
-def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> str:
-    """The page as HTML; ``reports`` of the finished cells, by their names."""
-    sections, charts = [], {}
-    for table in results.tables:
-        key = f"results-{table.system}"
-        sections.append(Section(key, table.title, (_table(results, table), Paragraph(results.note, quiet=True))))
-        charts[key] = value_charts(results, table)
-    if results.tables:
+def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> Page:
+    """The page; ``reports`` of the finished cells, by their names."""
+    sections = [
+        Section(f"results-{system}", TITLES[system], (*_tables(results, system), Paragraph(results.note, quiet=True)))
+        for system in results.systems
+    ]
+    if results.systems:
         sections.append(Section("cost", "Cost", (_costs(results),)))
-        charts["cost"] = pareto_charts(results)
-    rows = {each.run: each.row for table in results.tables for of in table.values.values() for each in of}
-    drawn = curve_charts(rows, reports)
-    if drawn:
-        sections.append(Section("curves", "Training", ()))
-        charts["curves"] = drawn
     sections.append(Section("runs", "Runs", (_runs(results, reports),)))
-    return html_page(Page(results.name, "vtkit sweep", tuple(sections), language=language_of(reports)), charts)
+    return Page(results.name, "vtkit sweep", tuple(sections), language=language_of(reports))
+
+
+def sweep_charts(results: SweepResults, reports: Mapping[str, ReportData]) -> dict[str, list[Chart]]:
+    """The charts of each section of the page."""
+    charts = {f"results-{system}": value_charts(results, system) for system in results.systems}
+    charts["cost"] = pareto_charts(results) if results.systems else []
+    rows = dict(zip(results.frame["run"], results.frame["row"], strict=True))
+    return {**charts, "runs": curve_charts(rows, reports)}
 
 
 def language_of(reports: Mapping[str, ReportData]) -> str:
@@ -44,32 +44,45 @@ def language_of(reports: Mapping[str, ReportData]) -> str:
     return next((report.language for report in reports.values() if report.language), "en")
 
 
-def _table(results: SweepResults, table: SweepTable) -> Table:
-    columns = [*results.heads, *(f"{place.label} {name}" for place in results.places for name in place.measures)]
-    rows = []
-    for labels, entries in table_rows(results, table):
+def _tables(results: SweepResults, system: str) -> list[Table]:
+    """The results, and the differences from the baseline with their intervals."""
+    places = [(place, measure) for place in results.places for measure in place.measures]
+    heads = (*results.heads, *(f"{place.label} {measure}" for place, measure in places))
+    words = frozenset(range(1, len(results.heads)))
+    rows: list[list[Cell]] = []
+    for labels, entries in table_rows(results, system):
         row: list[Cell] = [*labels]
         for entry in entries:
             further = f"{f'± {entry.deviation}' if entry.deviation else ''}{' †' if entry.significant else ''}".strip()
             first = Strong(entry.mean) if entry.best else entry.mean
             row.append((first, further) if further else (first,))
         rows.append(row)
-    return Table(table.title, tuple(columns), rows, words=frozenset(range(1, len(results.heads))))
+    tested = [
+        (*labels, *(_difference(results.tested.get((system, row, *column))) for column in places))
+        for row, labels in results.rows.items()
+        if any((system, row, *column) in results.tested for column in places)
+    ]
+    caption = f"Difference from {results.baseline} ± half of its 95 % interval, and p"
+    tables = [Table("Means", heads, rows, words=words)]
+    return [*tables, Table(caption, heads, tested, words=words)] if tested else tables
+
+
+def _difference(of: Difference | None) -> str:
+    return "–" if of is None else f"{of.mean:+.4f} ± {of.half:.4f}, p = {of.p:.3f}"
 
 
 def _costs(results: SweepResults) -> Table:
     """Means over seeds, of the first table's system."""
-    table, rows = results.tables[0], []
-    for (row, place), found in table.values.items():
-        costs = [
-            [value for each in found if (value := getattr(each.evaluated, name)) is not None]
-            for name in ("flops", "query_dimensions", "document_dimensions")
-        ]
-        shown = [amount(statistics.fmean(values)) if values else "–" for values in costs]
-        rows.append((*results.rows[row], place.label, *shown))
-    heads = (*results.heads, "set", "FLOPS", "query dimensions", "document dimensions")
+    system, rows = results.systems[0], []
+    for place in results.places:
+        costs = [results.figures(system, place, name) for name in COSTS]
+        for row, labels in results.rows.items():
+            if row in results.figures(system, place, place.measures[0]):
+                shown = (amount(of[row][0]) if row in of else "–" for of in costs)
+                rows.append((*labels, place.label, *shown))
+    heads = (*results.heads, "set", *COSTS)
     words = frozenset(range(1, len(results.heads) + 1))
-    return Table(f"What searching costs: {table.title.lower()}", heads, rows, words=words)
+    return Table(f"What searching costs: {TITLES[system].lower()}", heads, rows, words=words)
 
 
 def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
@@ -82,27 +95,28 @@ def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
     return Table("The runs, each in a folder of its name", heads, [*done, *waiting])
 
 
-def value_charts(results: SweepResults, table: SweepTable) -> list[Chart]:
+def value_charts(results: SweepResults, system: str) -> list[Chart]:
     """The first measure against each setting whose values are numbers, a line for each choice of the others."""
     drawn = []
-    for place in results.places:
+    for number, place in enumerate(results.places):
+        figures = results.figures(system, place, place.measures[0])
         for position, head in enumerate(results.heads):
             values = {row: _number(labels[position]) for row, labels in results.rows.items()}
             lines: dict[str, list[tuple[float, float, float]]] = {}
             for row, labels in results.rows.items():
-                x, y = values[row], table.mean(row, place, place.measures[0])
+                x = values[row]
                 others = ", ".join(label for at, label in enumerate(labels) if at != position)
-                if x is not None and y is not None:
-                    spread = table.deviation(row, place, place.measures[0]) or 0.0
-                    lines.setdefault(others, []).append((x, y, spread))
+                if x is not None and row in figures:
+                    mean, deviation = figures[row]
+                    lines.setdefault(others, []).append((x, mean, 0.0 if deviation != deviation else deviation))
             told = [
                 (name, *(list(part) for part in zip(*sorted(of), strict=True)))
                 for name, of in lines.items()
                 if len(of) > 1
             ]
             if None not in values.values() and told:
-                name = f"{table.system}-{results.places.index(place)}-{position}"
                 caption = f"{place.measures[0]} by {head}, {place.label}"
+                name = f"{system}-{number}-{position}"
                 drawn.append(_line_chart(name, told, caption, head, place.measures[0]))  # type: ignore[arg-type]
     return drawn
 
@@ -155,15 +169,9 @@ def _line_chart(
 def pareto_charts(results: SweepResults) -> list[Chart]:
     """FLOPS against the first measure for the encoder of each row; a line joins those that none beats in both."""
     drawn = []
-    table = results.tables[0]
     for number, place in enumerate(results.places):
-        found = []
-        for row in results.rows:
-            costs = (each.evaluated.flops for each in table.values.get((row, place), ()))
-            flops = [cost for cost in costs if cost is not None]
-            value = table.mean(row, place, place.measures[0])
-            if flops and value is not None:
-                found.append((statistics.fmean(flops), value, row))
+        flops, means = (results.figures(results.systems[0], place, name) for name in ("FLOPS", place.measures[0]))
+        found = [(flops[row][0], means[row][0], row) for row in results.rows if row in flops and row in means]
         if len(found) > 1:
             drawn.append(_pareto_chart(f"flops-{number}", found, place))
     return drawn

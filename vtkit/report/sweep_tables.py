@@ -1,30 +1,26 @@
-"""What came of a sweep, and its tables as papers print them: Markdown, LaTeX, and CSV with every single figure."""
+"""What came of a sweep: one long table of figures, and its tables as papers print them in LaTeX."""
 
-import csv
-import io
+from __future__ import annotations
+
 import re
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from vtkit.evaluation.comparison import Tested
-from vtkit.evaluation.judging import Evaluated
-from vtkit.evaluation.measures.significance import CHANCE
-from vtkit.report.pages import markdown_words
+from vtkit.evaluation.measures.significance import CHANCE, Difference
 from vtkit.report.wording import visible
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
-@dataclass(frozen=True)
-class Swept:
-    """One system of one run on one evaluation set."""
+TITLES = {  # system -> title of its table
+    "encoder": "The encoder alone",
+    "deployed": "The deployed index",
+    "hybrid": "The encoder and BM25 together",
+}
 
-    run: str
-    row: str  # its label
-    column: str
-    seed: int
-    set: str
-    system: str  # `encoder`, `deployed`, `hybrid`, `BM25` or `source`
-    evaluated: Evaluated
+REFERENCES = ("BM25", "source")  # rows of every table in the places where they are the same in all cells
+COSTS = ("FLOPS", "query dimensions", "document dimensions")
 
 
 @dataclass(frozen=True)
@@ -40,27 +36,7 @@ class Place:
         return " · ".join(filter(None, (self.column, self.set)))
 
 
-@dataclass(frozen=True)
-class SweepTable:
-    """One system in every row and place."""
-
-    title: str
-    system: str
-    values: Mapping[tuple[str, Place], Sequence[Swept]]  # (row, place) -> what each seed has
-    tested: Mapping[tuple[str, Place, str], Tested] = field(default_factory=dict)  # by (row, place, measure)
-
-    def mean(self, row: str, place: Place, measure: str) -> float | None:
-        """Over the seeds; None where there is no result."""
-        found = [each.evaluated.measures[measure] for each in self.values.get((row, place), ())]
-        return statistics.fmean(found) if found else None
-
-    def deviation(self, row: str, place: Place, measure: str) -> float | None:
-        """Sample standard deviation over the seeds; None of fewer than two."""
-        found = [each.evaluated.measures[measure] for each in self.values.get((row, place), ())]
-        return statistics.stdev(found) if len(found) > 1 else None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SweepResults:
     """A sweep as far as it is finished."""
 
@@ -68,21 +44,47 @@ class SweepResults:
     heads: tuple[str, ...]
     rows: Mapping[str, tuple[str, ...]]  # label -> its values under the heads, in their order
     places: tuple[Place, ...]
-    tables: tuple[SweepTable, ...]
-    references: SweepTable  # BM25 and the source where they are the same in all rows: rows of every table
+    frame: DataFrame
+    """Every figure of every run: row (its label), column, seed, run, set, system (a key of :data:`TITLES` or one of
+    :data:`REFERENCES`), measure (:data:`COSTS` too) and value."""
+
+    tested: Mapping[tuple[str, str, Place, str], Difference]  # by system, row, place and measure
     baseline: str
-    seeds: int  # of the row that has most
     unfinished: tuple[str, ...] = ()  # cells without results
+
+    def at(self, system: str, place: Place, measure: str) -> Series[float]:
+        """The value of each run, by row."""
+        here = {"system": system, "column": place.column, "set": place.set, "measure": measure}
+        found = self.frame[(self.frame[list(here)] == list(here.values())).all(axis=1)]
+        return found.set_index("row")["value"]
+
+    def figures(self, system: str, place: Place, measure: str) -> dict[str, tuple[float, float]]:
+        """Mean over the seeds and sample standard deviation, NaN of fewer than two, by row."""
+        found = self.at(system, place, measure).groupby(level=0).agg(["mean", "std"])
+        return {str(row): (float(mean), float(std)) for row, mean, std in found.itertuples()}
+
+    @property
+    def systems(self) -> list[str]:
+        """Those that have tables; the sum with BM25 only where it is not the index to be used."""
+        values = {system: self.frame["value"][self.frame["system"] == system].tolist() for system in TITLES}
+        same = values["hybrid"] == values["deployed"]
+        return [system for system, found in values.items() if found and not (system == "hybrid" and same)]
+
+    @property
+    def seeds(self) -> int:
+        """Of the row that has most."""
+        return int(self.frame.groupby(["row", "column"])["seed"].nunique().max())
 
     @property
     def note(self) -> str:
         """How the tables are to be read."""
-        over = f"Means over {self.seeds} seeds ± standard deviation. " if self.seeds > 1 else ""
+        several = self.seeds > 1
+        over = f"Means over {self.seeds} seeds ± standard deviation. " if several else ""
+        drawn = "over seeds and queries (Welch)" if several else "of one seed over queries (randomisation test)"
         missing = f" Without {len(self.unfinished)} cells that are not finished." if self.unfinished else ""
         return (
-            f"{over}† p < {CHANCE} against {self.baseline}: paired randomisation test over queries"
-            f"{', of their means over seeds' if self.seeds > 1 else ''}, Holm over the rows. Bold: the best of the "
-            f"sweep's own rows.{missing}"
+            f"{over}† p < {CHANCE} against {self.baseline}, {drawn}, Holm over the rows. Rows may differ in sparsity: "
+            f"see Cost. Bold: the best of the sweep's own rows.{missing}"
         )
 
 
@@ -96,105 +98,61 @@ class Entry:
     significant: bool = False
 
 
-def table_rows(results: SweepResults, table: SweepTable) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
+def table_rows(results: SweepResults, system: str) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
     """Labels under the heads, and an entry for each measure of each place; BM25 and the source first."""
-    best = {
-        (place, measure): max(
-            (value for row in results.rows if (value := table.mean(row, place, measure)) is not None), default=None
-        )
-        for place in results.places
-        for measure in place.measures
-    }
-
-    def entries(of: SweepTable, row: str) -> list[Entry]:
-        made = []
-        for place in results.places:
-            for measure in place.measures:
-                mean, deviation = of.mean(row, place, measure), of.deviation(row, place, measure)
-                tested = of.tested.get((row, place, measure))
-                made.append(
-                    Entry(
-                        "–" if mean is None else f"{mean:.4f}",
-                        "" if deviation is None else f"{deviation:.4f}",
-                        of is table and mean is not None and mean == best[place, measure],
-                        tested is not None and tested.randomization < CHANCE,
-                    )
-                )
-        return made
-
-    for row in dict.fromkeys(row for row, _ in results.references.values):
-        yield (row, *[""] * (len(results.heads) - 1)), entries(results.references, row)
+    columns = [(place, measure) for place in results.places for measure in place.measures]
+    for reference in REFERENCES:
+        values = [results.at(reference, *column).unique() for column in columns]
+        if any(len(each) == 1 for each in values):
+            same = [Entry(f"{each[0]:.4f}" if len(each) == 1 else "–") for each in values]
+            yield (reference, *[""] * (len(results.heads) - 1)), same
+    figures = {column: results.figures(system, *column) for column in columns}
+    best = {column: max((mean for mean, _ in of.values()), default=0.0) for column, of in figures.items()}
     for row, labels in results.rows.items():
-        yield labels, entries(table, row)
-
-
-def markdown_tables(results: SweepResults) -> str:
-    """All tables."""
-    parts = [f"# {_plain(results.name)}", "", _plain(results.note)]
-    heads = [*results.heads, *(f"{p.label} {measure}" for p in results.places for measure in p.measures)]
-    for table in results.tables:
-        parts += ["", f"## {_plain(table.title)}", "", f"| {' | '.join(map(_plain, heads))} |"]
-        parts += [f"|{'---|' * len(results.heads)}{'---:|' * (len(heads) - len(results.heads))}"]
-        for labels, entries in table_rows(results, table):
-            cells = [_plain(label) for label in labels]
-            for entry in entries:
-                shown = f"**{entry.mean}**" if entry.best else entry.mean
-                shown += f" ± {entry.deviation}" if entry.deviation else ""
-                cells.append(f"{shown} †" if entry.significant else shown)
-            parts.append(f"| {' | '.join(cells)} |")
-    return "\n".join(parts) + "\n"
+        entries = []
+        for column in columns:
+            mean, deviation = figures[column].get(row, (float("nan"),) * 2)
+            tested = results.tested.get((system, row, *column))
+            significant = tested is not None and tested.p < CHANCE
+            shown = ["" if value != value else f"{value:.4f}" for value in (mean, deviation)]  # NaN: there is none
+            entries.append(Entry(shown[0] or "–", shown[1], mean == best[column], significant))
+        yield labels, entries
 
 
 def latex_tables(results: SweepResults) -> str:
     r"""All tables for ``\usepackage{booktabs}``, the sets above their measures."""
-    parts = ["% \\usepackage{booktabs}"]
-    width, columns = len(results.heads), sum(len(place.measures) for place in results.places)
-    for table in results.tables:
-        groups, rules, at = [], [], width + 1
-        for place in results.places:
-            groups.append(rf"\multicolumn{{{len(place.measures)}}}{{c}}{{{_tex(place.label)}}}")
-            rules.append(rf"\cmidrule(lr){{{at}-{at + len(place.measures) - 1}}}")
-            at += len(place.measures)
-        measures = [_tex(measure) for place in results.places for measure in place.measures]
-        caption = _tex(f"{results.name}: {table.title}. {results.note}")
-        parts += [
-            "", r"\begin{table}", r"\centering", rf"\caption{{{caption}}}",
-            rf"\begin{{tabular}}{{{'l' * width}{'r' * columns}}}", r"\toprule",
-            rf"{' & '.join([*[''] * width, *groups])} \\", "".join(rules),
-            rf"{' & '.join([*map(_tex, results.heads), *measures])} \\", r"\midrule",
-        ]  # fmt: skip
-        for labels, entries in table_rows(results, table):
-            cells = [_tex(label) for label in labels]
-            for entry in entries:
-                shown = rf"\textbf{{{entry.mean}}}" if entry.best else entry.mean.replace("–", "--")
-                shown += rf" {{\scriptsize$\pm$ {entry.deviation}}}" if entry.deviation else ""
-                cells.append(rf"{shown}$^\dagger$" if entry.significant else shown)
-            parts.append(rf"{' & '.join(cells)} \\")
-        parts += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(parts) + "\n"
+    from pandas import DataFrame, MultiIndex
+
+    parts = ["% \\usepackage{booktabs}\n"]
+    heads = [("", _tex(head)) for head in results.heads]
+    heads += [(_tex(place.label), _tex(measure)) for place in results.places for measure in place.measures]
+    for system in results.systems:
+        rows = [[*map(_tex, labels), *map(_tex_entry, entries)] for labels, entries in table_rows(results, system)]
+        parts.append(
+            DataFrame(rows, columns=MultiIndex.from_tuples(heads)).to_latex(
+                index=False,
+                escape=False,
+                multicolumn_format="c",
+                column_format="l" * len(results.heads) + "r" * (len(heads) - len(results.heads)),
+                caption=_tex(f"{results.name}: {TITLES[system]}. {results.note}"),
+            )
+        )
+    return "\n".join(parts)
+
+
+def _tex_entry(entry: Entry) -> str:
+    shown = rf"\textbf{{{entry.mean}}}" if entry.best else entry.mean.replace("–", "--")
+    shown += rf" {{\scriptsize$\pm$ {entry.deviation}}}" if entry.deviation else ""
+    return rf"{shown}$^\dagger$" if entry.significant else shown
 
 
 def csv_table(results: SweepResults) -> str:
     """Every figure of every run, one a line."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*results.heads, "column", "seed", "run", "set", "system", "measure", "value"])
-    for table in (*results.tables, results.references):
-        for (row, _), found in table.values.items():
-            labels = results.rows.get(row, (row, *[""] * (len(results.heads) - 1)))
-            for each in found:
-                of = each.evaluated
-                costs = {"FLOPS": of.flops, "query dimensions": of.query_dimensions}
-                costs["document dimensions"] = of.document_dimensions
-                for name, value in {**of.measures, **costs}.items():
-                    if value is not None:
-                        place = (each.column, each.seed, each.run, each.set, each.system)
-                        writer.writerow([*labels, *place, name, value])
-    return file.getvalue()
-
-
-def _plain(text: str) -> str:
-    return markdown_words(visible(text))
+    frame = results.frame
+    for number, head in enumerate(results.heads):
+        frame = frame.assign(**{head: [results.rows[row][number] for row in results.frame["row"]]})
+    others = [name for name in results.frame if name != "row"]
+    return str(frame.to_csv(index=False, columns=[*results.heads, *others]))
 
 
 _TEX = {
