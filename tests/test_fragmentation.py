@@ -271,6 +271,11 @@ def test_what_a_normalizer_does_beyond_case_is_told_by_script() -> None:
             {"Latin": {"stripped": 4}, "Hangul": {"decomposed": 1}, "Devanagari": {"dropped": 2}},
         ),
         (normalizers.NFKC(), {"Latin": {"replaced": 1}, "Common": {"replaced": 1}}),
+        (normalizers.ByteLevel(), {}),
+        (
+            normalizers.Sequence([normalizers.NFKC(), normalizers.ByteLevel()]),
+            {"Latin": {"replaced": 1}, "Common": {"replaced": 1}},
+        ),
     ):
         backend = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
         backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

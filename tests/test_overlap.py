@@ -1,5 +1,9 @@
 """The overlap rule: by hand on small vocabularies, and the published shares on the real ones."""
 
+import ast
+import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +15,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
+import vtkit
+from vtkit.inspect.reachability import unreachable
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.casing import canonical_classes
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, FILLER, SENTENCEPIECE, WORDPIECE, Canonical
-from vtkit.vocabulary.overlap import KINDS, is_symbol
+from vtkit.vocabulary.overlap import KINDS, find_overlap, is_symbol
 from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.trimmed import trim_vocabulary
 
 XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 
@@ -78,6 +86,101 @@ def test_bytes_that_are_no_character_match_the_same_bytes_only() -> None:
     assert matches(byte_level("Â¢"), wordpiece("¢"))["¢"] == ("Â¢", "symbol")
     assert matches(byte_level("¢"), byte_level("¢"))["¢"] == ("¢", "exact")
     assert Vocabulary(byte_level("¢")).surfaces[-1] == ("", False)
+
+
+def respelled(folder: Path, work: Path, old: str, new: str) -> PreTrainedTokenizerFast:
+    """A published tokenizer that has another mark, in its file as well as in its tokens."""
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    vocabulary = content["model"].pop("vocab")
+    setting = '"{}": ' + json.dumps(old, ensure_ascii=False)
+    written = json.dumps(content, ensure_ascii=False)
+    for name in ("continuing_subword_prefix", "prefix", "replacement"):
+        written = written.replace(setting.format(name), setting.format(name).replace(old, new))
+    content = json.loads(written)
+
+    def named(token: str) -> str:
+        return token.replace(old, new) if old == "▁" or (token.startswith(old) and token != old) else token
+
+    if isinstance(vocabulary, list):
+        content["model"]["vocab"] = [[named(token), score] for token, score in vocabulary]
+    else:
+        content["model"]["vocab"] = {named(token): number for token, number in vocabulary.items()}
+    work.mkdir()
+    shutil.copy(folder / "tokenizer_config.json", work)
+    (work / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return load_tokenizer(str(work), require_roles=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("bert-base-uncased", "##", "@@"), ("bert-base-uncased", "##", "_"), ("focus-ar-xlmr-unigram-30k", "▁", "␣")],
+)
+def test_a_vocabulary_with_other_marks_is_the_same_vocabulary(
+    name: str, old: str, new: str, shared: Path, tmp_path: Path
+) -> None:
+    source = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    target = respelled(shared / "vocab" / name, tmp_path / "respelled", old, new)
+    assert Vocabulary(target).forms == Vocabulary(source).forms
+    for pair in (pair_of(source, target), pair_of(target, source)):
+        assert pair.overlap.target_to_source.tolist() == list(range(len(source)))
+    if new == "@@":
+        assert len(unreachable(target, Vocabulary(target).forms)) == 337
+        trimmed, _ = trim_vocabulary(target, ["token tokens"])
+        assert trimmed.tokenize("nekot") == ["n", "@@e", "@@k", "@@o", "@@t"]
+        classes = canonical_classes(target)
+        assert classes == canonical_classes(source)
+
+
+def test_byte_tokens_are_the_same_bytes_in_every_family() -> None:
+    names = [f"<0x{byte:02X}>" for byte in range(256)]
+    both = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    source, target = byte_level(*letters, "Ġa"), sentencepiece(*names, "▁", "a", "▁a", "é")
+    found = matches(source, target)
+    assert len(found.keys() & {*names[128:]}) == 128
+    assert found["<0xC3>"] == (both.pre_tokenize_str("é")[0][0][0], "exact")
+    # The byte of a character is the character, unless the vocabulary has a token for that.
+    assert found["<0x0A>"] == ("Ċ", "exact")
+    assert found["<0x41>"] == ("A", "exact")
+    assert found["a"] == ("a", "exact")
+    assert "<0x61>" not in found
+    assert matches(target, source)["a"] == ("a", "exact")
+    assert matches(target, sentencepiece("a", *names))["<0x61>"] == ("<0x61>", "exact")
+    assert Vocabulary(target).surfaces[5 + ord("a")] == ("", False)
+
+
+def test_of_a_piece_that_is_listed_twice_the_id_that_texts_get_counts() -> None:
+    pieces = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>", -100.0), ("▁le", -2)]
+    backend = Tokenizer(models.Unigram([*pieces, ("<s>", 0.0), ("</s>", 0.0), ("<mask>", 0.0)], unk_id=3))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.add_special_tokens(["<unk>"])
+    french = Vocabulary(wrap(backend, XLM_ROLES, "of the test"))
+    assert french.tokenizer("le x")["input_ids"] == [6, 5, 3, 7]
+    assert (french.tokens[3], french.ids["<unk>"], french.roles[3], french.roles[4]) == ("<unk>", 3, "unk", "unk")
+    assert find_overlap(french, Vocabulary(wordpiece("le"))).target_to_source.tolist() == [1, 3, 6, 7, 8, 5]
+    assert french.fillers == {0, 2}
+    assert find_overlap(french, french).share == 1.0
+
+
+def test_one_file_alone_knows_the_marks_of_tokens() -> None:
+    """Strings, other than docstrings, with a mark of a family in them."""
+    package = Path(vtkit.__file__).parent
+    marks = re.compile(r"##(?![# ])|▁|Ġ|<0x|</w>")
+    found = set()
+    for path in sorted(package.rglob("*.py")):
+        if not marks.search(content := path.read_text("utf-8")):
+            continue
+        tree = ast.parse(content)
+        said = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        if any(marks.search(node.value) and id(node) not in said for node in strings):
+            found.add(str(path.relative_to(package)))
+    scripts = {path.name for path in package.rglob("*.js") if marks.search(path.read_text("utf-8"))}
+    assert found | scripts == {"vocabulary/notation.py"}
 
 
 def test_word_starts_and_continuations_are_told_apart() -> None:

@@ -36,8 +36,9 @@ from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_query_table
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.search import open_searcher
+from vtkit.search.lexical import LexicalPart
 from vtkit.serve.batching import Batcher
-from vtkit.serve.snippets import WIDTH, snippet, surface
+from vtkit.serve.snippets import WIDTH, snippet
 
 MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
 NASTY = [
@@ -259,6 +260,7 @@ def test_a_search_finds_what_the_searcher_finds(server: Running, folder: Path) -
         parts = [token["weight"] for token in (*result["tokens"], *result["special_tokens"])]
         assert sum(parts) == pytest.approx(result["score"], abs=0.01) or len(result["tokens"]) == 12
         assert result["snippet"] == same.text
+        assert [token["text"] for token in result["tokens"]] == list(same.texts)
         assert result["words"] == []
     for result in server.search(q="river stone", why="1")[1]["results"]:
         assert sum(part["score"] for part in result["words"]) == pytest.approx(result["score"], abs=0.01)
@@ -600,7 +602,7 @@ def test_a_snippet_is_a_stretch_of_the_text(text: str, tokens: list[tuple[str, f
 
 def test_a_snippet_shows_where_the_heaviest_tokens_stand_together() -> None:
     text = "river " + "filler " * 200 + "a maple by the river " + "filler " * 200 + "maple"
-    shown = snippet(text, [("river", 1.0), ("bm25:<maple>", 1.5)])
+    shown = snippet(text, [("river", 1.0), ("maple", 1.5)])
     assert re.fullmatch("… .*a maple by the river.* …", shown)
-    tokens = {"##ing": "ing", "▁the": "the", "Ġof": "of", "bm25:수소": "수소", "bm25:<수": "수", "<s>": "<s>"}
-    assert {token: surface(token) for token in tokens} == tokens
+    terms = {"bm25:수소": "수소", "bm25:<수": "수", "bm25:<maple>": "maple"}
+    assert {name: LexicalPart.text(name) for name in terms} == terms

@@ -1,5 +1,6 @@
 """Trimming: texts whose tokens are kept are cut, and encoded, as before."""
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -8,17 +9,18 @@ import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.corpora import read_corpora
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_static_queries
 from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.surgery.graft import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.trimmed import kept_ids, trim_vocabulary
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -87,6 +89,70 @@ def test_by_eye() -> None:
     assert trim_vocabulary(tokenizer, texts)[1].changed == 1.0  # both that are held out, alone, have walnut
     texts[0] = "walnut"
     assert trim_vocabulary(tokenizer, texts)[1].changed == 0.0
+
+
+@pytest.mark.parametrize("model", [models.BPE, models.WordPiece])
+def test_bytes_stay_that_the_normalizer_spells(model: type[models.BPE] | type[models.WordPiece]) -> None:
+    backend = Tokenizer(model(unk_token="<unk>"))
+    backend.normalizer = normalizers.ByteLevel()
+    backend.pre_tokenizer = pre_tokenizers.Split("Ġ", "merged_with_next")
+    options = {"special_tokens": SPECIAL, "initial_alphabet": sorted(pre_tokenizers.ByteLevel.alphabet())}
+    kind = trainers.BpeTrainer if model is models.BPE else trainers.WordPieceTrainer
+    backend.train_from_iterator(["Zürich café", "river stone"], kind(vocab_size=500, show_progress=False, **options))
+    roles = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+    trimmed, _ = trim_vocabulary(tokenizer, ["river stone"])
+    assert len(trimmed) < len(tokenizer)
+    assert "<unk>" not in trimmed.tokenize("Zürich")
+    assert "".join(Vocabulary(trimmed).surfaces[number][0] for number in trimmed("rive")["input_ids"]) == "rive"
+
+
+def test_bpe_with_prefixes_and_suffixes_is_trimmed() -> None:
+    vocabulary = ["<unk>", *"abc", *(f"##{letter}" for letter in "abc"), "##b</w>", "##c</w>", "ab", "##bc</w>"]
+    vocabulary += ["abc</w>", "##ab", "a</w>"]
+    merges = [("a", "##b"), ("##b", "##c</w>"), ("ab", "##c</w>"), ("##a", "##b")]
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    model = models.BPE(ids, merges, unk_token="<unk>", continuing_subword_prefix="##", end_of_word_suffix="</w>")
+    backend = Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    assert tokenizer.tokenize("abc cab") == ["abc</w>", "c", "##a", "##b</w>"]
+    trimmed, _ = trim_vocabulary(tokenizer, ["abc"])
+    assert trimmed.tokenize("abc cab") == ["abc</w>", "c", "##a", "##b</w>"]
+    assert {"ab", "##c</w>"} < trimmed.get_vocab().keys()
+    assert not {"##ab", "##bc</w>"} & trimmed.get_vocab().keys()
+
+
+def test_a_piece_that_is_listed_twice_is_trimmed_to_the_one_that_texts_get(tmp_path: Path) -> None:
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("<unk>", -100.0), ("<mask>", 0.0)]
+    words = sorted({f"▁{word}" for word in WORDS} | set("".join(WORDS)) | {"▁"})
+    scored = [(word, -float(place + 2)) for place, word in enumerate(words)]
+    roles = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True))
+
+    def french(listed: list[tuple[str, float]]) -> PreTrainedTokenizerFast:
+        backend = Tokenizer(models.Unigram([*listed, *scored], unk_id=3))
+        backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        backend.add_special_tokens(SPECIAL)
+        folder = tmp_path / str(len(listed))
+        folder.mkdir()
+        backend.save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text(json.dumps(roles))
+        return load_tokenizer(str(folder))
+
+    twice, once = french(pieces), french(pieces[:4] + pieces[5:])
+    assert len(twice) == len(once) + 1
+    texts = ["river stone", "the walnut 北", "apples of 石"]
+    trimmed, _ = trim_vocabulary(twice, texts)
+    again, _ = trim_vocabulary(once, texts)
+    assert trimmed.get_vocab() == again.get_vocab()
+    kept = kept_ids(twice, trimmed)
+    assert kept[trimmed.unk_token_id] == 3
+    rows = (*tiny.ROLES.values(), *(f"w{number}" for number in range(len(twice) - len(tiny.ROLES))))
+    source = as_sparse_encoder(tiny.model(tokens=rows), twice, tmp_path / "source")
+    encoder = trim_encoder(source, trimmed, tmp_path / "work")
+    before, after = (each.encode_document(texts).to_dense() for each in (source, encoder))
+    assert torch.equal(before[:, torch.from_numpy(kept)], after)
+    assert int((twice(texts[1])["input_ids"]).count(3)) == 1  # unknown text has the first id, the name the second
 
 
 def test_what_cannot_be_trimmed_is_refused_in_words() -> None:

@@ -10,9 +10,8 @@ from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
     from vtkit.transfer.provenance import Origin
+    from vtkit.vocabulary.forms import Vocabulary
 
 MOST_TAKERS = 20  # tokens listed for a source token, unless --top says otherwise
 SHOWN_SOURCES = 5
@@ -41,7 +40,7 @@ def provenance(
     Beside them stand their weights, the method and the bias. With --source, shows the target tokens that a source token
     is part of, heaviest first. With --beside, shows several transfers of the same words side by side.
     """
-    from vtkit.transfer.provenance import PROVENANCE, read_provenance
+    from vtkit.transfer.provenance import PROVENANCE, output_vocabulary, read_provenance
 
     if not words and not source:
         raise VtkitError("vtkit provenance needs a token to look up: vtkit provenance RUN 집, or --source house.")
@@ -50,9 +49,9 @@ def provenance(
     tables = {name: read_provenance(folder / PROVENANCE) for name, folder in transfers.items()}
     found: dict[str, Any] = {word: {} for word in words or []}
     for name, table in tables.items() if words else ():
-        tokenizer = _tokenizer(transfers[name])
+        vocabulary = output_vocabulary(transfers[name])
         for word, by_run in found.items():
-            by_run[name] = [_as_json(table[number]) for number in _ids(word, tokenizer)]
+            by_run[name] = [_as_json(table[number]) for number in _ids(word, vocabulary)]
     reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
     if as_json:
         console.write_json({"tokens": found, "source": reverse})
@@ -84,19 +83,9 @@ def _folder(folder: Path) -> Path:
     return folder
 
 
-def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    from vtkit.vocabulary.existing import load_tokenizer
-
-    own = folder / "model" / "output_tokenizer"  # of head-only transfer
-    return load_tokenizer(str(own if own.is_dir() else folder / "model"), require_roles=False)
-
-
-def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
+def _ids(word: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
     else the tokens that the vocabulary cuts the word into behind other text."""
-    from vtkit.vocabulary.forms import Vocabulary
-
-    vocabulary = Vocabulary(tokenizer)
     surfaces = vocabulary.surfaces
     called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)
     if called:
@@ -104,7 +93,7 @@ def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     for written in (vocabulary.tokens, vocabulary.legible):
         if word in written:
             return [written.index(word)]
-    encoding = tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)
+    encoding = vocabulary.tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)
     read = zip(encoding.ids, encoding.offsets, strict=True)
     return [number for number, (start, end) in read if end > 2 and (start >= 2 or surfaces[number][0].strip())]
 
@@ -121,7 +110,10 @@ def _as_json(origin: Origin) -> dict[str, Any]:
 
 def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
     """Tokens that ``word`` as a source token, with or without its mark of word starts, is part of, with weights."""
-    names = {word, f"Ġ{word}", f"▁{word}"}
+    from vtkit.vocabulary.notation import BYTE_LEVEL, SENTENCEPIECE, WORDPIECE, Canonical
+
+    marked = ((notation, f"{mark}{word}") for notation in (BYTE_LEVEL, SENTENCEPIECE) for mark in ("", " "))
+    names = {notation.legible(notation.written(text)) for notation, text in marked}
     takers = [
         (weight, origin)
         for origin in table
@@ -129,8 +121,8 @@ def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
         if token in names
     ]
     if not takers:
-        near = sorted({token for origin in table for token in origin.sources if token.strip("#Ġ▁ ") == word})
-        hint = f" The source writes it {' or '.join(near)}." if near else ""
+        continued = WORDPIECE.write(Canonical(False, word))
+        hint = f" The source writes it {continued}." if any(continued in origin.sources for origin in table) else ""
         raise VtkitError(f"no token was made from the source token {word!r}.{hint}")
     takers.sort(key=lambda pair: (-pair[0], pair[1].target_id))
     return [[origin.token, round(weight, 4), origin.method] for weight, origin in takers[:top]]

@@ -17,6 +17,7 @@ from vtkit.search.index_info import REBUILD, LexicalRecord
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
 
+PREFIX = "bm25:"  # in front of the names of the terms' dimensions
 TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 
 
@@ -69,7 +70,12 @@ class LexicalPart:
 
     def names(self) -> list[str]:
         """The names of the terms' dimensions."""
-        return [f"bm25:{term}" for term in self.terms.numbers]
+        return [f"{PREFIX}{term}" for term in self.terms.numbers]
+
+    @staticmethod
+    def text(name: str) -> str:
+        """The text of a term by its dimension's name, without the ends of words (``<`` and ``>``)."""
+        return name.removeprefix(PREFIX).removeprefix("<").removesuffix(">")
 
     def save(self, folder: Path) -> LexicalRecord:
         """Write the terms into ``folder``; returns the part's entry in the record of the index."""

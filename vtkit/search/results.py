@@ -37,6 +37,7 @@ class SearchResult:
     score: float
     tokens: Weighted  # tokens and their parts of the score, without special tokens
     special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
+    texts: tuple[str, ...]  # the text of each of `tokens`, as documents have it
     words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +29,7 @@ from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import fastest_device
+from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
@@ -102,6 +103,7 @@ class Searcher:
     index: Index
     documents: Documents
     names: list[str]
+    vocabulary: Vocabulary  # of the encoder's dimensions
     special: frozenset[int]  # dimensions of special tokens
     query_length: int  # tokens at which a query is cut
     query_top_dimensions: int | None = None  # number of a query's largest weights that are kept; None: all
@@ -132,7 +134,7 @@ class Searcher:
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
-        return cls(encoder, opened, documents, names, special, *limits, lexical)
+        return cls(encoder, opened, documents, names, vocabulary, special, *limits, lexical)
 
     def search(self, queries: Sequence[str], depth: int, *, why: bool = False) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, at most :data:`TOKENS_SHOWN` tokens whose products
@@ -201,7 +203,7 @@ class Searcher:
         tokenizer = self.encoder.tokenizer
         limit = min(self.query_length, tokenizer.model_max_length)
         prompted = [self.encoder.prompt + query for query in queries]
-        unknown = None if tokenizer.unk_token is None else tokenizer.convert_tokens_to_ids(tokenizer.unk_token)
+        unknown = special_roles(tokenizer).get("unk")
         special = isinstance(self.encoder, StaticQueries)  # a query table has no special tokens
         tokens = first_tokens(tokenizer, prompted, limit + 1, add_special_tokens=not special)["input_ids"]
         warnings: list[tuple[str, ...]] = []
@@ -226,8 +228,9 @@ class Searcher:
         document = self.documents[number]
         shared = self.index.explain(vector, number)
         named = self._named(shared.dimensions, shared.products)
+        texts = tuple(self._text(term) for term, _ in self._largest(shared.dimensions, shared.products, special=False))
         parts = () if words is None else words.parts(shared, self.names)
-        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named, parts)
+        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named, texts, parts)
 
     def _words(self, query: str) -> QueryWords:
         alone, ends = self.encoder.by_token(query, self.query_length)
@@ -240,11 +243,21 @@ class Searcher:
         return self._named(vector.indices[of_encoder], vector.data[of_encoder])
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
-        named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}
-        for position in np.argsort(-values, kind="stable"):
-            term = int(terms[position])
-            named[term in self.special].append((self.names[term], round(float(values[position]), 4)))
-        return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
+        found = (self._largest(terms, values, special=special) for special in (False, True))
+        ordinary, of_special = (tuple((self.names[term], value) for term, value in some) for some in found)
+        return ordinary, of_special
+
+    def _largest(self, terms: NDArray[Any], values: NDArray[Any], *, special: bool) -> list[tuple[int, float]]:
+        """The :data:`TOKENS_SHOWN` dimensions of the largest values, either special tokens or none."""
+        order = np.argsort(-values, kind="stable")
+        found = ((int(terms[place]), round(float(values[place]), 4)) for place in order)
+        return list(islice(((term, value) for term, value in found if (term in self.special) == special), TOKENS_SHOWN))
+
+    def _text(self, term: int) -> str:
+        """The text of a dimension, as documents have it."""
+        if self.lexical is not None and term >= self.lexical.vocabulary:
+            return self.lexical.text(self.names[term])
+        return self.vocabulary.text(term) if self.names[term] else ""
 
 
 def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQueries | EncoderQueries:

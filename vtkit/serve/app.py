@@ -315,9 +315,13 @@ def _found_json(run: str, found: Found) -> dict[str, Any]:
                 "rank": result.rank,
                 "id": result.id,
                 "title": result.title,
-                "snippet": snippet(result.text, result.tokens),
+                "snippet": snippet(
+                    result.text, zip(result.texts, (weight for _, weight in result.tokens), strict=True)
+                ),
                 "score": result.score,
-                "tokens": named(result.tokens),
+                "tokens": [
+                    {**token, "text": text} for token, text in zip(named(result.tokens), result.texts, strict=True)
+                ],
                 "special_tokens": named(result.special_tokens),
                 "words": [
                     {**part._asdict(), "tokens": named(part.tokens), "terms": named(part.terms)}

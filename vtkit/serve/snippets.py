@@ -6,23 +6,15 @@ from itertools import takewhile
 
 WIDTH = 300  # characters of a snippet
 READ = 100_000  # characters of a document that are searched for a snippet
-_MARKS = re.compile(r"^(?:##|▁|Ġ|bm25:<?)")
 
 
-def surface(token: str) -> str:
-    """A token's form in a text: without the marks of its vocabulary and of BM25's terms (``<`` and ``>`` are the ends
-    of a word)."""
-    word = _MARKS.sub("", token)
-    return word.removesuffix(">") if token.startswith("bm25:") else word
-
-
-def snippet(text: str, tokens: Iterable[tuple[str, float]]) -> str:
-    """The passage of ``text``, about :data:`WIDTH` characters, with the largest total weight of tokens; its beginning
+def snippet(text: str, words_found: Iterable[tuple[str, float]]) -> str:
+    """The passage of ``text``, about :data:`WIDTH` characters, with the largest total weight of words; its beginning
     if it has none. White space becomes single spaces."""
     text = text[:READ]
     weights: dict[str, float] = {}
-    for token, weight in tokens:
-        word = surface(token).casefold()
+    for found, weight in words_found:
+        word = found.casefold()
         if word.strip():
             weights[word] = max(weight, weights.get(word, 0.0))
     words = sorted(weights, key=len, reverse=True)

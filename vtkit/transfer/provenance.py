@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
 PROVENANCE = "provenance.parquet"  # name of the table beside a transferred model
@@ -20,7 +21,7 @@ class Origin:
     """The sources of one token's embedding."""
 
     target_id: int
-    token: str  # as a person reads it (vtkit.vocabulary.forms.legible); so are the source tokens
+    token: str  # as a person reads it (vtkit.vocabulary.notation.Notation.legible); so are the source tokens
     method: str  # what made its row (vtkit.transfer.mixture.Mixture.methods)
     sources: tuple[str, ...]
     """Source tokens, heaviest first; none for rows of no evidence (``mean``, ``random`` and their like)."""
@@ -82,6 +83,14 @@ def read_provenance(path: Path) -> list[Origin]:
     listed = ("sources", "source_ids", "weights")
     rows: list[dict[str, Any]] = _table(path, names).to_pylist()
     return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
+
+
+def output_vocabulary(transfer: Path) -> Vocabulary:
+    """The vocabulary of the tokens, by the model beside the table in the folder of a transfer."""
+    from vtkit.vocabulary.existing import load_tokenizer
+
+    own = transfer / "model" / "output_tokenizer"  # of head-only transfer
+    return Vocabulary(load_tokenizer(str(own if own.is_dir() else transfer / "model"), require_roles=False))
 
 
 def read_mixture(path: Path, source_rows: int) -> Mixture:

@@ -65,14 +65,7 @@ class Vocabulary:
         ASCII byte is the character, unless the vocabulary has that as a token too. A DataError if the tokenizer does
         not mark words."""
         _ = self.notation.family
-        plain = {number: added.content for number, added in self.tokenizer.added_tokens_decoder.items()}
-        notation = self.notation
-        forms: list[Canonical | None] = []
-        for number, token in enumerate(self.tokens):
-            if not token or number in self.special:
-                forms.append(None)
-            else:
-                forms.append(notation.read_added(plain[number]) if number in plain else notation.read(token))
+        forms = list(map(self._form, range(len(self))))
         written = set(forms)
         for number, form in enumerate(forms):
             if form is not None and form.letter is not None and form.letter not in written:
@@ -91,6 +84,22 @@ class Vocabulary:
     def texts(self) -> list[str]:
         """The text of each id without surrounding space; empty for ids that stand for none."""
         return [surface.strip() for surface, _ in self.surfaces]
+
+    def text(self, number: int) -> str:
+        """The text of one id; empty for special tokens, fillers and bytes. For a few ids faster than :attr:`texts`."""
+        form = self._form(number)
+        return "" if form is None or form.is_bytes else form.surface.strip()
+
+    def _form(self, number: int) -> Canonical | None:
+        if not self.tokens[number] or number in self.special:
+            return None
+        if number in self._added:
+            return self.notation.read_added(self._added[number])
+        return self.notation.read(self.tokens[number])
+
+    @cached_property
+    def _added(self) -> dict[int, str]:
+        return {number: added.content for number, added in self.tokenizer.added_tokens_decoder.items()}
 
     @cached_property
     def legible(self) -> list[str]:

@@ -134,7 +134,7 @@ class Notation:
                 return None
             token = (self.prefix if self.starts == "prefix" and not form.starts_word else "") + token
             token += self.suffix if self.starts == "suffix" and form.starts_word else ""
-        return token if self.read(token) == form else None
+        return token if token and self.read(token) == form else None
 
     def written(self, text: str) -> str:
         """``text`` with its spaces and bytes as tokens have them."""

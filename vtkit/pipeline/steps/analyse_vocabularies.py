@@ -80,7 +80,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
 
 ANALYSE = Stage(
     "analyse",
-    version=2,
+    version=3,
     reads=("recipe.language", "source.model", "casing.output"),
     corpora={"analyse.texts": _texts},
     function=analyse_vocabularies,

@@ -69,7 +69,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 
 VOCABULARY = Stage(
-    "vocabulary", version=4, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
+    "vocabulary", version=5, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
 )
 
 VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")  # where the vocabulary is the source's own

@@ -54,7 +54,7 @@ def _wired_vocabulary(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=4,
+    version=5,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
@@ -150,7 +150,7 @@ def _wired_transfer(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=8,
+    version=9,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),

@@ -176,7 +176,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 TRANSFER = Stage(
     "transfer",
-    version=15,
+    version=16,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,

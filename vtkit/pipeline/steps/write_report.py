@@ -299,15 +299,15 @@ def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: 
 def _without_evidence(transfer: Path) -> tuple[str, ...]:
     """The first new words, the most frequent in most vocabularies, that the transfer had no evidence for."""
     from vtkit.report.diagnosis import NO_EVIDENCE
-    from vtkit.transfer.provenance import PROVENANCE, read_provenance
+    from vtkit.transfer.provenance import PROVENANCE, output_vocabulary, read_provenance
 
     if not (transfer / PROVENANCE).is_file():
         return ()
-    words = (
-        origin.token.strip("▁Ġ ")
-        for origin in read_provenance(transfer / PROVENANCE)
-        if origin.method in NO_EVIDENCE and not origin.token.startswith("##")
-    )
+    vocabulary = output_vocabulary(transfer)
+    without = (o.target_id for o in read_provenance(transfer / PROVENANCE) if o.method in NO_EVIDENCE)
+    forms = (vocabulary.surfaces[number] for number in without)
+    # Without a prefix, tokens that start no word may still be words, of scripts without spaces.
+    words = (surface for surface, starts in forms if starts or not vocabulary.notation.prefix)
     return tuple(islice((word for word in words if len(word) > 1 and word.isalpha()), WORDS_SHOWN))
 
 

@@ -13,16 +13,11 @@ function element(name, text, className) {
   return made;
 }
 
-function surface(token) {
-  const word = token.replace(/^(##|▁|Ġ|bm25:<?)/, "");
-  return (token.startsWith("bm25:") ? word.replace(/>$/, "") : word).trim();
-}
-
 // The text with the words that scored marked.
 function marked(text, tokens) {
   const paragraph = element("p");
   paragraph.dir = "auto";
-  const words = tokens.map(({ token }) => surface(token)).filter((word) => word.length > 1);
+  const words = tokens.map(({ text }) => text.trim()).filter((word) => word.length > 1);
   words.sort((a, b) => b.length - a.length);
   const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   if (!escaped.length) {
