@@ -3,20 +3,21 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
 from command_line import invoke
-from test_report import shown_by_a_browser
+from test_report import cut_off, shown_by_a_browser
 
 from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.report.compared import ComparedRuns
+from vtkit.report.compared import ComparedRuns, Line, QueryGroup, compared_page
 
 SET = "collection"
 
@@ -179,3 +180,19 @@ def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tm
         assert "index.top_dimensions" in shown
     listed = json.loads(invoke("compare", *pair, "--json").stdout)
     assert listed["runs"] == ["tiny", "documents"]
+
+
+def test_long_names_of_runs_do_not_cut_the_page_off_and_figures_stand_below_each_other(
+    runs: Path, tmp_path: Path
+) -> None:
+    names = tuple(f"korean-encoder-as-it-is-with-cased-penalty-seed-{seed}" for seed in (1, 2, 3))
+    group = QueryGroup("with a word that the source splits", 200, (0.7, 0.8, 0.9), (0.5, 0.001))
+    figures = (Line("tokens of the vocabulary", (28996, 30522, None)), Line("seconds of check", (0.8, 1382.9, 2.0)))
+    settings = (Line("finetune.query_penalty", (["flops"], ["flops", "cased"], None)),)
+    found = compare_runs([runs / name for name in ("tiny", "queries", "documents")], queries=0)
+    sets = (replace(found.sets[0], groups=(group,)),)
+    text = compared_page(replace(found, runs=names, figures=figures, settings=settings, sets=sets), {})
+    for number in ("28,996", "30,522", "1,382.9"):
+        assert f'<td class="number">{number}</td>' in text
+    assert "<td>flops, cased</td>" in text
+    assert cut_off(text, tmp_path / "page.html", 1280) == []

@@ -818,17 +818,22 @@ def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp
     assert "run" not in read.text
 
 
+def cut_off(text: str, page: Path, width: int) -> list[str]:
+    """The captions of the tables that a window of ``width`` pixels does not show whole."""
+    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+    script = f"<script>document.title = 'wide ' + JSON.stringify({wide})</script></body>"
+    text = text.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", script)
+    page.write_text(text, encoding="utf-8")
+    document, _ = shown_by_a_browser(page, f"--window-size={width},900")
+    captions: list[str] = json.loads(re.search("<title>wide (.*?)</title>", document, re.S)[1])
+    return captions
+
+
 def test_a_long_query_leaves_room_for_the_columns_beside_it(tmp_path: Path) -> None:
     """A query of a hundred words once pushed its figures and tokens out of the page."""
     report = a_report()
     report["outcomes"]["most_lost"][0]["query"] = "which river " * 50
-    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
-    script = f"<script>document.title = 'wide ' + JSON.stringify({wide})</script></body>"
-    text = html_page(report).replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", script)
-    page = tmp_path / "report.html"
-    page.write_text(text, encoding="utf-8")
-    document, _ = shown_by_a_browser(page, "--window-size=1200,900")
-    assert "Most lost" not in re.search("<title>(.*?)</title>", document, re.S)[1]
+    assert "Most lost" not in cut_off(html_page(report), tmp_path / "report.html", 1200)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

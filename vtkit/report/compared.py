@@ -7,7 +7,7 @@ from typing import Any
 from vtkit.evaluation.comparison import Cell
 from vtkit.report.blocks import Block, Foreign, Page, Paragraph, Section, Table, Token
 from vtkit.report.data import ReportData
-from vtkit.report.wording import amount, p_value, score
+from vtkit.report.wording import amount, is_number, p_value, score
 from vtkit.system.results import Result
 
 
@@ -95,7 +95,8 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
 
     sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
     same: Block = Paragraph("The recipes differ in their names only.")
-    settings: Block = _lines("Settings that are not the same in all runs", found, found.settings)
+    words = frozenset(range(1, len(found.runs) + 1))
+    settings: Block = _lines("Settings that are not the same in all runs", found, found.settings, words)
     sections.append(Section("settings", "What differs in the recipes", (settings if found.settings else same,)))
     sections.append(
         Section("figures", "Vocabulary, rows, training and cost", (_lines("Figures", found, found.figures),))
@@ -120,24 +121,24 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
 def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
     if of.not_compared:
         return [Paragraph(f"Not compared: {of.not_compared}.")]
-    rows = []
-    for cell, beside in zip(of.cells, (None, *of.beside), strict=True):
-        row = [cell.system]
-        for measure in of.measures:
+    blocks: list[Block] = []
+    for measure in of.measures:
+        rows = []
+        for cell, beside in zip(of.cells, (None, *of.beside), strict=True):
             low, high = cell.intervals[measure]
-            tested = cell.tested.get(measure)
-            row += [f"{cell.evaluated.measures[measure]:.4f}", f"{score(low)} to {score(high)}"]
-            row += ["" if tested is None else f"{tested.difference:+.4f} (p {p_value(tested.randomization)})"]
-        rows.append((*row, "" if beside is None else f"{beside.won} / {beside.lost}"))
-    heads = [head for measure in of.measures for head in (measure, "95 %", "difference")]
-    blocks: list[Block] = [
-        Table(f"{of.queries} queries", ("run", *heads, "won / lost"), rows),
-        Paragraph(
-            f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query is "
-            f"won where its {of.measures[0]} is larger.",
-            quiet=True,
-        ),
-    ]
+            row = [cell.system, f"{cell.evaluated.measures[measure]:.4f}", f"{score(low)} to {score(high)}"]
+            if beside is not None:
+                tested = cell.tested[measure]
+                row += [f"{tested.difference:+.4f}", p_value(tested.randomization), f"{beside.won} / {beside.lost}"]
+            rows.append(row + [""] * (6 - len(row)))
+        heads = "run", measure, "95 %", "difference", "p", "won / lost"
+        counted = len(heads) if measure == of.measures[0] else -1  # queries are won by the first measure
+        blocks.append(Table(f"{measure}, {of.queries} queries", heads[:counted], [row[:counted] for row in rows]))
+    note = (
+        f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query is won "
+        f"where its {of.measures[0]} is larger."
+    )
+    blocks.append(Paragraph(note, quiet=True))
     if of.groups:
         groups = [
             (group.name, amount(group.queries), *(f"{value:.4f}" for value in group.values), *map(p_value, group.p))
@@ -148,9 +149,15 @@ def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
     return blocks
 
 
-def _lines(caption: str, found: ComparedRuns, lines: Sequence[Line]) -> Table:
-    rows = [(line.name, *("–" if value is None else str(value) for value in line.values)) for line in lines]
-    return Table(caption, ("", *found.runs), rows, words=frozenset(range(1, len(found.runs) + 1)))
+def _lines(caption: str, found: ComparedRuns, lines: Sequence[Line], words: frozenset[int] = frozenset()) -> Table:
+    rows = [(line.name, *map(_shown, line.values)) for line in lines]
+    return Table(caption, ("", *found.runs), rows, words=words)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "–" if value is None else f"{value:,}" if is_number(value) else str(value)
 
 
 def _queries(of: ComparedSet) -> list[Block]:
