@@ -12,12 +12,14 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
+from vtkit.encoder.families import mlm_head
 from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import token_states
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training.gates import CollapseGate, LossGate
@@ -200,6 +202,15 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert "64 units explain" in shown
     assert "gate read_back after transfer: pass" in shown
     assert "after transfer" in (made / "report.md").read_text("utf-8")
+    encoder = load_encoder(str(made / "model"))
+    bias = mlm_head(encoder[0].auto_model).decoder.bias
+    can_be_active = [
+        bool(name) and name not in tiny.ROLES.values() and float(bias[number]) > MASKED_BIAS / 2
+        for number, name in enumerate(dimension_names(encoder))
+    ]
+    dead = open_searcher(made, model="transfer", collection=None).index.info.document_frequencies == 0
+    assert report_of(made).sparsity.dead_dimensions == pytest.approx(dead[can_be_active].mean())
+    assert dead[can_be_active].mean() < dead.mean(), "special tokens, which never are active, are not dead"
     found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)

@@ -185,6 +185,7 @@ def with_text_everywhere(text: str) -> dict[str, Any]:
     report["outcomes"] |= names | {"most_won": [outcome], "most_lost": [outcome]}
     report["cost"]["set"] = f"c{text}"
     report["without_evidence"] = [text]
+    report["warnings"] = [f"g{text}"]
     report["vocabulary"]["methods"]["mean"] = 90_000
     return report
 
@@ -448,6 +449,16 @@ def test_each_rule_speaks_where_its_figure_says_so_and_nowhere_else(
 def test_a_run_in_which_nothing_stands_out_is_to_be_tried() -> None:
     assert list(advice(GOOD)) == ["search"]
     assert advice({}) == {}
+
+
+def test_a_warning_of_the_run_is_a_line_of_the_report() -> None:
+    warned = GOOD | {"warnings": ["gate trimmed after transfer: warn; 7% lost", "73.0% of the weights removed"]}
+    assert [words(finding.text) for finding in diagnose(ReportData.from_json(warned))] == [
+        f"Warning: {warning}" for warning in warned["warnings"]
+    ]
+    for page in (html_page(warned), markdown_page(warned).replace("\\", "")):
+        assert all(warning in page for warning in warned["warnings"])
+        assert "Nothing needs attention" not in page
 
 
 def test_a_sum_that_beats_bm25_is_named_where_the_encoder_alone_does_not() -> None:

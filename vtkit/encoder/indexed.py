@@ -60,4 +60,6 @@ def as_indexed(
         vectors = weighted(vectors, weights)
         if kept is not None:
             np.save(kept / IDF, weights, allow_pickle=False)
-    return pruned(vectors, index.top_dimensions)[0]
+    vectors, removed = pruned(vectors, index.top_dimensions)
+    removed.say("weighted documents")
+    return vectors

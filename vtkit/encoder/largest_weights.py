@@ -8,6 +8,10 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.system import console
+
+MUCH = 0.25  # share of the sum of all weights from which on its loss is a warning
+
 
 @dataclass(frozen=True)
 class Removed:
@@ -25,6 +29,14 @@ class Removed:
             self.mass + other.mass,
             self.mass_removed + other.mass_removed,
         )
+
+    def say(self, name: str) -> None:
+        """Say what was removed from the vectors of ``name``; much of their sum is a warning."""
+        if self.weights_removed:
+            (console.warn if self.share_of_mass >= MUCH else console.say)(
+                f"  {name}: {self.share_of_weights:.1%} of the weights removed, "
+                f"with {self.share_of_mass:.1%} of their sum (index.top_dimensions)"
+            )
 
     @property
     def share_of_weights(self) -> float:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from vtkit import __version__
 from vtkit.data import hub
+from vtkit.system import console
 from vtkit.system.errors import VtkitError
 from vtkit.system.outputs import held, write_atomically
 from vtkit.system.results import Result
@@ -115,7 +116,7 @@ class Store:
                 return final
             partial = self.root / ".partial" / final.name
             _clear(partial, keep=None if afresh else CHECKPOINTS)
-            started = time.time()
+            started, warned_before = time.time(), len(console.warned())
             result = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
             manifest = {
@@ -131,6 +132,7 @@ class Store:
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),
                 "hub": hub.revisions(),
+                "warnings": console.warned()[warned_before:],
                 "result": result.to_json(),
                 "outputs": {
                     str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}

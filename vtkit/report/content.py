@@ -66,7 +66,9 @@ def _sparsity(report: ReportData) -> Section | None:
     sparsity = report.sparsity
     if sparsity is None:
         return None
-    said = [f"{share(sparsity.dead_dimensions)} of the vocabulary's dimensions are dead: no document activates them."]
+    said = [
+        f"{share(sparsity.dead_dimensions)} of the dimensions that can be active are dead: no document activates them."
+    ]
     frequencies = sparsity.document_frequencies
     if frequencies is not None:
         said.append(

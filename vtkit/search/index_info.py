@@ -57,10 +57,9 @@ class IndexInfo:
         """Mean number of active dimensions of a document; 0 without documents."""
         return self.postings / max(self.documents, 1)
 
-    @property
-    def dead_dimensions(self) -> float:
-        """Share of the dimensions that no document activates."""
-        return float((self.document_frequencies == 0).mean())
+    def dead_dimensions(self, of: npt.NDArray[np.bool_]) -> float:
+        """Share of the dimensions ``of``, (vocabulary,), that no document activates; 0 of none."""
+        return float((self.document_frequencies[of] == 0).mean()) if of.any() else 0.0
 
     @property
     def activation_shares(self) -> npt.NDArray[np.float64]:

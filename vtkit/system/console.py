@@ -34,6 +34,7 @@ from rich.progress import (
 T = TypeVar("T")
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
+_warned: list[str] = []  # since the log file was begun
 _bars: Progress | None = None
 _details = False
 _draws_bars = True
@@ -102,6 +103,13 @@ def warn(message: str) -> None:
     """Something unexpected that works; problems that must be solved are errors."""
     _terminal.print(f"[yellow]warning:[/yellow] {escape(clean(message))}")
     note(f"warning: {message}")
+    if _log_file is not None:
+        _warned.append(clean(message).strip())
+
+
+def warned() -> tuple[str, ...]:
+    """The warnings of the run under way, or of the last one, in their order."""
+    return tuple(_warned)
 
 
 def fail(message: str) -> None:
@@ -120,8 +128,9 @@ def note(message: str) -> None:
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Append every message to ``path`` while the block runs."""
+    """Append every message to ``path`` while the block runs; its warnings are kept (:func:`warned`)."""
     global _log_file
+    _warned.clear()
     file = path.open("a", encoding="utf-8")
     previous, _log_file = _log_file, file
     try:

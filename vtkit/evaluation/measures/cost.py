@@ -87,7 +87,10 @@ class DocumentFrequencies(Result):
 class Sparsity(Result):
     """Use of the dimensions in one index."""
 
-    dead_dimensions: float  # share of the dimensions that no document activates
+    dead_dimensions: float
+    """Share of the dimensions that no document activates. Special tokens, padding and masked dimensions do not count:
+    they never can be active."""
+
     documents_histogram: Histogram | None = None  # documents by their active dimensions
     document_frequencies: DocumentFrequencies | None = None
 

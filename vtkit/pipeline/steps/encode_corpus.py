@@ -80,11 +80,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
         removed = encoded.removed
-        if removed.weights_removed:
-            console.say(
-                f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
-                f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions)"
-            )
+        removed.say(folder)
         write_documents(collection.documents, out / folder / DOCUMENTS)
         sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
     return EncodeResult(sets, query_encoder_of(encoder))

@@ -49,6 +49,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.query_tables import can_weigh
     from vtkit.search.engine import POSTINGS, build_index
     from vtkit.search.index_info import IndexRecord
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
@@ -62,7 +63,9 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         info = build_index(IndexSection(), vectors, folder / POSTINGS).info
         keep_documents(inputs, corpus, folder)
         IndexRecord("exact", vectors.shape[1], tokenizer, recipe.index.document_weighting).save(folder)
-        sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
+        sparsity = Sparsity(
+            info.dead_dimensions(can_weigh(encoder)), info.histogram(HISTOGRAM_BINS), info.frequencies()
+        )
         sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
     return IndexResult(sets)
 
@@ -92,7 +95,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 INDEX = Stage(
     "index",
-    version=10,
+    version=11,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,

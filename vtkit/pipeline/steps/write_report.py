@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
 from vtkit.settings.named import is_local, named_things
 from vtkit.settings.recipe import SEED, Recipe
+from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.transfer.result import TransferResult
 
@@ -121,6 +122,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
         **_searches(recipe, inputs, final, results),
         without_evidence=_without_evidence(inputs["transfer"]),
+        warnings=_warnings(manifests.values()),
     )
 
 
@@ -136,6 +138,12 @@ def _to_try(recipe: View) -> tuple[str, ...]:
     more = (f"index.top_dimensions = {DIMENSIONS}",) if kept is not None and kept < DIMENSIONS else ()
     summed = source.units is not None and source.units.pooling == "max"
     return (*more, 'source.units.pooling = "sum"') if summed else more
+
+
+def _warnings(manifests: Iterable[Mapping[str, Any] | None]) -> tuple[str, ...]:
+    """The warnings of all steps, also of those that earlier runs made, and of the run under way, each once."""
+    of_steps = [warning for manifest in manifests if manifest is not None for warning in manifest.get("warnings", ())]
+    return tuple(dict.fromkeys([*of_steps, *console.warned()]))
 
 
 QUERY_TABLES = {  # `query_encoder` of [finetune], [calibrate] or [index] -> words
