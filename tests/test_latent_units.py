@@ -203,7 +203,7 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert "gate read_back after transfer: pass" in shown
     assert "after transfer" in (made / "report.md").read_text("utf-8")
     encoder = load_encoder(str(made / "model"))
-    bias = mlm_head(encoder[0].auto_model).decoder.bias
+    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach()
     can_be_active = [
         bool(name) and name not in tiny.ROLES.values() and float(bias[number]) > MASKED_BIAS / 2
         for number, name in enumerate(dimension_names(encoder))
