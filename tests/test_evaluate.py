@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -13,7 +15,7 @@ import tiny
 import torch
 from command_line import invoke
 from scipy.stats import ttest_rel
-from sentence_transformers import CrossEncoder
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from test_peers import dense_embedder
 from transformers import BertConfig, BertForSequenceClassification
 from typer.testing import Result
@@ -63,7 +65,7 @@ def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Pa
     run, collection, out = place / "runs" / "tiny", place / "collection", tmp_path / "out"
     found = vtkit.evaluate(
         [run, "bm25", "bm25-words", f"{run}+bm25", run / "trec" / "collection" / "hybrid.trec.gz"],
-        collection, baseline="bm25", language="en", out=out,
+        collection, out=out,
     )  # fmt: skip
     report = report_of(run)
     rows = {row.model: row.measures for row in report.results[0].rows}
@@ -85,6 +87,34 @@ def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Pa
     values = json.loads((out / "collection" / "bm25" / "per_query.json").read_text("utf-8"))
     assert np.mean(list(values["AP"].values())) == pytest.approx(reached(found, "bm25", collection)["AP"])
     assert not (tmp_path / ".out.vectors").exists()
+    assert found.baseline == "bm25", "BM25 is the baseline wherever it stands in the list"
+    (line,) = re.findall(r"^\| bm25 \|.*$", (out / "report.md").read_text("utf-8"), re.M)[:1]
+    assert line.endswith("| baseline | baseline |")
+    assert "against bm25, two-sided" in (out / "report.md").read_text("utf-8")
+
+
+def test_bm25_is_the_baseline_if_it_is_there_and_else_the_first_system(place: Path) -> None:
+    dense, other = str(place / "dense"), place / "other"
+    for systems, baseline in (([dense, "bm25"], "bm25"), ([dense, "bm25-words"], "bm25-words"), ([dense], "dense")):
+        assert vtkit.evaluate(systems, other, language="en", measures=["RR@10"]).baseline == baseline
+    shown = says(dense, "bm25", "--on", other, "--language", "en", "--measure", "RR@10").stdout
+    assert re.search(r"^bm25 .*baseline +baseline", shown, re.M)
+    assert "against bm25, two-sided" in shown
+
+
+def test_an_embedder_and_its_sum_encode_each_document_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: Counter[str] = Counter()
+    encode = SentenceTransformer.encode
+
+    def counting(self: SentenceTransformer, inputs: list[str], **options: Any) -> Any:
+        encoded.update(inputs)
+        return encode(self, inputs, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", counting)
+    dense, collection = str(place / "dense"), tiny.collection(60)
+    found = vtkit.evaluate([dense, f"{dense}+bm25"], place / "collection", language="en", measures=["RR@10"])
+    assert [cell.system for cell in found.cells] == ["dense", "dense+bm25"]
+    assert {encoded[document.contents] for document in collection.documents} == {1}
 
 
 def test_tests_are_paired_with_the_baseline_and_corrected(place: Path, tmp_path: Path) -> None:
@@ -229,20 +259,30 @@ def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Pa
 
 
 def test_the_index_that_a_run_deploys_is_a_row_on_the_run_s_own_collections(place: Path, tmp_path: Path) -> None:
-    changed = ["index.lexical=bm25", "recipe.name=one"]
+    """With the run's precision, and with the weight that it chose on its training queries."""
+    own, out = tiny.write_collection(tmp_path / "own", tiny.collection(60)), tmp_path / "out"
+    tiny.add_training_queries(own, tiny.collection(60))
+    changed = ["index.lexical=bm25", "index.precision=bf16", "recipe.name=one", f"evaluate.sets=['{own}']"]
+    changed.append(f"evaluate.peers=['{place / 'dense'}']")
     run = vtkit.run_recipe(place / "tiny.toml", settings=changed, runs=place / "runs").folder
-    found = vtkit.evaluate(["bm25", run], [place / "collection", place / "other"], baseline=str(run), language="en")
+    found = vtkit.evaluate(
+        ["bm25", run, f"{run}+bm25", place / "dense"], [own, place / "other"], baseline=str(run), out=out
+    )
     rows = [(cell.system, cell.collection.rsplit("/", 1)[-1], cell.evaluated.role) for cell in found.cells]
     assert rows == [
-        ("bm25", "collection", "bm25"), ("one", "collection", "encoder"), ("one (deployed)", "collection", "deployed"),
+        ("bm25", "own", "bm25"), ("one", "own", "encoder"), ("one (deployed)", "own", "deployed"),
+        ("one+bm25", "own", "sum"), ("dense", "own", "peer"),
         ("bm25", "other", "bm25"), ("one", "other", "encoder"),
+        ("one+bm25", "other", "sum"), ("dense", "other", "peer"),
     ]  # fmt: skip
-    report = report_of(run)
-    (deployed,) = (row.measures for row in report.results[0].rows if row.role == "deployed")
-    own = reached(found, "one (deployed)", place / "collection")
-    assert {name: own[name] for name in deployed} == pytest.approx(deployed, abs=1e-12)
+    for system, judged in {
+        "bm25": "bm25", "one": "transfer", "one-deployed": "deployed", "one+bm25": "hybrid", "dense": "peer-dense"
+    }.items():  # fmt: skip
+        of_run = read_trec(run / "trec" / "own" / f"{judged}.trec.gz")
+        for query, results in read_trec(out / "own" / system / "run.trec.gz").items():
+            assert dict(results) == pytest.approx(dict(of_run[query]), abs=1e-7), system
     assert found.baseline == "one"
-    assert "nDCG@10" in found.cell("one (deployed)", str(place / "collection")).tested
+    assert "nDCG@10" in found.cell("one (deployed)", str(own)).tested
 
 
 def test_sums_of_the_papers_by_hand(place: Path) -> None:

@@ -718,7 +718,7 @@ def evaluate(
         collections: folders or names.
         split: judgements; default: as in recipes.
         measures: names of ir_measures.
-        baseline: the system that the others are compared with; default: the first.
+        baseline: the system that the others are compared with; default: BM25 if it is evaluated, else the first.
         correction: of p-values, for the systems on a collection.
         balance: judgements, unused in training, whose queries choose the weights of sums; default: spans of the
             documents choose them.

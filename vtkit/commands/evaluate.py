@@ -42,7 +42,10 @@ def evaluate(
     measure: Annotated[
         list[str], option("Name from ir_measures. May be repeated.", "NAME", "--measure", "-m")
     ] = MEASURES,
-    baseline: Annotated[str | None, option("System to test the others against. Default: the first.", "SYSTEM")] = None,
+    baseline: Annotated[
+        str | None,
+        option("System to test the others against. Default: BM25, or else the first.", "SYSTEM"),
+    ] = None,
     correction: Annotated[
         Literal["holm", "bonferroni"], option("Correction of p values for several systems.")
     ] = "holm",
@@ -139,7 +142,8 @@ def _row(cell: Cell, comparison: Comparison, tested: bool, costed: bool) -> list
         low, high = cell.intervals[name]
         values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
     test = cell.tested.get(comparison.measures[0])
-    ps = ["–"] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
+    untested = "baseline" if cell.system == comparison.baseline else "–"
+    ps = [untested] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
     counted = cell.evaluated.cost
     searched = (None, None) if counted is None else (counted.postings, counted.mean_ms)
     costs = [*(getattr(cell.evaluated, field) for field in COSTS.values()), *searched]

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import is_run_folder, open_run
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE_HYBRID
 from vtkit.pipeline.steps.texts import distinct
 from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
@@ -29,9 +31,10 @@ from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_fail
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
+    from vtkit.evaluation.balance import Balance
     from vtkit.evaluation.comparison import Comparison, Correction
-    from vtkit.evaluation.judging import Judged, Role
-    from vtkit.evaluation.systems import Bm25System, RunSystem, System
+    from vtkit.evaluation.judging import Judged
+    from vtkit.evaluation.systems import Bm25System, EncodeQueries, RunSystem, System
     from vtkit.search.searcher import Searcher
     from vtkit.training.teachers import CrossEncoderTeacher, Teacher
 
@@ -72,6 +75,12 @@ class Named:
     name: str
     settings: IndexSection
     summed: Way | None = None  # its sum or product with BM25
+    run: Path | None = None  # the run whose final model or index it is
+
+    @property
+    def model(self) -> tuple[object, ...]:
+        """What is loaded and encoded once for all systems that have it in common."""
+        return self.kind, self.name, self.settings.model_dump_json()
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ def evaluate_named(
 
     Args:
         index: how models encode and are searched; a run's model goes by the run's own settings.
-        baseline: the system that others are compared with; default: the first.
+        baseline: the system that others are compared with; default: BM25, or else the first.
         out: folder for ``results.json``, ``report.html`` and ``report.md``, ``mteb/`` (results as mteb has them) and,
             for every system and collection, its run file and its values by query. Encoded documents are kept beside it
             until it is whole, so that the same command goes on after a kill.
@@ -177,11 +186,18 @@ def evaluate_named(
     problems = _Problems()
     problems.tried(validate_measures, setting.measures, setting.depth)
     asked = dict.fromkeys(systems)
+    runs = [open_run(Path(name)) for name in asked if is_run_folder(Path(name))]
+    if index is None and runs:  # figures beside a run are those of its report
+        index = IndexSection(precision=runs[0].index.precision, bm25_analyser=runs[0].index.bm25_analyser)
+    if setting.language is None and len({run.language for run in runs}) == 1:
+        setting = replace(setting, language=runs[0].language)
     named = [each for name in asked for found in problems.tried(_named, name, index) for each in found]
     if setting.rerank is not None:
         problems.tried(_check_model, setting.rerank, reranks=True)
     own, named = named, _told_apart(named)
     labels = {each.label: known.label for each, known in zip(own, named, strict=True)}
+    if baseline is None:  # BM25 where it is evaluated
+        baseline = next((name for name in ("bm25", "bm25-words") if name in asked), None)
     compared_with = _baseline(labels, asked, baseline)
     if compared_with is None:
         problems.append(f"{{baseline}} {baseline}: name one of the systems: {', '.join(asked)}.")
@@ -238,13 +254,16 @@ def _evaluated(
 
     judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
-    for each in sorted(named, key=lambda each: each.summed is not None):  # sums last
-        loaded = _Loaded(each, setting, fitting.get(each.label))
-        for place in places[each.label]:
+    together: dict[tuple[object, ...], list[Named]] = {}
+    for each in named:
+        together.setdefault(each.model, []).append(each)
+    for same in together.values():
+        loaded = _Loaded(same[0], setting, fitting.get(same[0].label))
+        for place, each in ((place, each) for place in opened for each in same if place in places[each.label]):
             console.say(f"{each.label} on {place.name}")
             started = time.perf_counter()
             try:
-                for label, of in loaded.judge(place, kept):
+                for label, of in loaded.judge(each, place, kept):
                     judged[place.name][label] = of
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
@@ -287,10 +306,11 @@ def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[s
 
 
 class _Loaded:
-    """A named system, its model loaded once for all collections."""
+    """A model, or other system, with its sums: loaded once for all collections, and each collection encoded once."""
 
     def __init__(self, named: Named, setting: Setting, given: Mapping[str, Given] | None) -> None:
         self.named, self.setting, self.given = named, setting, given
+        self._encoded: tuple[Collection, System] | None = None
 
     @cached_property
     def model(self) -> Teacher:
@@ -306,21 +326,21 @@ class _Loaded:
         assert isinstance(loaded, CrossEncoderTeacher)  # its configuration says so
         return loaded
 
-    def judge(self, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
+    def judge(self, named: Named, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
         """The system on a collection, and then its results reranked, each under its label."""
         from vtkit.evaluation.judging import judge
         from vtkit.evaluation.systems import RerankedSystem, RunSystem, cost_of
 
-        system = self.system(place, kept)
+        system = self.system(named, place, kept)
         ranking = system.rank(place.judged, self.setting.depth)
         ranking = replace(ranking, facts=replace(ranking.facts, cost=cost_of(system, place.judged)))
-        yield self.named.label, judge(place.judged, ranking, self.setting.measures)
+        yield named.label, judge(place.judged, ranking, self.setting.measures)
         if self.setting.rerank is not None:
             reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.setting.reranked)
             ranking = reranked.rank(place.judged, self.setting.depth)
-            yield _reranked(self.named, self.setting), judge(place.judged, ranking, self.setting.measures)
+            yield _reranked(named, self.setting), judge(place.judged, ranking, self.setting.measures)
 
-    def system(self, place: Collection, kept: Path) -> System:
+    def system(self, named: Named, place: Collection, kept: Path) -> System:
         """The system over the documents of a collection."""
         from vtkit.evaluation.systems import RunSystem, SparseSystem
 
@@ -328,49 +348,75 @@ class _Loaded:
             given = self.given[place.name]
             if isinstance(given, RunSystem):
                 return given
-            role: Role = "deployed" if self.named.kind == "deployed" else "index"
-            return SparseSystem(given.index, given.encode, role=role)
-        match self.named.kind:
+            if named.run is None or self.setting.query_language is not None:
+                return SparseSystem(given.index, given.encode, role="index" if named.run is None else "deployed")
+            encode = self._queries_of(named.run, named.settings)
+            return SparseSystem(given.index, encode, role="deployed", lexical=given.lexical)
+        match named.kind:
             case "bm25":
-                return place.bm25(self.named.settings.bm25_analyser)
+                return place.bm25(named.settings.bm25_analyser)
             case "bm25-words":
                 return place.bm25("words")
             case _:
-                over = self._over(kept)
-                return self._sum(place, over) if self.named.summed else over(place.whole, True)
+                return self._sum(named, place, kept) if named.summed else self._whole(place, kept)
 
-    def _over(self, kept: Path) -> Callable[[RetrievalSet, bool], System]:
-        """The model over the documents of any collection; whether they are many."""
+    def _queries_of(self, run: Path, settings: IndexSection) -> EncodeQueries:
+        """Encodes queries as the run does that evaluated the index, in its precision."""
+        from vtkit.encoder.checkpoint import load_encoder
+        from vtkit.evaluation.systems import query_vectors
+        from vtkit.system.runtime import fastest_device
+
+        opened = open_run(run)
+        encoder = load_encoder(opened.model(opened.final_model), fastest_device())
+        return query_vectors(encoder, settings, "encoding queries")
+
+    def _whole(self, place: Collection, kept: Path) -> System:
+        """The model over all documents of a collection; those of the last one are kept for its sums."""
+        if self._encoded is None or self._encoded[0] is not place:
+            self._encoded = place, self._over(place.whole, kept)
+        return self._encoded[1]
+
+    def _over(self, documents: RetrievalSet, kept: Path | None = None) -> System:
+        """The model over the documents of any collection, a few of them without ``kept``."""
         from vtkit.evaluation.systems import DenseSystem, SparseSystem
         from vtkit.training.teachers import DenseTeacher, SparseTeacher
 
         model, name, settings = self.model, self.named.name, self.named.settings
         if isinstance(model, SparseTeacher):
-            encoder, folder = model.encoder, kept / _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}")
-            return lambda docs, many: SparseSystem.over(encoder, docs, settings, folder if many else None)
+            folder = None if kept is None else kept / _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}")
+            return SparseSystem.over(model.encoder, documents, settings, folder)
         assert isinstance(model, DenseTeacher)  # cross-encoders are refused before
-        return lambda docs, _: DenseSystem.over(model.embedder, docs, name, settings.precision)
+        return DenseSystem.over(model.embedder, documents, name, settings.precision)
 
-    def _sum(self, place: Collection, over: Callable[[RetrievalSet, bool], System]) -> System:
-        """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged."""
+    def _sum(self, named: Named, place: Collection, kept: Path) -> System:
+        """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged; that of a
+        run's model on the run's own collection is the run's."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
         from vtkit.evaluation.probe import probed_by_spans
         from vtkit.evaluation.systems import AboveLast, DenseSystem, PlainSum, SumSystem
 
-        def summable(docs: RetrievalSet, many: bool) -> System:
-            system = over(docs, many)
+        def summable(system: System) -> System:
             return AboveLast(system) if isinstance(system, DenseSystem) else system
 
-        analysis, seed, way = self.named.settings.bm25_analyser, self.setting.seed, self.named.summed
+        analysis, seed, way = named.settings.bm25_analyser, self.setting.seed, named.summed
         if way is not None and way != "balanced":
-            return PlainSum(over(place.whole, True), place.bm25("words"), way)
-        probed = probed_by_spans(place.whole, lambda spans: summable(spans, False), seed, place.language, analysis)
-        balance_on = self.setting.balance_on
+            return PlainSum(self._whole(place, kept), place.bm25("words"), way)
+        system, bm25, balance_on = summable(self._whole(place, kept)), place.bm25(analysis), self.setting.balance_on
+        if named.run is not None and balance_on is None and (balance := _own_balance(named.run, place)) is not None:
+            console.say(f"  the encoder weighs {balance.weight:g}, as in the run")
+            return SumSystem(system, bm25, balance)
+        probed = probed_by_spans(place.whole, lambda spans: summable(self._over(spans)), seed, place.language, analysis)
         training = None if balance_on is None else load_retrieval(place.name, balance_on)
-        system, bm25 = summable(place.whole, True), place.bm25(analysis)
         balancing = balancing_queries(place.whole, training, seed)
         measure = self.setting.measures[0]
         return SumSystem(system, bm25, balance_of(system, bm25, balancing, self.setting.depth, measure, probed))
+
+
+def _own_balance(run: Path, place: Collection) -> Balance | None:
+    """How a run balances the sum with BM25 on one of its own collections; None for others."""
+    step = open_run(run).steps.get(EVALUATE_HYBRID.name)
+    judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
+    return judged.balance if judged is not None and judged.documents == len(place.whole.documents) else None
 
 
 def _load(name: str, settings: IndexSection) -> Teacher:
@@ -396,10 +442,10 @@ def _named(name: str, index: IndexSection | None) -> list[Named]:
         return [Named(name, "index", plain, settings, summed)]
     if is_run_folder(path):
         run = open_run(path)
-        model = Named(name, "model", run.model(run.final_model), run.index, summed)
+        model = Named(name, "model", run.model(run.final_model), run.index, summed, path)
         if summed is not None or DEPLOY.name not in run.steps:
             return [model]
-        return [model, Named(f"{name} ({DEPLOYED})", "deployed", plain, run.index)]
+        return [model, Named(f"{name} ({DEPLOYED})", "deployed", plain, run.index, run=path)]
     _check_model(plain)
     return [Named(name, "model", located(plain), settings, summed)]
 

@@ -91,7 +91,8 @@ def _results(comparison: Comparison, by_collection: Mapping[str, list[Cell]]) ->
             test = cell.tested.get(comparison.measures[0])
             if test is not None:
                 shown += [p_value(test.randomization), p_value(test.t)]
-            shown += ["–"] * (len(columns) - 1 - len(shown))
+            untested = "baseline" if cell.system == comparison.baseline else "–"
+            shown += [untested] * (len(columns) - 1 - len(shown))
             rows.append((cell.system, *shown))
         first = cells[0].evaluated
         caption = f"{collection} ({amount(first.queries)} queries, {amount(first.documents)} documents)"
