@@ -258,6 +258,14 @@ def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
     for source, target, to, settings, said in refused:
         with pytest.raises(RecipeError, match=said):
             export_for(source, target, to, **settings)
+    code = (
+        "import importlib.util, sys\nfind = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *of: None if name == 'onnxruntime' else find(name, *of)\n"
+        "import vtkit\ntry:\n    vtkit.export_for('model', 'onnx', 'out')\n"
+        "except vtkit.MissingExtra as error:\n    print(error, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "An export needs onnxruntime, which is not installed: pip install 'vtkit[onnx]' False"
 
 
 def test_fewer_dimensions_are_the_largest_and_their_loss_is_measured(plain: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from vtkit.data.hub import located
 from vtkit.pipeline.folder import RunFolder
 from vtkit.recipe.problems import section_of
 from vtkit.settings.casing import CasingSection
-from vtkit.system.errors import RecipeError, arguments_called, machine_errors
+from vtkit.system.errors import MissingExtra, RecipeError, arguments_called, machine_errors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -309,12 +309,15 @@ def export_for(
     from vtkit.pipeline.search import searched
     from vtkit.search.folders import is_index_folder
     from vtkit.search.searcher import Searcher
+    from vtkit.settings.engines import not_installed
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import refuse_existing
 
     if target not in get_args(Target):
         raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(Target))}.")
     refuse_existing(Path(folder))
+    if missing := not_installed([("onnx", "onnx"), ("onnxruntime", "onnxruntime")]):  # before anything is loaded
+        raise MissingExtra("An export", " and ".join(missing), "onnx")
     asked = [query.text for query in read_query_file(str(queries))] if queries is not None else []
     place = Path(source)
     if is_run_folder(place) or is_index_folder(place):

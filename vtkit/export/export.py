@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 
 from vtkit.export.documents import Collection
-from vtkit.export.network import require_onnx
 from vtkit.export.portable import SCRIPTS, Source, write_portable, write_replay
 from vtkit.export.readme import Facts, readme
 from vtkit.export.result import Export, Target
@@ -29,10 +28,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     Raises:
         RecipeError: ``out`` exists, or the target needs documents and there are none.
         DataError: a uniCOIL encoder, weights below zero, or a model that the target cannot hold.
-        MissingExtra: packages are missing.
         VtkitError: the network cannot be written, or gives other weights than the model.
     """
-    require_onnx()
     if source.searcher is None and target == "lucene":
         raise RecipeError(
             f"{target} needs documents, which a model alone does not have. Export a run, or an index of vtkit index."

@@ -23,8 +23,7 @@ from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.export.result import LEAST_COSINE
-from vtkit.settings.engines import not_installed
-from vtkit.system.errors import DataError, MissingExtra, VtkitError
+from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import quiet_libraries
 
 MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"  # files of the network, with the outputs `logits` and `weights`
@@ -147,13 +146,6 @@ class Checked:
     texts: int
     largest_difference: float  # of a weight, in float32
     quantised_cosine: float  # mean cosine of the 8-bit vectors; below LEAST_COSINE there is no such file
-
-
-def require_onnx() -> None:
-    """Check that the packages for ONNX are installed."""
-    missing = not_installed([("onnx", "onnx"), ("onnxruntime", "onnxruntime")])
-    if missing:
-        raise MissingExtra("An export", " and ".join(missing), "onnx")
 
 
 def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> None:
