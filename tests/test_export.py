@@ -171,6 +171,25 @@ def test_queries_encoded_by_the_export_are_those_of_the_run(transferred: Path, p
     assert vector == pytest.approx(dict(zip(map(str, own.col.tolist()), own.data.tolist(), strict=True)), abs=1e-4)
 
 
+def test_vectors_of_an_encoder_that_ranks_by_the_cosine_are_those_of_its_index(tmp_path: Path) -> None:
+    encoder = tiny.encoder(tmp_path)
+    encoder.similarity_fn_name = "cosine"
+    save_encoder(encoder, tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(tiny.texts(20)), "utf-8")
+    encode_texts(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "vectors", top_dimensions=6)
+    index_vectors(tmp_path / "vectors", tmp_path / "index")
+    export_for(tmp_path / "index", "onnx", tmp_path / "out")
+    assert float(program(tmp_path / "out", "encode.py", "--check").split()[-3]) < 1e-4
+    vector = json.loads(program(tmp_path / "out", "encode.py", "--document", tiny.texts(20)[3]))
+    held = read_vectors(tmp_path / "vectors" / "vectors")[3]
+    assert vector == pytest.approx(
+        dict(zip(map(str, held.indices.tolist()), held.data.tolist(), strict=True)), abs=1e-4
+    )
+    assert sum(weight**2 for weight in vector.values()) < 1  # of length 1 before it was cut
+    export_for(tmp_path / "model", "opensearch", tmp_path / "engine")
+    assert not (tmp_path / "engine" / "encoder.zip").exists()  # whose weights have other lengths
+
+
 def test_a_folded_table_gives_the_same_queries_outside(tmp_path: Path) -> None:
     encoder = tiny.encoder(tmp_path, tokens=CASED)
     set_folding(encoder, True)

@@ -1,5 +1,6 @@
 """A head fitted to an embedder that has none: ridge, softmax, threshold and scale, and the recipe around them."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import tiny
 import torch
 from command_line import invoke
 from sentence_transformers import SentenceTransformer, SparseEncoder
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from transformers import AutoModel
 
 from vtkit.encoder import fitted_head
@@ -204,6 +205,20 @@ def test_what_does_not_go_together_is_said(recipe: Path, before: str, after: str
     recipe.write_text(recipe.read_text().replace(before, after))
     with pytest.raises((RecipeError, DataError), match=said):
         run(recipe, runs=recipe.parent / "runs", until="transfer")
+
+
+@pytest.mark.parametrize("section", ["[source.head]\n", ""])
+def test_a_static_embedder_is_no_source_but_can_be_evaluated_beside_it(recipe: Path, section: str) -> None:
+    static, plain = recipe.parent / "static", recipe.read_text()
+    tokenizer = tiny.tokenizer(tiny.TOKENS).backend_tokenizer
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)]).save(str(static))
+    embedder = next(recipe.parent.glob("embedder-*/embedder"))
+    recipe.write_text(plain.replace(str(embedder), "./static").replace("[source.head]\n", section))
+    refused = invoke("recipe", "check", str(recipe)).exception
+    assert isinstance(refused, RecipeError)
+    assert re.search(r"source\.model: .*no transformer to start from: it is made of StaticEmbedding", str(refused))
+    recipe.write_text(plain.replace("[gates]", 'peers = ["./static"]\n[gates]'))
+    assert invoke("recipe", "check", str(recipe)).exit_code == 0
 
 
 def test_recipe_new_writes_one_that_can_be_run(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:

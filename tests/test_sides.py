@@ -1,5 +1,6 @@
 """Both sides of an encoder: static query tables, cut and folded like any vector, and prompts."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.stored_vectors import read_vectors
+from vtkit.system.errors import DataError
 
 TEXTS = [*texts(4), "", "river river river", "a ba ab"]
 TABLE = torch.linspace(0.1, 2.0, len(TOKENS))
@@ -73,3 +75,35 @@ def test_a_run_keeps_the_largest_weights_of_queries_where_it_is_told_to(tmp_path
     assert len(counts) == 2
     assert counts[0].min() > 2
     assert set(counts[1]) == {2}
+
+
+def test_an_encoder_that_ranks_by_the_cosine_does_so_everywhere_until_it_is_trained_by_dot_products(
+    tmp_path: Path,
+) -> None:
+    found = collection(40)
+    finished_run(tmp_path, found)
+    path, recipe = tmp_path / "encoder" / "config_sentence_transformers.json", tmp_path / "tiny.toml"
+    settings = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(settings | {"similarity_fn_name": "cosine"}), "utf-8")
+    done = run(recipe, runs=tmp_path / "again", threads=1)
+    library, searcher = SparseEncoder(str(done / "model")), open_searcher(done, model=None, collection=None)
+    assert library.similarity_fn_name == "cosine"
+    queries, documents = [query.text for query in found.queries], [each.text for each in found.documents]
+    sides = (library.encode_query, queries), (library.encode_document, documents)
+    vectors = [encode(some, convert_to_sparse_tensor=False) for encode, some in sides]
+    scores = library.similarity(*vectors).numpy()
+    for row, results in enumerate(searcher.search(queries, 10)):
+        best = np.sort(scores[row])[::-1]
+        own = [scores[row][int(result.id.removeprefix("d"))] for result in results.results]
+        np.testing.assert_allclose(own, best[: len(own)], rtol=1e-5)
+        np.testing.assert_allclose([result.score for result in results.results], own, rtol=1e-5)
+    by_dot_products = (vectors[0] @ vectors[1].T).numpy()
+    assert (by_dot_products.argmax(axis=1) != scores.argmax(axis=1)).any()
+    recipe.write_text(
+        recipe.read_text("utf-8") + '[finetune]\ndata = "collection"\nsplit = "test"\nsteps = 2\n', "utf-8"
+    )
+    tuned = run(recipe, runs=tmp_path / "again", until="finetune")
+    assert load_encoder(str(tuned / "model")).similarity_fn_name == "dot"
+    path.write_text(json.dumps(settings | {"similarity_fn_name": "euclidean"}), "utf-8")
+    with pytest.raises(DataError, match="ranks by euclidean distance"):
+        load_encoder(str(tmp_path / "encoder"))

@@ -59,7 +59,9 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     folder, called = model_folder(name, label), f"{label} {name}"
     with quiet_libraries():
         if not _has_modules(folder):
-            encoder = SparseEncoder(modules=[_transformer(called, folder), SpladePooling("max")], device=device)
+            encoder = SparseEncoder(
+                modules=[_transformer(called, transformer_folder(folder, called)), SpladePooling("max")], device=device
+            )
         else:
             for module in transformer_folders(folder, called):
                 _trained_model(called, module, device_map="meta")  # checked without reading the weights
@@ -73,6 +75,11 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
                     model_kwargs={"dtype": torch.float32, "weights_only": True},
                 )
             encoder = both_sides(name, folder, encoder)
+    if encoder.similarity_fn_name not in ("dot", "cosine"):
+        raise DataError(
+            f"{called} ranks by {encoder.similarity_fn_name} distance, which no inverted index can. If it was trained "
+            'by dot products, write "similarity_fn_name": "dot" into its config_sentence_transformers.json.'
+        )
     for side in (encoder, encoder.query_side if isinstance(encoder, WholeEncoder) else None):
         if side is not None and isinstance(side[0], Transformer):
             side[0].model = with_plain_head(side[0].model)
@@ -94,7 +101,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     label = f"source model {name}"
     folder = model_folder(name)
     refuse_other_kinds(name, folder, "source.model")
-    folder = transformer_folder(folder)
+    folder = transformer_folder(folder, label)
     config = AutoConfig.from_pretrained(str(folder), **SAFELY)
     if layers is not None and layers > config.num_hidden_layers:
         raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
@@ -126,7 +133,7 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
     with quiet_libraries():
-        return _tokenizer(name, transformer_folder(folder))
+        return _tokenizer(name, transformer_folder(folder, f"source model {name}"))
 
 
 def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:

@@ -149,9 +149,16 @@ def transformer_folders(folder: Path, label: str) -> list[Path]:
     return [module for module, kind in _modules(folder, label) if kind.endswith("Transformer")]
 
 
-def transformer_folder(folder: Path) -> Path:
-    """The folder of a model's first module: the folder itself, except for some models of sentence-transformers."""
-    return next((path for path, _ in _modules(folder, str(folder))), folder)
+def transformer_folder(folder: Path, label: str) -> Path:
+    """The folder of a model's first module: the folder itself, except for some models of sentence-transformers.
+    DataError: the model has no transformer."""
+    modules = list(_modules(folder, label))
+    if modules and not any(kind.endswith("Transformer") for _, kind in modules):
+        raise DataError(
+            f"{label} has no transformer to start from: it is made of {modules[0][1].rpartition('.')[2]}. Name a model "
+            "with a transformer; this one can be evaluated beside it (evaluate.peers)."
+        )
+    return modules[0][0] if modules else folder
 
 
 def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
@@ -34,7 +35,26 @@ def encode_side(
 ) -> sparse.csr_matrix:
     """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them: with the
     encoder's prompt for that side or, where queries have a static table, the table's weights of each distinct token;
-    folded where the model says so. Arguments and result are those of :func:`vtkit.encoder.encoding.encode`."""
+    folded where the model says so. Vectors of an encoder that ranks by the cosine have the length 1 before they are
+    pruned, so that dot products are its similarity. Arguments and result are those of
+    :func:`vtkit.encoder.encoding.encode`."""
+    if encoder.similarity_fn_name == "cosine":
+        whole = _encoded(encoder, texts, side, max_length, None, precision, description)
+        norms = np.sqrt(np.asarray(whole.multiply(whole).sum(axis=1))).ravel()
+        whole.data /= np.repeat(norms, np.diff(whole.indptr))
+        return pruned(whole, top_dimensions)[0]
+    return _encoded(encoder, texts, side, max_length, top_dimensions, precision, description)
+
+
+def _encoded(
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    side: Side,
+    max_length: int,
+    top_dimensions: int | None,
+    precision: Precision,
+    description: str | console.Bar,
+) -> sparse.csr_matrix:
     prompted = [prompt_of(encoder, side) + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     table = query_table(encoder) if side == "query" else None
@@ -109,6 +129,14 @@ class EncoderQueries:
                 features = module(features)
         alone = sparse.csr_matrix(features["sentence_embedding"].float().cpu().numpy())
         return folded(encoder, alone), ends
+
+
+def rank_by_dot_products(encoder: SparseEncoder) -> None:
+    """Let an encoder whose training scores dot products rank by them, whatever its source ranked by."""
+    if encoder.similarity_fn_name != "dot":
+        before = encoder.similarity_fn_name
+        console.say(f"  this training scores dot products: the encoder ranks by dot from now on, by {before} before")
+        encoder.similarity_fn_name = "dot"
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:

@@ -68,7 +68,7 @@ class StaticQueries:
     @classmethod
     def load(cls, name: str, tokenizer: str = "") -> StaticQueries | None:
         """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is
-        needed for it: a model encodes the queries, or weights are folded or limited in number.
+        needed for it: a model encodes the queries, or weights are folded, limited in number or of length 1.
 
         What is odd in the folder gives None too, since loading the whole encoder says what it is.
 
@@ -79,7 +79,8 @@ class StaticQueries:
         folder = find_model(name)
         sides = _table_and_transformer(folder)
         settings = read_json(folder / "config_sentence_transformers.json", name) or {}
-        if sides is None or (folder / OUTPUT_TOKENIZER).exists() or settings.get("max_active_dims") is not None:
+        limited = settings.get("max_active_dims") is not None or settings.get("similarity_fn_name") not in (None, "dot")
+        if sides is None or (folder / OUTPUT_TOKENIZER).exists() or limited:
             return None
         if FOLD_SETTING in (read_json(sides[1] / "config.json", name) or {}):
             return None

@@ -69,6 +69,7 @@ class TransformerQueries:
         if (
             (folder / OUTPUT_TOKENIZER).exists()
             or whole.get("max_active_dims") is not None
+            or whole.get("similarity_fn_name") not in (None, "dot")
             or transformer.get("do_lower_case")
             or not set(transformer) <= _TRANSFORMER_SETTINGS
             or FOLD_SETTING in config

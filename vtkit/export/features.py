@@ -42,6 +42,7 @@ def model_stays_outside(
             "its input and output vocabularies differ",
         ),
         (portable.prompts, "its texts need a prompt"),
+        (source.encoder.similarity_fn_name == "cosine", "it ranks by the cosine, and the engine by dot products"),
         *further,
         (names is None, "two of its tokens would have the same name"),
     )

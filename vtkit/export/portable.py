@@ -195,6 +195,7 @@ def _settings(source: Source) -> dict[str, Any]:
         | {"candidates": source.document_candidates, "top_dimensions": source.document_dimensions},
         "query": query | {"folded_to": changed},
         "lexical": lexical,
+        "cosine": encoder.similarity_fn_name == "cosine",
     }
 
 

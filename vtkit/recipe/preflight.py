@@ -15,6 +15,8 @@ from pathlib import Path
 from vtkit.data import collections, hub, irds
 from vtkit.data.corpora import form_fault
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
+from vtkit.encoder.dense import configuration_folder
+from vtkit.encoder.model_folder import transformer_folder
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value
@@ -83,7 +85,12 @@ def _report(
     """The lines of the message, and of each thing that is missing whether it is on the hub."""
     required = [thing for thing in required_things(recipe) if thing.setting not in loaded]
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
-    missing += [*_validation_faults(required, recipe), *_analyser_faults(recipe), *_engine_faults(recipe)]
+    missing += [
+        *_source_faults(required),
+        *_validation_faults(required, recipe),
+        *_analyser_faults(recipe),
+        *_engine_faults(recipe),
+    ]
     lines = _lines(missing, required, places)
     on_hub = [found.on_hub for found in missing]
     source = recipe.source.recipe
@@ -153,6 +160,17 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
             name = thing.value if repository == thing.value else f"{thing.value}: {repository}"
             name += f" at {revision}" if revision else ""
             yield _Missing(thing, f"{name} is {neither} in the Hugging Face cache{reason}.", on_hub=True)
+
+
+def _source_faults(required: Sequence[Named]) -> Iterator[_Missing]:
+    """The complaint that the source has no transformer, as a static embedder."""
+    for thing in required:
+        name = thing.value
+        if thing.setting == "source.model" and (os.path.isdir(name) or hub.in_cache(name)):
+            try:
+                transformer_folder(configuration_folder(name, thing.setting), name)
+            except DataError as error:
+                yield _Missing(thing, str(error))
 
 
 def _split_of(thing: Named, recipe: Recipe) -> str | None:

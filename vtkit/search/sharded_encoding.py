@@ -66,7 +66,7 @@ def encode_to_disk(
     """
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,
-        "precision": precision,
+        "precision": precision, "similarity": encoder.similarity_fn_name,
     }  # fmt: skip
     done: list[Path] = []
     missing: set[int] = set()

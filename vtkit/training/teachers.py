@@ -75,7 +75,11 @@ class SparseTeacher:
 
     encoder: SparseEncoder
     max_length: int
-    scale: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """That of cosines, where it gives cosines."""
+        return COSINE_SCALE if self.encoder.similarity_fn_name == "cosine" else 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""

@@ -37,7 +37,7 @@ class Encoder:
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
         side, saturation = self.settings["document"], HERE / "saturation.json"
-        whole = list(self._network("document", texts))
+        whole = self._scaled(self._network("document", texts))
         vectors = [largest(each, side["candidates"]) for each in whole]
         if saturation.is_file():
             saturated, sums = json.loads(saturation.read_text("utf-8")), [sum(each.values()) for each in whole]
@@ -55,7 +55,7 @@ class Encoder:
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each query; one without letters, digits or signs has none."""
         side = self.settings["query"]
-        vectors = self._table(texts) if side["table"] else self._network("query", texts)
+        vectors = self._scaled(self._table(texts) if side["table"] else self._network("query", texts))
         vectors = [largest(vector, side["top_dimensions"]) for vector in vectors]
         if self.settings["lexical"] is not None:
             vectors = [
@@ -68,6 +68,13 @@ class Encoder:
             else {n: w for n, w in vector.items() if w}
             for text, vector in zip(texts, vectors, strict=True)
         ]
+
+    def _scaled(self, vectors: list[Vector]) -> list[Vector]:
+        """Vectors of the length 1, if the encoder ranks by the cosine."""
+        if not self.settings["cosine"]:
+            return vectors
+        lengths = [sum(weight * weight for weight in vector.values()) ** 0.5 for vector in vectors]
+        return [{n: w / length for n, w in each.items()} for each, length in zip(vectors, lengths, strict=True)]
 
     def _network(self, name: str, texts: Sequence[str]) -> list[Vector]:
         side = self.settings[name]

@@ -52,6 +52,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     """
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.sides import rank_by_dot_products
     from vtkit.training import distributed, reporting
 
     section = recipe.adapt
@@ -65,6 +66,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
         texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
         result = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
     else:
+        rank_by_dot_products(encoder)
         result = AdaptResult(objectives, reason, *_train_vectors(recipe, inputs, out, encoder, objectives))
     if distributed.is_main():
         save_encoder(encoder, out / "model")

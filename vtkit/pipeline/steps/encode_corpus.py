@@ -141,7 +141,7 @@ def opened(corpus: Corpus) -> RetrievalSet:
 
 ENCODE = Stage(
     "encode",
-    version=3,
+    version=4,
     reads=(
         "index.document_length",
         "index.top_dimensions",

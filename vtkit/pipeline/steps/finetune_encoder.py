@@ -48,7 +48,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.data.rankings import with_scores
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
-    from vtkit.encoder.sides import prompt_of
+    from vtkit.encoder.sides import prompt_of, rank_by_dot_products
     from vtkit.training import distributed, reporting
     from vtkit.training.document_expansion.expansions import Expansions
     from vtkit.training.finetune import finetune
@@ -61,6 +61,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     if section.taught and section.scores:
         data = with_scores(data, section.scores)
     encoder = load_encoder(str(inputs["model"] / "model"))
+    rank_by_dot_products(encoder)
     encoder = with_query_encoder(encoder, section, data.contents)
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
     language = recipe.recipe.language if section.asks_bm25 else ""
@@ -134,7 +135,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 FINETUNE = Stage(
     "finetune",
-    version=14,
+    version=15,
     reads=("finetune", "report.training"),
     function=finetune_encoder,
     wire=_wired,
