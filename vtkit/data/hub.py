@@ -1,6 +1,7 @@
 """The Hugging Face hub: its cache, and downloads into it by the hub's client if the user allows them."""
 
 import hashlib
+import json
 import os
 import queue
 import re
@@ -105,6 +106,32 @@ def bytes_to_fetch(repo_id: str, patterns: Sequence[str]) -> int:
     """Bytes that :func:`fetch` would download of a model; asks the hub, if downloads are allowed."""
     with _hub_errors(repo_id, "model", None):
         return sum(_lacking(repo_id, patterns, "model", None).values())
+
+
+def read_settings(path: Path, label: str) -> dict[str, Any]:
+    """The JSON object in a model's file, or an empty one if there is no such file."""
+    content = read_json(path, label)
+    if not isinstance(content, dict | None):
+        raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {fetch_again()}")
+    return content or {}
+
+
+def read_json(path: Path, label: str) -> Any:
+    """The content of a model's JSON file, or None if there is no such file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{label}: {path} cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{label}: {path} is damaged: it is not valid JSON ({error}). {fetch_again()}") from error
+
+
+def fetch_again() -> str:
+    """What to do about a damaged file."""
+    again = "Fetch or copy the model again (one of the hub comes with --download)."
+    return "Remove it and fetch it again." if downloads_allowed() else again
 
 
 def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> None:
@@ -240,15 +267,12 @@ def _listed_sizes(snapshot: Path, repo_id: str, repo_type: RepositoryKind) -> di
 
 def _is_whole(path: Path, digest: str) -> bool:
     """Whether a file has the checksum ``digest``, the cache's name of it; True if the name is not a checksum."""
+    from huggingface_hub.utils.sha import git_hash
+
+    if _GIT_SHA1.fullmatch(digest):  # of a small file
+        return bool(git_hash(path.read_bytes()) == digest)
     with path.open("rb") as file:
-        if _SHA256.fullmatch(digest):
-            return hashlib.file_digest(file, "sha256").hexdigest() == digest
-        if _GIT_SHA1.fullmatch(digest):
-            content = hashlib.sha1(b"blob %d\0" % _size(path), usedforsecurity=False)
-            while block := file.read(2**20):
-                content.update(block)
-            return content.hexdigest() == digest
-    return True
+        return not _SHA256.fullmatch(digest) or hashlib.file_digest(file, "sha256").hexdigest() == digest
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
 from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
@@ -30,7 +31,6 @@ from vtkit.encoder.model_folder import (
     first_of,
     library_errors,
     model_folder,
-    read_json,
     refuse_lacking,
     transformer_folder,
     transformer_folders,
@@ -250,17 +250,12 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
 
 def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:
     """Refuse weights that do not fit ``folder``'s configuration."""
-    other = sorted(info["mismatched_keys"], key=lambda entry: str(entry[0]))
-    if other:
-        key, shape, wanted = other[0]
-        more = f" ({len(other) - 1} more tensors differ)" if len(other) > 1 else ""
-        vocabulary = int(model.config.vocab_size)
-        by_vocabulary = vocabulary in tuple(wanted) and vocabulary not in tuple(shape)
-        said = f"vocab_size {vocabulary}" if by_vocabulary else f"the shape {tuple(wanted)}"
+    if info["mismatched_keys"]:
+        key, shape, wanted = min(info["mismatched_keys"], key=str)
         raise DataError(
-            f"{name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
-            f"weights hold {key} of the shape {tuple(shape)}{more}. Fetch the model again, or restore the "
-            "configuration that its weights were saved with."
+            f"{name}: its files do not belong together. {folder / 'config.json'} says vocab_size "
+            f"{model.config.vocab_size} and makes {key} of the shape {tuple(wanted)}, which its weights hold of the "
+            f"shape {tuple(shape)}. Fetch the model again, or restore the configuration that they were saved with."
         )
     missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
     refuse_lacking(name, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])

@@ -1,15 +1,14 @@
 """A model's folder, looked through before any library opens it: it must not run code or ask a question, and damage is
 named by file and fault, which the libraries' own messages do not tell."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
-from vtkit.data.hub import downloads_allowed, fetch
-from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, check_pickle, model_files, pickled, weight_files
+from vtkit.data.hub import downloads_allowed, fetch, fetch_again, read_json, read_settings
+from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, check_pickle, model_files, weight_files
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
@@ -124,7 +123,7 @@ def model_kind(folder: Path, label: str) -> ModelKind | None:
     """The kind of model in a folder, by its configuration alone; None for an embedder."""
     types = [kind for _, kind in _modules(folder, label)]
     config, settings = (
-        _settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
+        read_settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
     )
     stated = str(settings.get("model_type", "")).lower()
     for kind in get_args(ModelKind):
@@ -132,14 +131,6 @@ def model_kind(folder: Path, label: str) -> ModelKind | None:
             return kind  # type: ignore[no-any-return]
     heads = config.get("architectures") or []
     return "cross_encoder" if not types and any("ForSequenceClassification" in str(name) for name in heads) else None
-
-
-def _settings(path: Path, label: str) -> dict[str, Any]:
-    """The JSON object in a file of a model; empty where there is no such file."""
-    content = read_json(path, label)
-    if not isinstance(content, dict | None):
-        raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {_fetch_again()}")
-    return content or {}
 
 
 def transformer_folders(folder: Path, label: str) -> list[Path]:
@@ -182,7 +173,7 @@ def refuse_lacking(label: str, model: Any, lacking: list[str]) -> None:
         raise DataError(
             f"{label}: its weights lack {len(lacking)} of the tensors of a {type(model).__name__} with this "
             f"config.json, or hold them in another shape: {first_of(lacking)}. They are incomplete, or another "
-            f"model's. {_fetch_again()}"
+            f"model's. {fetch_again()}"
         )
 
 
@@ -207,23 +198,6 @@ def library_errors(what: str) -> Iterator[None]:
         raise DataError(f"{what}: {kind}{lines[0] if lines else 'no reason given'}") from error
 
 
-def read_json(path: Path, label: str) -> Any:
-    """The content of a model's JSON file, or None if there is no such file."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DataError(f"{label}: {path} cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{label}: {path} is damaged: it is not valid JSON ({error}). {_fetch_again()}") from error
-
-
-def _fetch_again() -> str:
-    again = "Fetch or copy the model again (one of the hub comes with --download)."
-    return "Remove it and fetch it again." if downloads_allowed() else again
-
-
 def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
     """Folder and type of each module of a sentence-transformers model, those of routers included."""
     path = folder / "modules.json"
@@ -237,7 +211,7 @@ def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
                 routes = folder / module / "config.json"
             content = read_json(routes, label)
             if content is None:
-                raise DataError(f"{label}: {routes} is missing. {_fetch_again()}")
+                raise DataError(f"{label}: {routes} is missing. {fetch_again()}")
             types = content.get("types") if isinstance(content, dict) else None
             listed = types.items() if isinstance(types, dict) else ()
             entries = [{"path": name, "type": inner} for name, inner in listed]
@@ -255,9 +229,7 @@ def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
             for entry in entries
         )
     ):
-        raise DataError(
-            f"{label}: {path} is damaged: it should list modules, each with type and path. {_fetch_again()}"
-        )
+        raise DataError(f"{label}: {path} is damaged: it should list modules, each with type and path. {fetch_again()}")
     for entry in entries:
         if not entry["type"].startswith("sentence_transformers.") and entry["type"] not in OWN_MODULES:
             raise _runs_code(label, path, f"the module type {entry['type']!r}")
@@ -272,7 +244,7 @@ def _inside(path: str) -> bool:
 
 
 def _check_configuration(path: Path, label: str) -> None:
-    content = _settings(path, label)
+    content = read_settings(path, label)
     if path.name == "config.json" and "model_type" in content:
         from transformers import CONFIG_MAPPING
 
@@ -318,30 +290,30 @@ def _check_tokenizer(module: Path, label: str) -> None:
     path = module / "tokenizer.json"
     if not path.is_file():
         if not any(any(module.glob(name)) for name in _OTHER_TOKENIZERS):
-            raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {_fetch_again()}")
+            raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {fetch_again()}")
         return
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise DataError(f"{label}: {path} is damaged: it is not a tokenizer ({error}). {_fetch_again()}") from error
+        raise DataError(f"{label}: {path} is damaged: it is not a tokenizer ({error}). {fetch_again()}") from error
 
 
 def _check_weights(module: Path, label: str, *, needed: bool) -> None:
     """Refuse missing shards, and weight files that are cut short."""
     if not module.is_dir():
         if needed:
-            raise DataError(f"{label}: the folder {module} of its transformer is missing. {_fetch_again()}")
+            raise DataError(f"{label}: the folder {module} of its transformer is missing. {fetch_again()}")
         return
     files = weight_files(path.name for path in module.iterdir() if path.is_file())
     if needed and not files:
         raise DataError(
             f"{label}: {module} holds no weights, neither {SAFETENSORS[0]} nor {PICKLES[0]} nor an index of shards. "
-            f"{_fetch_again()}"
+            f"{fetch_again()}"
         )
     for name in files:
         if name.endswith(".index.json"):
             _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
-        elif name in pickled(files):
+        elif name.endswith(".bin"):
             check_pickle(module / name, label)
         else:
             _check_safetensors(module / name, label)
@@ -352,7 +324,7 @@ def _check_index(index: Path, label: str, pattern: str) -> None:
     content = read_json(index, label)
     shards = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-        raise DataError(f"{label}: {index} is damaged: it has no weight_map. {_fetch_again()}")
+        raise DataError(f"{label}: {index} is damaged: it has no weight_map. {fetch_again()}")
     names = sorted(set(shards.values()))
     odd = [name for name in names if Path(name).name != name or not fnmatch(name, pattern)]
     if odd:
@@ -360,7 +332,7 @@ def _check_index(index: Path, label: str, pattern: str) -> None:
     gone = [name for name in names if not (index.parent / name).is_file()]
     if gone:
         raise DataError(
-            f"{label}: {index.parent} lacks {', '.join(gone[:3])}, which {index.name} names. {_fetch_again()}"
+            f"{label}: {index.parent} lacks {', '.join(gone[:3])}, which {index.name} names. {fetch_again()}"
         )
 
 
@@ -371,4 +343,4 @@ def _check_safetensors(file: Path, label: str) -> None:
         with safe_open(file, "pt") as opened:
             opened.keys()
     except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"{label}: {file} is damaged or cut short ({error}). {_fetch_again()}") from error
+        raise DataError(f"{label}: {file} is damaged or cut short ({error}). {fetch_again()}") from error

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vtkit.data.hub import read_json
 from vtkit.encoder.model_folder import (
     FOLD_SETTING,
     OUTPUT_TOKENIZER,
@@ -19,7 +20,6 @@ from vtkit.encoder.model_folder import (
     WEIGHTS,
     find_model,
     library_errors,
-    read_json,
 )
 from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import quiet_libraries

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder, read_json
+from vtkit.data.hub import read_json
+from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder
 from vtkit.encoder.static_queries import query_tokenizer
 from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import fastest_device, quiet_libraries

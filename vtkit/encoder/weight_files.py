@@ -55,11 +55,6 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
     ]
 
 
-def pickled(names: Iterable[str]) -> list[str]:
-    """The pickles, and their index, among the files that weights are loaded from."""
-    return [name for name in weight_files(names) if _matches(name, PICKLES)]
-
-
 def check_pickle(file: Path, label: str) -> None:
     """Open a pickle of weights as the libraries do after this, by torch's weights-only loader; nothing of it is kept.
     It is mapped, if it is in torch's format since 1.6; messages begin with ``label``."""

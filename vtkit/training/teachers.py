@@ -15,11 +15,12 @@ from sentence_transformers import CrossEncoder, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
+from vtkit.data.hub import read_json
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.families import max_input_length
-from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, model_folder, model_kind, read_json
+from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, model_folder, model_kind
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.search.bm25 import Bm25

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from vtkit.data.hub import fetch, read_settings
 from vtkit.data.spelling import DOTTED_I, TURKIC
 from vtkit.settings.casing import CasingSection
 from vtkit.system import console
@@ -92,7 +93,7 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
     elif path.is_absolute() or name.startswith((".", "~")):
         raise DataError(f"No tokenizer at {name}: there is neither a folder nor a file of that name.")
     else:
-        folder, where = _from_hub(name), f"the hub repository {name}"
+        folder, where = fetch(name, TOKENIZER_FILES, "model"), f"the hub repository {name}"
     settings = _settings(folder)
     for candidate in ("tokenizer.json", "vocab.txt", "vocab.json"):
         if (folder / candidate).is_file():
@@ -182,18 +183,11 @@ def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_r
         if len(ids) < 3 or ids[0] != first or ids[-1] != last:
             cls, sep = roles["cls"], roles["sep"]
             tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-                single=f"{_quoted(cls)} $A {_quoted(sep)}",
-                pair=f"{_quoted(cls)} $A {_quoted(sep)} $B:1 {_quoted(sep)}:1",
+                single=[cls, "$A", sep],
+                pair=[cls, "$A", sep, "$B:1", f"{sep}:1"],
                 special_tokens=[(cls, first), (sep, last)],
             )
     return tokenizer
-
-
-def _quoted(token: str) -> str:
-    """A token as the template language takes it: as it is, since it is looked up whole and may not hold spaces."""
-    if any(character.isspace() for character in token):
-        raise DataError(f"The special token {token!r} holds white space, which the tokenizers library cannot add.")
-    return token
 
 
 def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenizerFast:
@@ -207,43 +201,21 @@ def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenize
     )
 
 
-def _from_hub(name: str) -> Path:
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
-
-    from vtkit.data.hub import fetch
-
-    try:
-        validate_repo_id(name)
-    except HFValidationError as error:
-        raise DataError(f"No tokenizer {name}: it is neither a folder, a file nor a hub id.") from error
-    return fetch(name, TOKENIZER_FILES, "model")
-
-
 def _settings(folder: Path) -> dict[str, Any]:
     """``tokenizer_config.json`` with what the older files ``special_tokens_map.json`` and ``added_tokens.json`` add;
     empty where none of them is there."""
     settings: dict[str, Any] = {}
+    label = f"tokenizer {folder}"
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = folder / name
-        if path.is_file():
-            settings.update({key: value for key, value in _read_json(path).items() if value is not None})
-    if "added_tokens_decoder" not in settings and (folder / "added_tokens.json").is_file():
+        read = read_settings(folder / name, label)
+        settings.update({key: value for key, value in read.items() if value is not None})
+    added = read_settings(folder / "added_tokens.json", label)
+    if added and "added_tokens_decoder" not in settings:
         special = {token.content for token in _special_tokens(settings, with_roles=True)}
         settings["added_tokens_decoder"] = {
-            number: {"content": token, "special": token in special}
-            for token, number in _read_json(folder / "added_tokens.json").items()
+            number: {"content": token, "special": token in special} for token, number in added.items()
         }
     return settings
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON ({error}). Fetch it again.") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} should hold a JSON object, not a {type(content).__name__}.")
-    return content
 
 
 def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> PreTrainedTokenizerFast:
@@ -266,15 +238,13 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     listed |= {token.content: number for number, token in added.items()}
     flagged = listed.keys() - {token.content for token in backend.get_added_tokens_decoder().values()}
     backend.add_tokens([token for token in _special_tokens(settings, with_roles=True) if token.content in flagged])
-    if require_roles:
-        check_gaps(backend, str(path))
     roles = _roles(backend, settings)
     for role, token in roles.items():
         if backend.token_to_id(token) is None:
             console.warn(f"{path}: the {role} token {token} is not in the vocabulary and is added at its end.")
     tokenizer = wrap(backend, roles, str(path), require_roles=require_roles)
     tokenizer.add_tokens(_special_tokens(settings))
-    _check(tokenizer, listed, path)
+    _check(tokenizer, listed, path, without_gaps=require_roles)
     return tokenizer
 
 
@@ -326,20 +296,6 @@ def prepare_backend(backend: Tokenizer, where: str) -> None:
         ) from error
 
 
-def check_gaps(backend: Tokenizer, where: str) -> None:
-    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token. A
-    piece that is listed twice has two ids."""
-    ids = backend.get_vocab().values()
-    gone = [number for number in range(max(ids, default=-1) + 1) if backend.id_to_token(number) is None]
-    if gone:
-        shown = ", ".join(f"{number:,}" for number in gone[:5]) + (f" and {len(gone) - 5:,} more" if gone[5:] else "")
-        raise DataError(
-            f"The tokenizer {where} has {len(ids):,} tokens, and no token has the id {shown}: the encoder has a row "
-            "for every id up to the largest. Number the tokens without gaps in its tokenizer.json, or add tokens "
-            "such as [unused0] for the missing ids."
-        )
-
-
 def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
     """The token of each role: as the settings name it, else as it is usually spelled."""
     roles: dict[Role, str] = {}
@@ -355,7 +311,7 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
 
 
 def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
-    content = _read_json(path)
+    content = read_settings(path, "tokenizer")
     try:
         backend = Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
@@ -430,7 +386,7 @@ def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, 
 
 
 def _from_byte_level_files(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
-    merges, vocabulary = path.with_name("merges.txt"), _read_json(path)
+    merges, vocabulary = path.with_name("merges.txt"), read_settings(path, "tokenizer")
     if not merges.is_file():
         raise DataError(f"{path} needs a merges.txt beside it.")
     if any(token.endswith(WORD_ENDS.suffix) for token in vocabulary):
@@ -446,17 +402,25 @@ def _from_byte_level_files(path: Path, settings: Mapping[str, Any]) -> tuple[Tok
     return backend, vocabulary
 
 
-def _check(tokenizer: PreTrainedTokenizerFast, listed: Mapping[str, int], path: Path) -> None:
-    """Refuse a tokenizer that lost part of its vocabulary, or all of its meaning, on the way from the file."""
-    vocabulary = tokenizer.get_vocab()
+def _check(tokenizer: PreTrainedTokenizerFast, listed: Mapping[str, int], path: Path, *, without_gaps: bool) -> None:
+    """Refuse a tokenizer that lost part of its vocabulary, or all of its meaning, on the way from the file; if asked,
+    one whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token. A piece that is
+    listed twice has two ids."""
+    vocabulary, backend = tokenizer.get_vocab(), tokenizer.backend_tokenizer
     odd = [f"{token!r} is {vocabulary.get(token)} for {n}" for token, n in listed.items() if vocabulary.get(token) != n]
     if odd:
         raise DataError(
             f"{path}: {len(odd)} of {len(listed)} tokens get other ids than its files say: {', '.join(odd[:3])}. "
             "Tokens that are added to a vocabulary must be numbered on from its end."
         )
+    gone = [number for number in range(max(vocabulary.values()) + 1) if backend.id_to_token(number) is None]
+    if gone and without_gaps:
+        shown = ", ".join(f"{number:,}" for number in gone[:5]) + (f" and {len(gone) - 5:,} more" if gone[5:] else "")
+        raise DataError(
+            f"The tokenizer {path} has {len(vocabulary):,} tokens, and no token has the id {shown}. Number the tokens "
+            "without gaps in its tokenizer.json, or add tokens such as [unused0] for the missing ids."
+        )
     unknown = special_roles(tokenizer).get("unk")
-    backend = tokenizer.backend_tokenizer
     read = [backend.encode(text, add_special_tokens=False).ids for text in PROBE_TEXTS]
     if all(token == unknown for ids in read for token in ids):
         raise DataError(f"{path}: every word of every probe text is unknown to this tokenizer. Is the file complete?")

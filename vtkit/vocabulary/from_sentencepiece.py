@@ -38,21 +38,24 @@ def read_sentencepiece(path: Path) -> tuple[Tokenizer, dict[str, int]]:
     if not proto.pieces:
         raise DataError(f"{path} is a SentencePiece model without pieces.")
     ids = {piece.piece: number for number, piece in enumerate(proto.pieces)}
-    rules = _rules(proto.normalizer_spec.precompiled_charsmap)
-    if problems := list(_problems(proto, rules)):
+    normalizer = proto.normalizer_spec
+    rules, whole = _rules(normalizer.precompiled_charsmap), [e.piece for e in proto.pieces if e.type == USER_DEFINED]
+    if problems := list(_problems(proto, rules, whole)):
         raise DataError(f"{path} cannot be read as SentencePiece reads it: {'; '.join(problems)}. Name another model.")
-    backend = Tokenizer(_model(proto, ids))
-    backend.normalizer = normalizers.Sequence([*rules, *_spaces(proto.normalizer_spec)])
+    backend = Tokenizer(_model(proto, ids, bool(whole)))
+    # Single spaces inside of texts only, unless all stay; a mark in their place, and one before the text.
+    single = [normalizers.Replace(Regex(r"\A +| +\z|(?<= ) +"), "")] if normalizer.remove_extra_whitespaces else []
+    first = [normalizers.Prepend(MARK)] if normalizer.add_dummy_prefix else []
+    backend.normalizer = normalizers.Sequence([*rules, *single, normalizers.Replace(" ", MARK), *first])
     texts = [piece.piece for piece in proto.pieces if piece.type in (NORMAL, USER_DEFINED)]
     # Words are cut one by one where no piece goes on behind one, which is faster; unknown words are one piece together.
     by_word = MARK in texts and not any(MARK in text[1:] for text in texts)
     steps: list[Any] = [pre_tokenizers.Metaspace(MARK, prepend_scheme="never", split=by_word)]
-    whole = sorted(_user_defined(proto), key=len, reverse=True)
     if whole and proto.trainer_spec.model_type == BPE:
-        steps.insert(0, pre_tokenizers.Split(Regex("|".join(map(re.escape, whole))), "isolated"))
+        longest_first = "|".join(re.escape(text) for text in sorted(whole, key=len, reverse=True))
+        steps.insert(0, pre_tokenizers.Split(Regex(longest_first), "isolated"))
     backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
-    backend.decoder = decoders.Metaspace(MARK, prepend_scheme=scheme)
+    backend.decoder = decoders.Metaspace(MARK, prepend_scheme="always" if first else "never")
     # All pieces, where each that stands alone is taken as it is (`ignore_merges`), whatever merges would make of it.
     probes = [text.replace(MARK, " ") for text in texts[:: 1 if whole else len(texts) // PROBES + 1]]
     own = SentencePieceProcessor(model_proto=proto.SerializeToString()).encode(probes)
@@ -66,7 +69,7 @@ def read_sentencepiece(path: Path) -> tuple[Tokenizer, dict[str, int]]:
     return backend, ids
 
 
-def _problems(proto: Any, rules: list[Any]) -> Iterator[str]:
+def _problems(proto: Any, rules: list[Any], whole: list[str]) -> Iterator[str]:
     """Settings that a fast tokenizer cannot follow."""
     trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
     if trainer.model_type not in (UNIGRAM, BPE):
@@ -78,16 +81,12 @@ def _problems(proto: Any, rules: list[Any]) -> Iterator[str]:
     if unused := [piece.piece for piece in proto.pieces if piece.type == UNUSED]:
         yield f"{len(unused)} pieces are of the type UNUSED, such as {unused[0]!r}"
     chain = normalizers.Sequence(rules)
-    for text in _user_defined(proto):
+    for text in whole:
         if chain.normalize_str(text.replace(MARK, " ")) != text.replace(MARK, " "):
             yield f"user_defined_symbols has {text!r}, which the normalization rule {normalizer.name} changes"
 
 
-def _user_defined(proto: Any) -> list[str]:
-    return [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
-
-
-def _model(proto: Any, ids: dict[str, int]) -> models.Model:
+def _model(proto: Any, ids: dict[str, int], whole: bool) -> models.Model:
     from transformers.convert_slow_tokenizer import generate_merges
 
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
@@ -96,7 +95,6 @@ def _model(proto: Any, ids: dict[str, int]) -> models.Model:
     if proto.trainer_spec.model_type == BPE:
         merges = generate_merges({piece: ids[piece] for piece in scores}, scores)
         token = None if unknown is None else proto.pieces[unknown].piece
-        whole = bool(_user_defined(proto))  # pieces that no merges make
         return models.BPE(ids, merges, unk_token=token, fuse_unk=True, byte_fallback=byte_fallback, ignore_merges=whole)
     lowest, highest = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
     listed = [
@@ -108,15 +106,6 @@ def _model(proto: Any, ids: dict[str, int]) -> models.Model:
         for each in proto.pieces
     ]
     return models.Unigram(listed, unk_id=unknown, byte_fallback=byte_fallback)
-
-
-def _spaces(spec: Any) -> list[Any]:
-    """White space as SentencePiece treats it: single spaces inside of texts only, a mark before each and the text."""
-    steps: list[Any] = []
-    if spec.remove_extra_whitespaces:
-        steps.append(normalizers.Replace(Regex(r"\A +| +\z|(?<= ) +"), ""))
-    steps.append(normalizers.Replace(" ", MARK))
-    return [*steps, normalizers.Prepend(MARK)] if spec.add_dummy_prefix else steps
 
 
 @cache

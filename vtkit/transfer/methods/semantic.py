@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.encoder.model_folder import find_model, read_json
+from vtkit.data.hub import read_json
+from vtkit.encoder.model_folder import find_model
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
