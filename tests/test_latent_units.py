@@ -1,5 +1,6 @@
 """Latent units: a sparse autoencoder on token states, saved as a head that plain sentence-transformers reads."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -216,6 +217,19 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
     for kind in (r"\d+:.+", r"bm25:.+", r"(##)?[a-z]+"):
         assert any(re.fullmatch(kind, name) for name in shared), found.output
+    # the code in the model card, and vtkit's own decode, name the dimensions
+    card = (made / "model" / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
+    words = tiny.collection(40).documents[1].text
+    code = code.replace("path/to/this/folder", str(made / "model")).replace("what is searched for", words)
+    capsys.readouterr()
+    exec(compile(code, "card", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()[-1]
+    assert "model.decode(" not in code
+    wanted = encoder.decode(encoder.encode_query([words]), top_k=10)[0]
+    assert [name for name, _ in ast.literal_eval(printed)] == [name for name, _ in wanted]
+    assert {name for name, _ in wanted} <= set(dimension_names(encoder))
+    assert any(re.fullmatch(r"\d+:.+", name) for name, _ in wanted)
 
 
 @pytest.mark.parametrize(

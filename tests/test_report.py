@@ -965,9 +965,11 @@ def test_a_source_that_is_no_hub_id_is_not_named_in_the_card(model: str) -> None
     assert model not in card
 
 
-def test_the_code_in_the_card_is_python() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", model_card(a_report()), re.S)
+@pytest.mark.parametrize("named_apart", [False, True])
+def test_the_code_in_the_card_is_python(named_apart: bool) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", model_card(a_report(named_apart=named_apart)), re.S)
     compile(code, "card", "exec")
+    assert ("model.decode(queries" in code) != named_apart
 
 
 # Words and numbers

@@ -1,6 +1,7 @@
 """Encoders whose queries take a way of their own, or whose output vocabulary is not the input's."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sentence_transformers import SparseEncoder
@@ -8,6 +9,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
 from tokenizers import models
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
@@ -24,6 +26,11 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
 
     query_route_by_default: bool = False  # whether texts of neither side are taken for queries
     _query_side: tuple[SparseEncoder, ...] = ()  # in a tuple, since a module would become part of the sequence
+
+    def decode(self, embeddings: Tensor, top_k: int | None = None) -> Any:
+        """As the library's, with the names of the output dimensions instead of those of the input tokens."""
+        named: Any = SimpleNamespace(tokenizer=self.output_tokenizer or self.tokenizer)
+        return SparseEncoder.decode(named, embeddings, top_k)
 
     @property
     def query_side(self) -> SparseEncoder | None:

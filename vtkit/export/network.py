@@ -227,7 +227,7 @@ def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_l
     difference = _difference(encoder, "ONNX", expected, exact)
     for whole in (True, False):
         quantise(encoder, folder, whole=whole)
-        cosine = _mean_cosine(expected, run_onnx(folder / QUANTISED, encoder, texts, max_length))
+        cosine = mean_cosine(expected, run_onnx(folder / QUANTISED, encoder, texts, max_length))
         if cosine >= LEAST_COSINE:
             return Checked(len(texts), difference, cosine)
     (folder / QUANTISED).unlink()
@@ -261,7 +261,8 @@ def texts_of_vocabulary(encoder: SparseEncoder) -> list[str]:
     return [tokenizer.decode(draw.choice(ids, size)) for size in draw.integers(3, 60, 32).tolist()]
 
 
-def _mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
+def mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
+    """Of the rows of two matrices, (texts, vocabulary), where the left one has any weight."""
     lengths = [np.sqrt(np.asarray(each.multiply(each).sum(axis=1)).ravel()) for each in (left, right)]
     dots = np.asarray(left.multiply(right).sum(axis=1)).ravel()
     sound = lengths[0] > 0

@@ -196,6 +196,7 @@ class ReportData(Result):
     held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation, where it predicts them
     calibration: Calibration | None = None
     kind: str = "splade"  # what the encoder is: `splade` or `unicoil`
+    named_apart: bool = False  # whether dimensions are no input tokens: latent units, or another vocabulary
     query_encoder: str | None = None  # what encodes the final model's queries; None where that of documents does
     words_added: float | None = None  # to a document of the final model, on average; None where none are
     activation: str | None = None  # what fine-tuning made weights of logits with, where the recipe says so

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import EvaluateResult, read_per_query
@@ -113,6 +114,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         held_out=None if adapted is None else adapted.held_out,
         calibration=calibrated,
         kind=transfer.kind,
+        named_apart=(inputs[final] / "model" / OUTPUT_TOKENIZER).is_dir(),
         query_encoder=queries,
         words_added=None if documents is None else documents.words,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
@@ -329,7 +331,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 REPORT = Stage(
     "report",
-    version=14,
+    version=15,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
