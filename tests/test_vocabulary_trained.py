@@ -408,3 +408,12 @@ def test_a_specification_that_cannot_be_built_is_refused_in_one_message(
     done = vtkit("tokenizer", "build", tmp_path / "small.toml", "--out", tmp_path / "out")
     assert isinstance(done.exception, RecipeError), done.output
     assert complaint in str(done.exception)
+
+
+@pytest.mark.parametrize("algorithm", ["wordpiece", "bpe", "unigram"])
+def test_tokens_of_one_spelling_have_one_id(algorithm: str) -> None:
+    texts = ["### heading [UNK] word ##x a#b x[UNK] #tag"] * 30 + ["the word of a heading"] * 30
+    tokenizer, _ = train(texts, section(algorithm, 360, split="whitespace"))
+    ids = tokenizer.backend_tokenizer.get_vocab()
+    assert sorted(ids.values()) == list(range(len(ids)))
+    assert [ids[token] for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")] == [0, 1, 2, 3, 4]

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 from numpy.typing import NDArray
 
 from vtkit.inspect.words import script_of
@@ -54,47 +55,35 @@ WORDS_AT_ONCE = 64
 ETC = ("special", "unused", "number", "punctuation", "symbol", "space", "part of a character", "no token")
 """What a token without letters is."""
 
-_NAMES = """
-af Afrikaans, sq Albanian, ar Arabic, hy Armenian, az Azerbaijani, eu Basque, be Belarusian, bn Bengali, nb Bokmål,
-bs Bosnian, bg Bulgarian, ca Catalan, zh Chinese, hr Croatian, cs Czech, da Danish, nl Dutch, en English, eo Esperanto,
-et Estonian, fi Finnish, fr French, lg Ganda, ka Georgian, de German, el Greek, gu Gujarati, he Hebrew, hi Hindi,
-hu Hungarian, is Icelandic, id Indonesian, ga Irish, it Italian, ja Japanese, kk Kazakh, ko Korean, la Latin,
-lv Latvian, lt Lithuanian, mk Macedonian, ms Malay, mi Maori, mr Marathi, mn Mongolian, nn Nynorsk, fa Persian,
-pl Polish, pt Portuguese, pa Punjabi, ro Romanian, ru Russian, sr Serbian, sn Shona, sk Slovak, sl Slovene, so Somali,
-st Sotho, es Spanish, sw Swahili, sv Swedish, tl Tagalog, ta Tamil, te Telugu, th Thai, ts Tsonga, tn Tswana,
-tr Turkish, uk Ukrainian, ur Urdu, vi Vietnamese, cy Welsh, xh Xhosa, yo Yoruba, zu Zulu
-"""
-
-LANGUAGES = dict(entry.strip().split(" ", 1) for entry in _NAMES.split(","))
+LANGUAGES = {
+    language.iso_code_639_1.name.lower(): language.name.capitalize() for language in sorted(Language.all(), key=str)
+} | {"nb": "Bokmål"}
 """The languages that lingua knows: ISO 639-1 code and English name."""
 
-_OWN_SCRIPTS = {
-    "Han": "zh ja",
-    "Hiragana": "ja",
-    "Katakana": "ja",
-    "Japanese": "ja",
-    "Bopomofo": "zh",
-    "Hangul": "ko",
-    "Korean": "ko",
-    "Arabic": "ar fa ur",
-    "Cyrillic": "be bg kk mk mn ru sr uk",
-    "Devanagari": "hi mr",
-    "Armenian": "hy",
-    "Bengali": "bn",
-    "Georgian": "ka",
-    "Greek": "el",
-    "Gujarati": "gu",
-    "Gurmukhi": "pa",
-    "Hebrew": "he",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Thai": "th",
-}
-_LATIN = set(LANGUAGES) - {code for codes in _OWN_SCRIPTS.values() for code in codes.split()}
+
+def _codes(languages: Iterable[Language]) -> tuple[str, ...]:
+    return tuple(sorted(language.iso_code_639_1.name.lower() for language in languages))
+
 
 LANGUAGES_OF_SCRIPT: dict[str, tuple[str, ...]] = {
-    "Latin": tuple(sorted(_LATIN)),
-    **{script: tuple(codes.split()) for script, codes in _OWN_SCRIPTS.items()},
+    "Latin": _codes(Language.all_with_latin_script()),
+    "Arabic": _codes(Language.all_with_arabic_script()),
+    "Cyrillic": _codes(Language.all_with_cyrillic_script()),
+    "Devanagari": _codes(Language.all_with_devanagari_script()),
+    "Han": ("zh", "ja"),
+    **dict.fromkeys(("Hiragana", "Katakana", "Japanese"), ("ja",)),
+    **dict.fromkeys(("Hangul", "Korean"), ("ko",)),
+    "Bopomofo": ("zh",),
+    "Armenian": ("hy",),
+    "Bengali": ("bn",),
+    "Georgian": ("ka",),
+    "Greek": ("el",),
+    "Gujarati": ("gu",),
+    "Gurmukhi": ("pa",),
+    "Hebrew": ("he",),
+    "Tamil": ("ta",),
+    "Telugu": ("te",),
+    "Thai": ("th",),
 }
 """Which of :data:`LANGUAGES` are written in a script. ``Japanese`` is kana with Han or both kinds of kana, ``Korean``
 Hangul with Han. A language is listed under the scripts that lingua knows it in: Serbian in Cyrillic only."""
@@ -309,8 +298,6 @@ def _etc(form: Canonical) -> str | None:
 
 def _confidences(words: list[str], codes: Sequence[str]) -> Floats:
     """Confidence of lingua in each of ``codes`` for each word, (words, languages)."""
-    from lingua import IsoCode639_1, LanguageDetectorBuilder
-
     wanted = [IsoCode639_1.from_str(code.upper()) for code in codes]
     detector = LanguageDetectorBuilder.from_iso_codes_639_1(*wanted).build()
     column = {code: place for place, code in enumerate(codes)}

@@ -39,6 +39,17 @@ LONGEST_WORD = 1_000_000  # characters without white space; what is longer is no
 LANGUAGE_CHARACTERS = 200  # characters of a text that its language is read from
 
 
+class Ratio:
+    """A count over another one of the same counts, 0.0 if that is 0."""
+
+    def __init__(self, part: str, whole: str) -> None:
+        self.part, self.whole = part, whole
+
+    def __get__(self, counts: Counts, owner: type[Counts]) -> float:
+        whole = getattr(counts, self.whole)
+        return getattr(counts, self.part) / whole if whole else 0.0
+
+
 @dataclass
 class Counts:
     """What one tokenizer makes of some texts. Counts of several sets of texts add up."""
@@ -55,33 +66,18 @@ class Counts:
     lost_words: int = 0  # words of no token at all
     unknown_tokens: int = 0
 
+    tokens_per_word: ClassVar = Ratio("word_tokens", "words")  # below 1 if tokens hold several words
+    split_share: ClassVar = Ratio("split_words", "words")
+    tokens_per_text: ClassVar = Ratio("tokens", "texts")
+    unknown_rate: ClassVar = Ratio("unknown_tokens", "tokens")
+    unknown_word_share: ClassVar = Ratio("unknown_words", "words")
+
     def add(self, other: Counts) -> None:
         for each in fields(other):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def as_dict(self) -> dict[str, int | float]:
         return {name: getattr(self, name) for name in (*(each.name for each in fields(self)), *self.RATIOS)}
-
-    @property
-    def tokens_per_word(self) -> float:
-        """Tokens that hold a part of a word, over words. Below 1 where tokens hold several words."""
-        return _ratio(self.word_tokens, self.words)
-
-    @property
-    def split_share(self) -> float:
-        return _ratio(self.split_words, self.words)
-
-    @property
-    def tokens_per_text(self) -> float:
-        return _ratio(self.tokens, self.texts)
-
-    @property
-    def unknown_rate(self) -> float:
-        return _ratio(self.unknown_tokens, self.tokens)
-
-    @property
-    def unknown_word_share(self) -> float:
-        return _ratio(self.unknown_words, self.words)
 
 
 @dataclass
@@ -92,13 +88,8 @@ class QueryCounts(Counts):
     split_texts: int = 0  # texts with a split word
     unknown_texts: int = 0  # texts with the unknown token
 
-    @property
-    def split_text_share(self) -> float:
-        return _ratio(self.split_texts, self.texts)
-
-    @property
-    def unknown_text_share(self) -> float:
-        return _ratio(self.unknown_texts, self.texts)
+    split_text_share: ClassVar = Ratio("split_texts", "texts")
+    unknown_text_share: ClassVar = Ratio("unknown_texts", "texts")
 
 
 class FragmentedWord(NamedTuple):
@@ -349,7 +340,3 @@ class _Meter:
                 ids = self.backend.encode(character, add_special_tokens=False).ids
                 self._is_unknown[character] = self.unknown in ids
         return [character for character in characters if self._is_unknown[character]]
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0

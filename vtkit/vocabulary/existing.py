@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,30 +110,25 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
 
 def special_roles(tokenizer: PreTrainedTokenizerFast) -> dict[Role, int]:
     """The id of the token that plays each role; roles that no token plays are absent."""
-    roles: dict[Role, int] = {}
-    for number, role in _roles_of_tokens(tokenizer):
-        roles.setdefault(role, number)
-    return roles
+    return {role: number for number, role in reversed(_roles_of_tokens(tokenizer))}
 
 
 def roles_by_id(tokenizer: PreTrainedTokenizerFast) -> dict[int, Role]:
     """Every id that plays a role, even if two ids share one: ``[CLS]`` and ``<s>`` both begin a text."""
-    roles: dict[int, Role] = {}
-    for number, role in _roles_of_tokens(tokenizer):
-        roles.setdefault(number, role)
-    return roles
+    return dict(reversed(_roles_of_tokens(tokenizer)))
 
 
-def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> Iterator[tuple[int, Role]]:
-    backend = tokenizer.backend_tokenizer
+def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, Role]]:
+    backend, found = tokenizer.backend_tokenizer, list[tuple[int, Role]]()
     for role in ROLES:
         for name in NAMES_OF_ROLE[role]:
             token = getattr(tokenizer, name, None)
             if token is not None:
                 if role == "unk" and isinstance(backend.model, models.Unigram):  # it may list the piece twice
                     made = (piece.id for piece in backend.model.tokenize(UNKNOWN_TEXT))
-                    yield from ((number, role) for number in made if backend.id_to_token(number) == token)
-                yield int(tokenizer.convert_tokens_to_ids(token)), role
+                    found += [(number, role) for number in made if backend.id_to_token(number) == token]
+                found.append((int(tokenizer.convert_tokens_to_ids(token)), role))
+    return found
 
 
 def lowercase_steps(casing: CasingSection) -> list[Any]:

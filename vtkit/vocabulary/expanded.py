@@ -11,19 +11,20 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers
 
-from vtkit.data.word_counts import Tally, count_chunks, repeated
+from vtkit.data.word_counts import Tally, count_chunks
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
+from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE, Notation
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
 
@@ -40,19 +41,12 @@ WHY: dict[Reason, str] = {
 }
 """The reasons in words."""
 
-LEAST_OCCURRENCES = 2  # a new token occurs at least this often in the corpus
 SPECIAL_TOKENS = 5  # places of a learned vocabulary that special tokens take
 FIRST_INCREMENTS = 8  # increments that the first training is large enough for; each further one is for twice as many
 
 _CHUNK = re.compile(r"\s*\S+|\s+")
-_SEPARATOR = chr(0x10FFFF)
-_PRIVATE = range(0xF0000, 0x10FFFF)
 _TEXTS_CHECKED = 200
 _WORDS_AT_ONCE = 50_000  # words that are held as a list
-
-_OF_BPE = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback")
-_OF_WORDPIECE = ("unk_token", "max_input_chars_per_word", "continuing_subword_prefix")
-"""Settings of a model that an expanded one keeps."""
 
 _WORDS_A_ROW = 5_000  # words that a thread cuts at a time
 
@@ -108,9 +102,9 @@ def expand_vocabulary(
             "size",
         )
     corpus = _read_corpus(base, texts, section, casing.language)
-    extended = _Extended(base.backend_tokenizer)
+    extended = base.backend_tokenizer
     learned: _Learned | None = None
-    curve = [corpus.increment(corpus.token_counts(base.backend_tokenizer.model, extended.size), [])]
+    curve = [corpus.increment(corpus.token_counts(extended.model, len(base)), [])]
     stopped: Reason | None = None
     with console.progress("increments of the vocabulary") as bar:
         while stopped is None:
@@ -123,8 +117,8 @@ def expand_vocabulary(
                 learned = _learn(base, corpus.lowered, notation, min(ahead, section.size or ahead))
             candidates = _candidates(corpus, learned, wanted)
             added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), notation)
-            model = extended.model(added, merges)
-            counts = corpus.token_counts(model, extended.size + len(added))
+            extended = _extended(base.backend_tokenizer, added, merges)
+            counts = corpus.token_counts(extended.model, len(base) + len(added))
             curve.append(corpus.increment(counts, curve))
             stopped = _reason_to_stop(curve, wanted, section)
             bar.advance(words=f"{curve[-1].size} tokens")
@@ -137,7 +131,7 @@ def expand_vocabulary(
     if section.size is not None:
         say_if_smaller(len(base) + len(added), section.size, len(base))
     roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
-    tokenizer: PreTrainedTokenizerFast = wrap(extended.tokenizer(model), roles, "expanded", require_roles=False)
+    tokenizer: PreTrainedTokenizerFast = wrap(extended, roles, "expanded", require_roles=False)
     unused = int((counts[len(base) :] == 0).sum())
     stats = ExpansionStats(
         base_size=curve[0].size,
@@ -342,51 +336,30 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
 
 
 def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size: int) -> _Learned:
-    """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters. For
-    WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ."""
-    plain: dict[str, str] = {}
-    continuing: dict[int, str] = {}
-    if not notation.byte_level:
-        alphabet = sorted({character for word, _ in words for character in word})
-        unused = (chr(number) for number in _PRIVATE if chr(number) not in set(alphabet))
-        plain = dict(zip(unused, alphabet, strict=False))
-        continuing = {ord(character): private for private, character in plain.items()}
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Split(_SEPARATOR, "removed")
-    trainer = trainers.BpeTrainer(
-        vocab_size=size - SPECIAL_TOKENS,
-        min_frequency=LEAST_OCCURRENCES,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if notation.byte_level else [],
-        show_progress=False,
-    )
-    written = ((word[0] + word[1:].translate(continuing), count) for word, count in words)
-    backend.train_from_iterator(repeated(written, _SEPARATOR), trainer)
-    vocabulary = backend.get_vocab()
-    learned = sorted(vocabulary, key=vocabulary.__getitem__)
-    alphabet_size = sum(len(token) == 1 for token in learned)
-    merges: tuple[tuple[str, str], ...] = ()
-    tokens_after: list[int] = []
+    merges: list[tuple[str, str]] = []
     if notation.byte_level:
-        merges = tuple((left, right) for left, right in json.loads(backend.to_str())["model"]["merges"])
-        for left, right in merges:
-            tokens_after.append(max(tokens_after[-1] if tokens_after else 0, vocabulary[left + right] + 1))
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        learned, merges = merge(words, size - SPECIAL_TOKENS, alphabet, spaced=True)
+        characters = len(alphabet)
     else:
-        for place, token in enumerate(learned):
-            text = "".join(plain.get(character, character) for character in token)
-            learned[place] = f"{notation.prefix}{text}" if token[0] in plain else text
+        alphabet = sorted({character for word, _ in words for character in word})
+        learned, characters = merge_wordpiece(
+            words, size - SPECIAL_TOKENS, alphabet, alphabet, notation.prefix, given=False
+        )
 
     def letters(token: str) -> bool:
         """Whether a letter, or a letter's own sign, is in it."""
         return any(unicodedata.category(character)[0] in "LM" for character in notation.read(token).surface)
 
     known, tokens = base.get_vocab(), set(learned)
+    ends = {token: number for number, token in enumerate(learned, 1)}
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     return _Learned(
         notation=notation,
         tokens=tuple(learned),
-        alphabet=alphabet_size,
-        merges=merges,
-        tokens_after=tuple(tokens_after),
+        alphabet=characters,
+        merges=tuple(merges),
+        tokens_after=tuple(accumulate((ends[left + right] for left, right in merges), max)),
         addable=frozenset(token for token in tokens if token not in known and letters(token)),
         whole_words=frozenset(word for word, _ in words if word in tokens),
         unknown=layout["unk_token"] or "",
@@ -434,34 +407,15 @@ def _fitting(
     return added, merges
 
 
-class _Extended:
-    """Models of a base tokenizer with more tokens behind its own."""
-
-    def __init__(self, base: Tokenizer) -> None:
-        self._base = base
-        layout: dict[str, Any] = json.loads(base.to_str())["model"]
-        kept = _OF_BPE if layout["type"] == "BPE" else _OF_WORDPIECE
-        self._settings: dict[str, Any] = {name: layout[name] for name in kept if layout.get(name) is not None}
-        self._merges = [(left, right) for left, right in layout["merges"]] if layout["type"] == "BPE" else None
-        """Of BPE; None for WordPiece."""
-
-        self._vocabulary = base.get_vocab(with_added_tokens=True)
-        self.size = len(self._vocabulary)
-
-    def model(self, added: list[str], merges: list[tuple[str, str]]) -> models.Model:
-        """Cuts words into the base's tokens and ``added``. The base's added tokens are in it too, to keep their ids."""
-        vocabulary = dict(self._vocabulary)
-        for number, token in enumerate(added, len(vocabulary)):
-            vocabulary[token] = number
-        if self._merges is None:
-            return models.WordPiece(vocabulary, **self._settings)
-        return models.BPE(vocabulary, [*self._merges, *merges], ignore_merges=True, **self._settings)
-
-    def tokenizer(self, model: models.Model) -> Tokenizer:
-        """The base with ``model`` in the place of its own."""
-        tokenizer = Tokenizer.from_str(self._base.to_str())
-        tokenizer.model = model
-        return tokenizer
+def _extended(base: Tokenizer, added: list[str], merges: list[tuple[str, str]]) -> Tokenizer:
+    """``base`` with ``added`` tokens. Its own added tokens are in its model's vocabulary too, to keep their ids."""
+    layout = json.loads(base.to_str())
+    vocabulary = base.get_vocab(with_added_tokens=True)
+    layout["model"]["vocab"] = vocabulary | {token: number for number, token in enumerate(added, len(vocabulary))}
+    if layout["model"]["type"] == "BPE":
+        layout["model"]["merges"] += merges
+        layout["model"]["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(layout))
 
 
 def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVocabulary) -> Reason | None:

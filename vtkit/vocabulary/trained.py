@@ -8,29 +8,27 @@ that ICU's dictionaries find; the tokenizer itself needs no dictionary.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
 import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from vtkit.data.spelling import FOLDED, lowered
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
-from vtkit.data.word_counts import ChunkCounts, Tally, count_chunks, repeated
+from vtkit.data.word_counts import ChunkCounts, Tally, count_chunks
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, lowercase_steps, wrap
+from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
 from vtkit.vocabulary.notation import BYTE_LEVEL, SENTENCEPIECE, WORDPIECE
 from vtkit.vocabulary.statistics import CorpusCounts, say_if_smaller
 
@@ -43,7 +41,6 @@ CHARACTER_COVERAGE = 0.9995
 SMALL_ALPHABET = 500
 """Up to this size an alphabet takes in rarer characters too, so that an English vocabulary has its Greek letters."""
 
-LEAST_OCCURRENCES = 2  # a token of WordPiece and BPE occurs at least this often in the corpus
 LONGEST_WORD = 400  # characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100
 MOST_WORDS = 4_000_000  # different words that a vocabulary is learned from; of a corpus with more, the most frequent
 
@@ -92,10 +89,6 @@ LONGEST_RUN = 200
 """Characters of such scripts that WordPiece cuts up at a time: a sentence without any space takes time and, beyond
 :data:`LONGEST_WORD`, would be unknown."""
 
-_PRIVATE = range(0xF0000, 0x10FFFE)
-"""Continuing characters are merged as private-use code points that the corpus does not have."""
-
-_THREADS = "TOKENIZERS_PARALLELISM"
 _CHECKED_EVERY = 200_000
 
 _JOINED = re.compile("[\x1c-\x1f]")
@@ -364,23 +357,11 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     else:
         cut, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
         inside = [c for c in kept if len(cut(normalize(c + c))) == 1]
-    known = set(kept)
-    unused = (private for private in map(chr, _PRIVATE) if private not in known)
-    continuing = dict(zip(inside, unused, strict=False))
-    plain = {private: character for character, private in continuing.items()}
-    table = str.maketrans(continuing)
-    mapped = ((word[0] + word[1:].translate(table), count) for word, count in words if known.issuperset(word))
-    merged, _ = _merge(mapped, [*kept, *plain], section)
-    vocabulary = {token: number for number, token in enumerate(SPECIAL_TOKENS.values())}
-    for token in merged:
-        text = "".join(plain.get(character, character) for character in token)
-        vocabulary[f"{WORDPIECE.prefix}{text}" if token[0] in plain else text] = len(vocabulary)
-    return models.WordPiece(
-        vocabulary,
-        unk_token=UNKNOWN,
-        max_input_chars_per_word=LONGEST_WORD,
-        continuing_subword_prefix=WORDPIECE.prefix,
-    )
+    _check_alphabet(len(kept) + len(inside), section)
+    known, size = set(kept), section.size - len(SPECIAL_TOKENS)
+    counted = ((word, count) for word, count in words if known.issuperset(word))
+    merged, characters = merge_wordpiece(counted, size, kept, inside, WORDPIECE.prefix, given=True)
+    return _wordpiece_model(merged, characters, section, WORDPIECE.prefix)
 
 
 def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
@@ -388,57 +369,38 @@ def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[mod
     alphabet = _alphabet(words) | {SENTENCEPIECE.space}
     known_words = ((word, count) for word, count in words if alphabet.issuperset(word))
     merged, _ = _merge(known_words, sorted(alphabet), section)
-    vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
-    model = models.WordPiece(
-        vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix=""
+    return _wordpiece_model(merged, len(alphabet), section, ""), alphabet
+
+
+def _wordpiece_model(merged: list[str], characters: int, section: TrainedVocabulary, prefix: str) -> models.WordPiece:
+    return models.WordPiece(
+        _numbered(merged, characters, section),
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=LONGEST_WORD,
+        continuing_subword_prefix=prefix,
     )
-    return model, alphabet
 
 
 def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     """GPT-2's byte-level BPE; its alphabet is the 256 bytes, so that no text is unknown."""
-    merged, merges = _merge(words, sorted(pre_tokenizers.ByteLevel.alphabet()), section)
-    vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
-    return models.BPE(vocabulary, merges)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merged, merges = _merge(words, alphabet, section)
+    return models.BPE(_numbered(merged, len(alphabet), section), merges)
 
 
 def _merge(
     words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The tokens that byte-pair merging over counted words gives, alphabet first, and the merges in order."""
-    size = section.size - len(SPECIAL_TOKENS)
     _check_alphabet(len(alphabet), section)
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=LEAST_OCCURRENCES,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
-    with _one_thread():
-        backend.train_from_iterator(repeated(words, " "), trainer)
-    learned = backend.get_vocab()
-    if len(learned) == len(alphabet) < size:
-        raise _too_small(len(alphabet), section)
-    merges = json.loads(backend.to_str())["model"]["merges"]
-    return sorted(learned, key=learned.__getitem__), [(left, right) for left, right in merges]
+    return merge(words, section.size - len(SPECIAL_TOKENS), alphabet, only=True)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Merging is one short step after the other, and handing each to a pool of threads takes longer than the step: up
-    to ten times as long in all, where other processes want the same cores."""
-    before = os.environ.get(_THREADS)
-    os.environ[_THREADS] = "false"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_THREADS]
-        else:
-            os.environ[_THREADS] = before
+def _numbered(merged: list[str], characters: int, section: TrainedVocabulary) -> dict[str, int]:
+    """The ids of tokens behind the special ones, of which ``characters`` are the alphabet."""
+    if len(merged) == characters < section.size - len(SPECIAL_TOKENS):
+        raise _too_small(characters, section)
+    # Tokens of one spelling are one: "###" as a word and a "#" that continues one, and special tokens that texts hold.
+    return {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL_TOKENS.values(), *merged]))}
 
 
 def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
@@ -482,8 +444,9 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
     if all(len(piece.removeprefix(SENTENCEPIECE.space)) <= 1 for piece, _ in pieces) and len(pieces) < size:
         raise _too_small(len(pieces), section)
-    front = [(token, 0.0) for token in SPECIAL_TOKENS.values()]
-    return models.Unigram(front + pieces, unk_id=list(SPECIAL_TOKENS).index("unk"), byte_fallback=False)
+    scores = dict(pieces) | dict.fromkeys(SPECIAL_TOKENS.values(), 0.0)
+    listed = [(token, scores[token]) for token in dict.fromkeys([*SPECIAL_TOKENS.values(), *scores])]
+    return models.Unigram(listed, unk_id=list(SPECIAL_TOKENS).index("unk"), byte_fallback=False)
 
 
 def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
