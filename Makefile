@@ -8,10 +8,6 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 OLDER := .venv-4.57
 AXE := 4.14.1
-# Tests that train, and those of half precision: run once in float32, as all others, and once in bf16, which torch emulates
-# on processors that lack it.
-TRAININGS := adapt_vectors adaptation document_expansion finetuning fitted_head half_precision head_only latent_units \
-  screen sparse_head unicoil
 
 .PHONY: demo test axe docs wheel benchmarks picture soak rehearsal clean
 
@@ -23,8 +19,8 @@ test: $(VENV)/.installed-test $(OLDER)/.installed axe
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
-	VTKIT_BF16=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -k "not interrupted" \
-	  $(TRAININGS:%=tests/test_%.py)
+	VTKIT_BF16=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m bf16 \
+	  $$(grep -l mark.bf16 tests/test_*.py)
 
 # axe-core checks the accessibility of pages in Chromium. Without npm or network these tests are skipped.
 axe:

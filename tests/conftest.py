@@ -1,7 +1,7 @@
 """Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines.
 
 Everything computes in float32, whatever the processor has, also in processes that tests start; with VTKIT_BF16=1 in the
-environment, everything that can does so in bf16 (``make test`` runs the trainings that way too).
+environment, everything that can does so in bf16 (``make test`` runs the tests with the mark ``bf16`` that way too).
 """
 
 import os

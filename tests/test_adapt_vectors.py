@@ -184,12 +184,14 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     assert not same(one, other)
 
 
+@pytest.mark.bf16
 def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
     _, curves = trained(tmp_path, steps=40, learning_rate=5e-3, flops=1e-4)
     assert curves["contrastive"][-1] < 0.9 * curves["contrastive"][0]
     assert {"query_flops", "document_flops", "query_dimensions"} <= curves.keys()
 
 
+@pytest.mark.bf16
 def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one_comes_back(tmp_path: Path) -> None:
     ours, source = encoder(tmp_path / "a", dropout=0.0), encoder(tmp_path / "b", dropout=0.0)
     aligned = Alignment(source, [(text, text) for text in TEXTS[:40]])
@@ -303,6 +305,7 @@ def test_what_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -
             load_teacher(str(folder), (8, 8), "adapt.teachers")
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
 def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
     teacher = load_teacher(str(folders[kind]), (48, 48), "adapt.teachers")

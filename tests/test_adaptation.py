@@ -38,6 +38,7 @@ def trained(folder: Path, seed: int = 5, **settings: Any) -> tuple[SparseEncoder
     return ours, adapt(ours, TEXTS, NEW, section(**settings), seed, folder / "checkpoints").curve
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("train", ["embeddings", "all"])
 def test_the_loss_falls(train: str, tmp_path: Path) -> None:
     ours, few_words = encoder(tmp_path), [text for text in texts(3, seed=1, words=(2, 3)) for _ in range(20)]
@@ -73,6 +74,7 @@ def test_with_everything_learning_the_transformer_changes_too(tmp_path: Path) ->
     assert all(not torch.equal(before[name], after[name]) for name in layers if "key.bias" not in name)
 
 
+@pytest.mark.bf16
 def test_the_same_seed_gives_the_same_weights_however_often_checkpoints_are_written(tmp_path: Path) -> None:
     first, first_curve = trained(tmp_path / "a")
     second, second_curve = trained(tmp_path / "b", checkpoint_every=1000)
@@ -238,6 +240,7 @@ def test_a_loss_far_above_that_of_guessing_stops_the_run(tmp_path: Path) -> None
         adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("tied", [True, False])
 def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: Path) -> None:
     """A third of the tokens is masked: the loss is that of a model which has the other tokens only."""

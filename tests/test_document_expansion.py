@@ -88,6 +88,7 @@ def nothing_stops(model: SparseEncoder) -> torch.Tensor:
     return counted_tokens(model, np.zeros(len(TOKENS), dtype=bool))
 
 
+@pytest.mark.bf16
 def test_a_step_minimises_the_likelihood_of_either_text_given_the_other(tmp_path: Path) -> None:
     ours = encoder(tmp_path, dropout=0.0)
     mask_dimensions(ours[0].auto_model, ids_of("oak"))
@@ -122,6 +123,7 @@ def trained(folder: Path, pairs: list[tuple[str, str]], **changes: Any) -> tuple
     return ours, train_tilde(ours, pairs, section(**changes), nothing_stops(ours), 3, folder / "checkpoints")
 
 
+@pytest.mark.bf16
 def test_documents_are_expanded_by_words_of_their_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansions, "LIKELIEST", 12)
     pairs = pairs_of(120, 1)

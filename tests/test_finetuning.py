@@ -199,6 +199,7 @@ def trained(folder: Path, seed: int = 5, **changes: Any) -> tuple[SparseEncoder,
     return ours, finetune(ours, DATA, section(**changes), "en", seed, folder / "checkpoints")
 
 
+@pytest.mark.bf16
 def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vectors_sparse(tmp_path: Path) -> None:
     before = encoder(tmp_path / "before")
     strong = {"query_lambda": 0.01, "document_lambda": 0.01, "infonce_scale": 0.3}
@@ -218,6 +219,7 @@ def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vect
     assert found_first(ours) > max(0.8, found_first(before))
 
 
+@pytest.mark.bf16
 def test_a_second_training_of_an_encoder_is_as_the_first(tmp_path: Path) -> None:
     """From the same weights; it once computed in float32 where the first had bf16."""
     ours = encoder(tmp_path)
@@ -301,6 +303,7 @@ class Overlap:
 TAUGHT: dict[str, Any] = {"teachers": ["theirs"]}
 
 
+@pytest.mark.bf16
 def test_a_teacher_is_learned_from_and_its_scores_are_kept(tmp_path: Path) -> None:
     wanted = section(steps=41, learning_rate=5e-3, loss=["margin_mse", "kl"], hard_negatives=2, **TAUGHT)
     curves = finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / "kept", teachers=[Overlap(own=True)])
@@ -324,6 +327,7 @@ class Cosines:
         return [np.tile(np.concatenate(own).astype(np.float32), (len(step.queries), 1)) for step in steps]
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("loss", ["kl", "margin_mse"])
 def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(loss: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"steps": 60, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}

@@ -46,6 +46,7 @@ def embedder(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_the_head_reads_tokens_back_and_the_library_loads_it(
     embedder: Callable[..., Path], tmp_path: Path, architecture: str

@@ -19,6 +19,8 @@ from vtkit.system.runtime import bf16_is_fast
 from vtkit.training import resuming
 from vtkit.training.adapt import adapt_vectors
 
+pytestmark = pytest.mark.bf16
+
 FAST = pytest.mark.skipif(not bf16_is_fast(), reason="this processor has no fast bf16 products, so nothing is packed")
 
 

@@ -204,6 +204,7 @@ def section(**settings: object) -> AdaptSection:
     return AdaptSection(**{**common, **settings})
 
 
+@pytest.mark.bf16
 def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_path: Path) -> None:
     ours, few = moved(tmp_path), TEXTS[:3] * 10
     before = weights(ours)
@@ -232,6 +233,7 @@ def test_output_tokens_behind_the_last_input_token_are_learnt_with_a_prior(tmp_p
     assert (moves[[LONGER.index(token) for token in new[:9]]] > 0).all()
 
 
+@pytest.mark.bf16
 def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)

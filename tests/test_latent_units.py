@@ -55,6 +55,7 @@ def test_the_autoencoder_keeps_the_k_largest_units() -> None:
     assert found.tolist() == [[6.0, 0.0, 0.0]]
 
 
+@pytest.mark.bf16
 def test_few_units_rebuild_most_of_a_state(learned: tuple[WholeEncoder, UnitsFit]) -> None:
     _, fit = learned
     assert fit.unexplained < 0.35

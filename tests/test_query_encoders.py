@@ -359,6 +359,7 @@ def trained(folder: Path, kind: str, seed: int = 5, **changes: Any) -> tuple[Spa
     return model, curves
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("kind", ["binary", "idf", "learned"])
 def test_documents_learn_to_be_found_by_the_table(kind: str, tmp_path: Path) -> None:
     def found_first(model: SparseEncoder) -> float:

@@ -16,6 +16,8 @@ from vtkit.encoder.kernels import screen
 from vtkit.encoder.kernels.screen import CalibratedScreen, LowRankScreen, Screen
 from vtkit.system.runtime import bf16_is_fast
 
+pytestmark = pytest.mark.bf16
+
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(2, 40), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
 

@@ -218,6 +218,7 @@ def trained(folder: Path, **changes: Any) -> tuple[SparseEncoder, dict[str, list
     return ours, finetune(ours, DATA, section(**changes), "en", 5, folder / "checkpoints")
 
 
+@pytest.mark.bf16
 def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
     """Every query holds a word of its document and ten words that say nothing."""
     noise = WORDS[:10]
