@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 
 os.environ["VTKIT_BF16"] = os.environ.get("VTKIT_BF16") or "0"  # read at the first use, so before any test is imported
 
-settings.register_profile("vtkit", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "vtkit", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("vtkit")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background, and what they start, ignore it
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
 from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.search.analysers import STEMMERS, analyser
+from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import LUCENE, Analysis
 from vtkit.system.errors import MissingExtra, RecipeError
@@ -217,7 +217,7 @@ def test_the_description_says_what_the_terms_are(language: str) -> None:
     assert len({analyser(other).description for other in ("en", "ko", "ja", "th", "xx")}) == 5
     for other, library in (("ko", "kiwipiepy"), ("ja", "sudachidict_core")):
         assert version(library) in analyser(other, "morphemes").description
-    for code in (code for codes in STEMMERS.values() for code in codes):
+    for code in ("de", "deu", "ger", "no", "nb", "nob", "fa", "fas", "per", "tr", "ta"):
         assert any(term.endswith("*") for term in analyser(code)("word"))
 
 

@@ -327,7 +327,6 @@ class Cosines:
         return [np.tile(np.concatenate(own).astype(np.float32), (len(step.queries), 1)) for step in steps]
 
 
-@pytest.mark.bf16
 @pytest.mark.parametrize("loss", ["kl", "margin_mse"])
 def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(loss: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"steps": 60, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}

@@ -97,7 +97,6 @@ def test_a_run_that_ends_beside_its_aim_says_so() -> None:
         before = steps
 
 
-@pytest.mark.bf16
 def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) -> None:
     data, ours = collection(48, seed=4), encoder(tmp_path)
     aims = {"query": 18.0, "document": 35.0}

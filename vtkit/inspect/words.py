@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import regex
+from fontTools.unicodedata import Scripts
 from numpy.typing import NDArray
 
 from vtkit.data.unspaced import RUN, UNSPACED, cut_run
@@ -101,23 +102,17 @@ def script_of_text(text: str) -> str:
 
 _HAN, _HIRAGANA, _KATAKANA = (SCRIPTS.index(name) + 1 for name in ("Han", "Hiragana", "Katakana"))
 _COMMON = SCRIPTS.index("Inherited") + 1
-_PLANES = 0x20000  # the characters of the two planes up to here are looked up; the next two hold Han characters only
 
 
 def _script_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Script numbers (1 + the place in :data:`SCRIPTS`, 0 for others) of code points."""
-    table = _script_table()
-    return table[np.minimum(codes, len(table) - 1)]
+    starts, numbers = _script_ranges()
+    return numbers[np.searchsorted(starts, codes, "right") - 1]
 
 
 @cache
-def _script_table() -> NDArray[np.uint8]:
-    alternatives = "|".join(rf"(?P<{name}>\p{{{name}}}+)" for name in SCRIPTS)
-    table = np.zeros(0xE0000 + 1, dtype=np.uint8)
-    everything = "".join(" " if 0xD800 <= code < 0xE000 else chr(code) for code in range(_PLANES))
-    for match in regex.finditer(alternatives, everything):
-        table[match.start() : match.end()] = SCRIPTS.index(str(match.lastgroup)) + 1
-    table[_PLANES:0x40000] = _HAN
-    table[0x40000:] = 0
-    table[0xD800:0xE000] = 0
-    return table
+def _script_ranges() -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """The first code point of each range of one script, ascending, and the script's number."""
+    numbers = {name: number for number, name in enumerate(SCRIPTS, 1)}
+    found = [numbers.get(Scripts.NAMES[script], 0) for script in Scripts.VALUES]
+    return np.array(Scripts.RANGES, dtype=np.uint32), np.array(found, dtype=np.uint8)

@@ -12,44 +12,7 @@ from vtkit.data.unspaced import IDEOGRAPHS, KANA
 from vtkit.settings.analysers import LUCENE, Analysis, known_as, refused
 from vtkit.system.errors import RecipeError
 
-STEMMERS = {
-    "arabic": ("ar", "ara"),
-    "armenian": ("hy", "hye", "arm"),
-    "basque": ("eu", "eus", "baq"),
-    "catalan": ("ca", "cat"),
-    "czech": ("cs", "ces", "cze"),
-    "danish": ("da", "dan"),
-    "dutch": ("nl", "nld", "dut"),
-    "english": ("en", "eng"),
-    "estonian": ("et", "est"),
-    "finnish": ("fi", "fin"),
-    "french": ("fr", "fra", "fre"),
-    "german": ("de", "deu", "ger"),
-    "greek": ("el", "ell", "gre"),
-    "hindi": ("hi", "hin"),
-    "hungarian": ("hu", "hun"),
-    "indonesian": ("id", "ind"),
-    "irish": ("ga", "gle"),
-    "italian": ("it", "ita"),
-    "lithuanian": ("lt", "lit"),
-    "nepali": ("ne", "nep"),
-    "norwegian": ("no", "nor", "nb", "nob"),
-    "persian": ("fa", "fas", "per"),
-    "polish": ("pl", "pol"),
-    "portuguese": ("pt", "por"),
-    "romanian": ("ro", "ron", "rum"),
-    "russian": ("ru", "rus"),
-    "serbian": ("sr", "srp"),
-    "spanish": ("es", "spa"),
-    "swedish": ("sv", "swe"),
-    "tamil": ("ta", "tam"),
-    "turkish": ("tr", "tur"),
-    "yiddish": ("yi", "yid"),
-}
-"""Snowball algorithm -> the ISO 639 codes of its language. In Arabic, English, German, Hindi and Russian, stems beside
-words and pieces add 0.002 to 0.03 nDCG@10 (docs/log.md)."""
-
-_STEMMER_OF = {code: name for name, codes in STEMMERS.items() for code in codes}
+_STEMMED_AS = {"nb": "no", "nob": "no", "per": "fa"}  # codes that Snowball does not know itself
 
 PIECE = 4  # characters of a piece of a word, including its edges
 K1 = 0.9  # BM25's k1, the saturation of term frequency; 0.6 and 1.2 change nDCG@10 by at most 0.006 (docs/log.md)
@@ -62,7 +25,7 @@ _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
 will with
 """
-STOP_WORDS = {"english": frozenset(_ENGLISH.split())}
+STOP_WORDS = dict.fromkeys(("en", "eng"), frozenset(_ENGLISH.split()))
 """Lucene's list. It has no effect on questions, and helps with queries of several sentences."""
 
 # Scripts written without spaces. Of Han and Kana every character and every two neighbours are terms, of the scripts of
@@ -173,7 +136,7 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 
 def stop_words(language: str) -> frozenset[str]:
     """Words of ``language`` that are no terms; empty for languages without a list."""
-    return STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
+    return STOP_WORDS.get(language, frozenset())
 
 
 def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
@@ -199,18 +162,19 @@ def _description(language: str) -> str:
     unspaced = _UNSPACED_LANGUAGES.get(_SHORT_CODES.get(language, language))
     if unspaced is not None:
         return unspaced
-    name = _STEMMER_OF.get(language)
-    stems = f", their stems (Snowball, {name.capitalize()})" if name is not None else ""
+    stems = ", their stems (Snowball)" if _stemmer(language) is not None else ""
     return f"words{stems} and their pieces of {PIECE} characters with the edges of the word"
 
 
 def _stemmer(language: str) -> Callable[[str], str] | None:
-    name = _STEMMER_OF.get(language)
-    if name is None:
-        return None
+    """Snowball's stemmer. In Arabic, English, German, Hindi and Russian, stems beside words and pieces add 0.002 to
+    0.03 nDCG@10 (docs/log.md)."""
     import Stemmer
 
-    stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
+    try:
+        stem: Callable[[str], str] = Stemmer.Stemmer(_STEMMED_AS.get(language, language)).stemWord
+    except KeyError:
+        return None
     return stem
 
 
@@ -219,18 +183,12 @@ def _grams(run: str, length: int) -> list[str]:
 
 
 @cache
-def _characters(*categories: str) -> tuple[int, ...]:
-    """Code points of the first plane whose general category begins with one of ``categories``."""
-    return tuple(code for code in range(0x10000) if unicodedata.category(chr(code)).startswith(categories))
-
-
-@cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character. Python's
     own pattern of words does not match combining marks, which Indic vowels are."""
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
-    letters = [code for code in _characters("L", "N", "M") if not unspaced.match(chr(code))]
+    letters = [n for n in range(0x10000) if unicodedata.category(chr(n))[0] in "LNM" and not unspaced.match(chr(n))]
     words = f"[{_ranges(letters)}{_FURTHER_SCRIPTS}]+"
     return (re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"), south_east_asia, ideographs)
 
