@@ -17,7 +17,7 @@ from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.report.compared import ComparedRuns, Line, QueryGroup, compared_page
+from vtkit.report.compared import ComparedRuns, Line, compared_page
 
 SET = "collection"
 
@@ -120,14 +120,7 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
         assert words in str(invoke("compare", *arguments).exception)
 
 
-def test_kinds_of_queries_are_compared_by_themselves(compared: ComparedRuns, runs: Path) -> None:
-    (found,) = compared.sets
-    assert {group.name: group.queries for group in found.groups} == {"of 3 to 5 words": 40, "without one": 40}
-    of = [values(runs, name) for name in ("tiny", "queries", "documents")]
-    for group in found.groups:
-        assert group.values == pytest.approx([sum(each.values()) / 40 for each in of])
-        p = holm({number: paired_randomization(each, of[0]) for number, each in enumerate(of[1:])})
-        assert group.p == pytest.approx((p[0], p[1]))
+def test_costs_of_the_final_encoders_are_among_the_figures(compared: ComparedRuns) -> None:
     costs = {line.name: line.values for line in compared.figures}
     assert costs[f"document dimensions, {SET}"][2] == 2
 
@@ -186,12 +179,10 @@ def test_long_names_of_runs_do_not_cut_the_page_off_and_figures_stand_below_each
     runs: Path, tmp_path: Path
 ) -> None:
     names = tuple(f"korean-encoder-as-it-is-with-cased-penalty-seed-{seed}" for seed in (1, 2, 3))
-    group = QueryGroup("with a word that the source splits", 200, (0.7, 0.8, 0.9), (0.5, 0.001))
     figures = (Line("tokens of the vocabulary", (28996, 30522, None)), Line("seconds of check", (0.8, 1382.9, 2.0)))
     settings = (Line("finetune.query_penalty", (["flops"], ["flops", "cased"], None)),)
     found = compare_runs([runs / name for name in ("tiny", "queries", "documents")], queries=0)
-    sets = (replace(found.sets[0], groups=(group,)),)
-    text = compared_page(replace(found, runs=names, figures=figures, settings=settings, sets=sets), {})
+    text = compared_page(replace(found, runs=names, figures=figures, settings=settings), {})
     for number in ("28,996", "30,522", "1,382.9"):
         assert f'<td class="number">{number}</td>' in text
     assert "<td>flops, cased</td>" in text

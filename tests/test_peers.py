@@ -24,9 +24,8 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.evaluate_peers import peers_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.report.data import Row
 from vtkit.report.plots import effectiveness_charts
-from vtkit.report.verdict import is_encoder, standings, verdict
+from vtkit.report.verdict import standings, verdict
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.system.errors import DataError, RecipeError
@@ -187,7 +186,6 @@ def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finishe
     card = (finished / "model" / "README.md").read_text("utf-8")
     shown = next(row for row in report.results[0].rows if row.model == "transfer")
     assert f"value: {shown.measures['nDCG@10']:.6f}" in card
-    assert not is_encoder(Row(role="peer", model="e5 (dense)", measures={}))
     assert effectiveness_charts(report)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -61,24 +60,20 @@ RANKS = np.tile([1.0, 0.5, 0.5, 0.25], 50)
 
 
 @pytest.mark.parametrize(
-    ("gate", "divided", "finding", "seen", "advice", "figures"),
+    ("gate", "divided", "finding", "seen", "advice"),
     [
-        (retrieval_gate, 2, "fail", ("0.281, 0.562 before", "p = 0.000"), "adapt.objective",
-         {"before": 0.5625, "after": 0.28125}),
-        (source_gate, 2, "warn", ("0.281, 0.562 by the source", "p = 0.000"), "evaluate.models",
-         {"source": 0.5625, "moved": 0.28125}),
-        (language_gate, 4, "warn", ("0.141, 0.562 by BM25",), "source.model", {"bm25": 0.5625, "encoder": 0.140625}),
+        (retrieval_gate, 2, "fail", ("of 200 texts", "0.281, 0.562 before", "p = 0.000"), "adapt.objective"),
+        (source_gate, 2, "warn", ("of 200 texts", "0.281, 0.562 by the source", "p = 0.000"), "evaluate.models"),
+        (language_gate, 4, "warn", ("of 200 texts", "0.141, 0.562 by BM25"), "source.model"),
     ],
-)  # fmt: skip
+)
 def test_a_gate_stops_or_warns_with_both_figures_where_less_is_found_beyond_chance(
-    gate: Callable[..., tuple[Any, ...]], divided: int, finding: str, seen: tuple[str, ...], advice: str,
-    figures: dict[str, float],
-) -> None:  # fmt: skip
+    gate: Callable[..., tuple[str, ...]], divided: int, finding: str, seen: tuple[str, ...], advice: str
+) -> None:
     found = gate(RANKS, RANKS / divided)
     assert found[0] == finding
     assert all(part in found[1] for part in seen)
     assert advice in found[2]
-    assert found[3] == {**figures, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
     assert gate(RANKS, RANKS)[0] == gate(RANKS / 2, RANKS)[0] == "pass"
 
 

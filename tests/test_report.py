@@ -144,7 +144,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
             "probe": {}, "before": {"token": 0.61, "pooled": 0.98}, "after": {"token": 0.35, "pooled": 0.87},
             "held_out": {"token": 0.34, "pooled": 0.86}},
         "gates": [{"gate": "overlap", "stage": "transfer", "finding": "warn", "level": "fail",
-            "seen": "0.4% of the target vocabulary overlaps", "advice": "Check transfer.overlap.", "figures": {}}],
+            "seen": "0.4% of the target vocabulary overlaps", "advice": "Check transfer.overlap."}],
         "sparsity": {"dead_dimensions": 0.183, "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5,
             6, 2]}},
         "neighbours": [{"token": "학교", "method": "parallel", "sources": [["school", 0.81], ["##school", 0.19]]},

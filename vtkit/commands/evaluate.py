@@ -21,9 +21,7 @@ from vtkit.system.errors import arguments_called
 from vtkit.system.interrupt import same_command_continues
 
 if TYPE_CHECKING:
-    from vtkit.evaluation.comparison import Cell, Comparison
-
-COSTS = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}  # column -> field
+    from vtkit.evaluation.comparison import Comparison
 
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 
@@ -114,38 +112,17 @@ def evaluate(
 
 
 def _print(comparison: Comparison, out: Path | None) -> None:
-    for collection, cells in comparison.by_collection().items():
-        first = cells[0].evaluated
-        console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
-        tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)
-        costed = any(cell.evaluated.flops is not None or cell.evaluated.cost is not None for cell in cells)
-        costs = [*COSTS, "postings", "search ms"] * costed
-        columns = ["", *comparison.measures, *tests, *costs]
-        console.write_table(columns, [_row(cell, comparison, bool(tests), bool(costs)) for cell in cells])
-        for reason in first.not_comparable:
-            console.write(f"Not comparable with published figures: {reason}.")
-        console.write()
-    if comparison.cells:
-        console.write("± half of the 95 % interval of the mean over the queries.")
-    if any(cell.tested for cell in comparison.cells):
-        console.write(
-            f"p: {comparison.measures[0]} against {comparison.baseline}, two-sided, corrected for the rows of a table "
-            f"({comparison.correction.title()})."
-        )
+    """Write the tables of the page, and the meaning of p."""
+    from vtkit.report.blocks import Paragraph, Table, plain_text
+    from vtkit.report.evaluated import evaluated_page
+
+    sections = [section for section in evaluated_page(comparison, (), "").sections if section.key != "failures"]
+    for block in (block for section in sections for block in section.blocks):
+        if isinstance(block, Table):
+            console.write(block.caption)
+            console.write_table(block.columns, [[plain_text(cell) for cell in row] for row in block.rows])
+            console.write("\n".join(f"{name}: {note}" for name, note in block.notes.items() if name.startswith("p (")))
+        elif isinstance(block, Paragraph):
+            console.write(plain_text(block.parts))
     if out is not None:
         console.say(f"wrote {out}")
-
-
-def _row(cell: Cell, comparison: Comparison, tested: bool, costed: bool) -> list[str]:
-    values = []
-    for name in comparison.measures:
-        low, high = cell.intervals[name]
-        values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
-    test = cell.tested.get(comparison.measures[0])
-    untested = "baseline" if cell.system == comparison.baseline else "–"
-    ps = [untested] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
-    counted = cell.evaluated.cost
-    searched = (None, None) if counted is None else (counted.postings, counted.mean_ms)
-    costs = [*(getattr(cell.evaluated, field) for field in COSTS.values()), *searched]
-    shown = ["–" if cost is None else f"{cost:,.2f}" for cost in costs]
-    return [cell.system, *values, *(ps if tested else []), *(shown if costed else [])]

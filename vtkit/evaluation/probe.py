@@ -84,14 +84,14 @@ def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> n
 
 def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
     """Whether the encoder finds its own documents as well after a training as before: :func:`reciprocal_ranks` both."""
-    means, p, seen, figures = _compared(before, after, "before", ("before", "after"))
+    means, p, seen = _compared(before, after, "before")
     if means[1] >= means[0]:
-        return "pass", seen, "", figures
+        return "pass", seen, ""
     advice = (
         'Adaptation has made retrieval worse. Change adapt.objective ("auto" chooses one that trains retrieval), lower '
         "adapt.learning_rate, or remove [adapt]."
     )
-    return "fail" if p < CHANCE else "warn", seen, advice, figures
+    return "fail" if p < CHANCE else "warn", seen, advice
 
 
 def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
@@ -101,14 +101,14 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
         "[finetune]) and compare with the source (evaluate.models), or keep the source's vocabulary "
         "(vocabulary.tokenizer) and train that."
     )
-    return _warned(source, moved, "by the source", ("source", "moved"), advice)
+    return _warned(source, moved, "by the source", advice)
 
 
 def own_head_gate(own: np.ndarray, fitted: np.ndarray) -> Seen:
     """Whether the head that a source has finds more than what was fitted to it (:func:`reciprocal_ranks` both)."""
     by_own = "by the source's own masked-language-model head"
     advice = "Keep the source's own head: remove [source.head] and [source.units]."
-    return _warned(own, fitted, by_own, ("own", "fitted"), advice)
+    return _warned(own, fitted, by_own, advice)
 
 
 KNOWS = 0.5
@@ -123,7 +123,7 @@ def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
         "The embedder may not know the language of these texts. Name one that does as source.model (multilingual-e5, "
         "bge-m3, gte-multilingual); this one is unlikely to improve on BM25."
     )
-    return _warned(bm25, encoder, "by BM25", ("bm25", "encoder"), advice, KNOWS)
+    return _warned(bm25, encoder, "by BM25", advice, KNOWS)
 
 
 def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
@@ -155,27 +155,23 @@ def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
     return ranks
 
 
-def _warned(
-    first: np.ndarray, second: np.ndarray, when: str, names: tuple[str, str], advice: str, least: float = 1.0
-) -> Seen:
+def _warned(first: np.ndarray, second: np.ndarray, when: str, advice: str, least: float = 1.0) -> Seen:
     """A warning where the second reach less than ``least`` times what the first do, beyond chance."""
-    means, p, seen, figures = _compared(first, second, when, names)
+    means, p, seen = _compared(first, second, when)
     if means[1] >= least * means[0] or p >= CHANCE:
-        return "pass", seen, "", figures
-    return "warn", seen, advice, figures
+        return "pass", seen, ""
+    return "warn", seen, advice
 
 
-def _compared(
-    first: np.ndarray, second: np.ndarray, when: str, names: tuple[str, str]
-) -> tuple[tuple[float, float], float, str, dict[str, float]]:
-    """Both means, p of their difference, and these in words and under ``names``; ``when`` says what the first are."""
+def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:
+    """Both means, p of their difference, and these in words; ``when`` says what the first are."""
     means = float(first.mean()), float(second.mean())
     p = paired_randomization(dict(enumerate(second)), dict(enumerate(first)))
     seen = (
         f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
         f"{means[0]:.3f} {when} (p = {p:.3f})"
     )
-    return means, p, seen, {names[0]: means[0], names[1]: means[1], "p": p, "pairs": len(first)}
+    return means, p, seen
 
 
 PAIRS = 500  # probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)

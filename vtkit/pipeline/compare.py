@@ -18,7 +18,7 @@ from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.problems import known_settings
-from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, QueryGroup, TokenDifference
+from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, TokenDifference
 from vtkit.report.data import ReportData
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError, RecipeError, VtkitError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 TOKENS_SHOWN = 6  # that made most of the difference, of each query
-LENGTHS = {"of 1 or 2 words": 2, "of 3 to 5 words": 5, "of 6 words or more": None}  # kind -> most words
 NAMES = ("recipe.name", "recipe.about")  # settings that say nothing of what a run does
 
 
@@ -247,26 +246,13 @@ def _compare_set(
     if not kept:
         return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")
 
-    def judged_on(asked: Set[str], measures: Sequence[str]) -> dict[str, Judged]:
-        judged = {}
-        for run, result, of_run in zip(names, results, there, strict=True):
-            of_asked = {
-                measure: {q: value for q, value in of_run[measure].items() if q in asked} for measure in measures
-            }
-            means = {measure: sum(of.values()) / len(asked) for measure, of in of_asked.items()}
-            facts = result[name].facts | {"queries": len(asked), "documents": result[name].documents, "measures": means}
-            judged[run] = Judged(Evaluated(**facts), {}, of_asked)
-        return judged
-
-    judged = judged_on(kept, measures)
+    judged = {}
+    for run, result, of_run in zip(names, results, there, strict=True):
+        of_kept = {measure: {q: value for q, value in of_run[measure].items() if q in kept} for measure in measures}
+        means = {measure: sum(of.values()) / len(kept) for measure, of in of_kept.items()}
+        facts = result[name].facts | {"queries": len(kept), "documents": result[name].documents, "measures": means}
+        judged[run] = Judged(Evaluated(**facts), {}, of_kept)
     cells = compared(judged, name, measures, names[0], "holm")
-    groups = []
-    for title, of_kind in _kinds(collection, kept, folders[0]).items() if collection is not None else ():
-        kind_cells = compared(judged_on(of_kind, measures[:1]), name, measures[:1], names[0], "holm")
-        means = tuple(cell.evaluated.measures[measures[0]] for cell in kind_cells)
-        groups.append(
-            QueryGroup(title, len(of_kind), means, tuple(c.tested[measures[0]].randomization for c in kind_cells[1:]))
-        )
     beside, first, not_explained = [], None, ""
     for number, run in enumerate(names[1:], 1):
         before, after = (judged[each].per_query[measures[0]] for each in (names[0], run))
@@ -287,23 +273,7 @@ def _compare_set(
             except VtkitError as error:
                 not_explained = str(error)
         beside.append(Beside(run, len(won), len(lost), tuple(differences[0]), tuple(differences[1])))
-    return ComparedSet(
-        name, len(kept), tuple(measures), tuple(cells), tuple(beside), tuple(groups), not_explained=not_explained
-    )
-
-
-def _kinds(collection: RetrievalSet, kept: Set[str], folder: Path) -> dict[str, set[str]]:
-    """Queries by their length, and by whether the vocabulary of the first run's source splits a word of theirs; kinds
-    without any are left out."""
-    texts = {query.id: query.text for query in collection.queries if query.id in kept}
-    kinds: dict[str, set[str]] = {title: set() for title in LENGTHS}
-    for query, text in texts.items():
-        words = len(text.split())
-        kinds[next(title for title, most in LENGTHS.items() if most is None or words <= most)].add(query)
-    if open_run(folder).models.get("source") is not None:
-        split = {query for query, text in texts.items() if _counts(text, QueryFilter(split=True), folder)}
-        kinds |= {"with a word that the source splits": split, "without one": texts.keys() - split}
-    return {title: queries for title, queries in kinds.items() if queries}
+    return ComparedSet(name, len(kept), tuple(measures), tuple(cells), tuple(beside), not_explained=not_explained)
 
 
 def _counts(text: str, only: QueryFilter, folder: Path) -> bool:

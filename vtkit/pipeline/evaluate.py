@@ -8,7 +8,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Collection as Names
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from vtkit.evaluation.balance import Balance
     from vtkit.evaluation.comparison import Comparison, Correction
     from vtkit.evaluation.judging import Judged
-    from vtkit.evaluation.systems import Bm25System, EncodeQueries, RunSystem, System
+    from vtkit.evaluation.systems import Bm25System, RunSystem, System
     from vtkit.search.searcher import Searcher
     from vtkit.training.teachers import CrossEncoderTeacher, Teacher
 
@@ -77,11 +76,6 @@ class Named:
     summed: Way | None = None  # its sum or product with BM25
     run: Path | None = None  # the run whose final model or index it is
 
-    @property
-    def model(self) -> tuple[object, ...]:
-        """What is loaded and encoded once for all systems that have it in common."""
-        return self.kind, self.name, self.settings.model_dump_json()
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -118,6 +112,7 @@ class Collection:
 
     def __init__(self, name: str, folder: str, split: str | None, setting: Setting) -> None:
         self.name, self.folder, self._setting = name, folder, setting
+        self._bm25: dict[Analysis, Bm25System] = {}
         self.split = split or default_split(name)
         self.whole = load_retrieval(name, self.split)
         if setting.balance_on is not None and (
@@ -153,10 +148,6 @@ class Collection:
         if analysis not in self._bm25:
             self._bm25[analysis] = Bm25System.over(self.whole, self.language, analysis)
         return self._bm25[analysis]
-
-    @cached_property
-    def _bm25(self) -> dict[Analysis, Bm25System]:
-        return {}
 
 
 def evaluate_named(
@@ -196,13 +187,16 @@ def evaluate_named(
         problems.tried(_check_model, setting.rerank, reranks=True)
     own, named = named, _told_apart(named)
     labels = {each.label: known.label for each, known in zip(own, named, strict=True)}
-    if baseline is None:  # BM25 where it is evaluated
-        baseline = next((name for name in ("bm25", "bm25-words") if name in asked), None)
-    compared_with = _baseline(labels, asked, baseline)
-    if compared_with is None:
+    wanted = baseline or next((name for name in ("bm25", "bm25-words", *asked) if name in asked), "")
+    compared_with = labels.get(wanted, wanted)
+    if compared_with not in (*labels.values(), *asked):
         problems.append(f"{{baseline}} {baseline}: name one of the systems: {', '.join(asked)}.")
-    folders = _folders(collections).items()
-    opened = [place for name, folder in folders for place in problems.tried(Collection, name, folder, split, setting)]
+    folders: dict[str, str] = {}  # collection -> the name of its folder in the results, no two alike
+    for name in dict.fromkeys(collections):
+        folders[name] = distinct(_file_name(Path(name).name), folders.values())
+    opened = [
+        place for name, folder in folders.items() for place in problems.tried(Collection, name, folder, split, setting)
+    ]
     given = {
         each.label: made for each in named for made in problems.tried(_given, each, setting.query_language) if made
     }
@@ -223,7 +217,7 @@ def evaluate_named(
     if any(each.summed or each.kind == "bm25" for each in named) and not problems:
         for place in opened:
             problems.tried(lambda where: where.language, place)
-    if problems or compared_with is None:
+    if problems:
         raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems), *ARGUMENTS)
     if out is None:
         with TemporaryDirectory(prefix="vtkit-evaluate-") as work:
@@ -254,9 +248,9 @@ def _evaluated(
 
     judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
-    together: dict[tuple[object, ...], list[Named]] = {}
+    together: dict[tuple[str, ...], list[Named]] = {}  # a model with its sums: loaded and encoded once
     for each in named:
-        together.setdefault(each.model, []).append(each)
+        together.setdefault((each.kind, each.name, each.settings.model_dump_json()), []).append(each)
     for same in together.values():
         loaded = _Loaded(same[0], setting, fitting.get(same[0].label))
         for place, each in ((place, each) for place in opened for each in same if place in places[each.label]):
@@ -342,7 +336,9 @@ class _Loaded:
 
     def system(self, named: Named, place: Collection, kept: Path) -> System:
         """The system over the documents of a collection."""
-        from vtkit.evaluation.systems import RunSystem, SparseSystem
+        from vtkit.encoder.checkpoint import load_encoder
+        from vtkit.evaluation.systems import RunSystem, SparseSystem, query_vectors
+        from vtkit.system.runtime import fastest_device
 
         if self.given is not None:
             given = self.given[place.name]
@@ -350,7 +346,9 @@ class _Loaded:
                 return given
             if named.run is None or self.setting.query_language is not None:
                 return SparseSystem(given.index, given.encode, role="index" if named.run is None else "deployed")
-            encode = self._queries_of(named.run, named.settings)
+            run = open_run(named.run)  # queries are encoded as when the run evaluated the index, in its precision
+            encoder = load_encoder(run.model(run.final_model), fastest_device())
+            encode = query_vectors(encoder, named.settings, f"encoding the queries of {place.name}")
             return SparseSystem(given.index, encode, role="deployed", lexical=given.lexical)
         match named.kind:
             case "bm25":
@@ -359,16 +357,6 @@ class _Loaded:
                 return place.bm25("words")
             case _:
                 return self._sum(named, place, kept) if named.summed else self._whole(place, kept)
-
-    def _queries_of(self, run: Path, settings: IndexSection) -> EncodeQueries:
-        """Encodes queries as the run does that evaluated the index, in its precision."""
-        from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.evaluation.systems import query_vectors
-        from vtkit.system.runtime import fastest_device
-
-        opened = open_run(run)
-        encoder = load_encoder(opened.model(opened.final_model), fastest_device())
-        return query_vectors(encoder, settings, "encoding queries")
 
     def _whole(self, place: Collection, kept: Path) -> System:
         """The model over all documents of a collection; those of the last one are kept for its sums."""
@@ -393,14 +381,13 @@ class _Loaded:
         run's model on the run's own collection is the run's."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
         from vtkit.evaluation.probe import probed_by_spans
-        from vtkit.evaluation.systems import AboveLast, DenseSystem, PlainSum, SumSystem
-
-        def summable(system: System) -> System:
-            return AboveLast(system) if isinstance(system, DenseSystem) else system
+        from vtkit.evaluation.systems import AboveLast, PlainSum, SumSystem
+        from vtkit.training.teachers import DenseTeacher
 
         analysis, seed, way = named.settings.bm25_analyser, self.setting.seed, named.summed
         if way is not None and way != "balanced":
             return PlainSum(self._whole(place, kept), place.bm25("words"), way)
+        summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
         system, bm25, balance_on = summable(self._whole(place, kept)), place.bm25(analysis), self.setting.balance_on
         if named.run is not None and balance_on is None and (balance := _own_balance(named.run, place)) is not None:
             console.say(f"  the encoder weighs {balance.weight:g}, as in the run")
@@ -471,23 +458,6 @@ def _told_apart(named: Sequence[Named]) -> list[Named]:
         replace(each, label=label if short.count(label) == 1 else each.label)
         for each, label in zip(named, short, strict=True)
     ]
-
-
-def _baseline(labels: Mapping[str, str], asked: Names[str], wanted: str | None) -> str | None:
-    """The label of the system that others are compared with; None where no system is called ``wanted``. ``labels`` has
-    those of the systems by name, ``asked`` all that was named."""
-    if wanted is None:
-        return next(iter(labels.values()), "")
-    label = labels.get(wanted, wanted)
-    return label if label in labels.values() or wanted in asked else None
-
-
-def _folders(collections: Sequence[str]) -> dict[str, str]:
-    """Collection -> the name of its folder in the results, no two alike."""
-    folders: dict[str, str] = {}
-    for name in dict.fromkeys(collections):
-        folders[name] = distinct(_file_name(Path(name).name), folders.values())
-    return folders
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:

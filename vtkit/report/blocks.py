@@ -52,6 +52,11 @@ def _inlines(cell: Cell) -> Inlines:
     return cell if isinstance(cell, tuple) else (cell,)
 
 
+def plain_text(cell: Cell) -> str:
+    """The words of a cell or a paragraph, as a terminal shows them."""
+    return " ".join(part if isinstance(part, str) else part.text for part in _inlines(cell))
+
+
 # Blocks
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from vtkit.evaluation.comparison import Cell
 from vtkit.report.blocks import Block, Foreign, Page, Paragraph, Section, Table, Token
 from vtkit.report.data import ReportData
-from vtkit.report.wording import amount, is_number, p_value, score
+from vtkit.report.wording import is_number, p_value, score
 from vtkit.system.results import Result
 
 
@@ -53,16 +53,6 @@ class Beside(Result):
 
 
 @dataclass(frozen=True)
-class QueryGroup(Result):
-    """Queries of one kind."""
-
-    name: str
-    queries: int
-    values: tuple[float, ...]  # mean of the main measure in every run
-    p: tuple[float, ...]  # of every run but the baseline, as in ComparedSet
-
-
-@dataclass(frozen=True)
 class ComparedSet(Result):
     """All runs on one evaluation set."""
 
@@ -71,7 +61,6 @@ class ComparedSet(Result):
     measures: tuple[str, ...]
     cells: tuple[Cell, ...]  # a run each, in their order
     beside: tuple[Beside, ...]
-    groups: tuple[QueryGroup, ...] = ()
     not_compared: str = ""  # why the runs cannot be compared on it
     not_explained: str = ""  # why no tokens are told of the queries won and lost
 
@@ -139,13 +128,6 @@ def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
         f"where its {of.measures[0]} is larger."
     )
     blocks.append(Paragraph(note, quiet=True))
-    if of.groups:
-        groups = [
-            (group.name, amount(group.queries), *(f"{value:.4f}" for value in group.values), *map(p_value, group.p))
-            for group in of.groups
-        ]
-        others = [f"p of {run}" for run in found.runs[1:]]
-        blocks.append(Table(f"{of.measures[0]} by kind of query", ("queries", "number", *found.runs, *others), groups))
     return blocks
 
 

@@ -6,6 +6,7 @@ most: a run that should not have been made comes before one that could be a litt
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import Code, Inlines, Token
@@ -67,7 +68,8 @@ def _better_embedder(report: ReportData) -> Inlines:
     said = f"{advice.better.label} is better than the index to be used: {advice.better.words}. Search with it"
     if not report.to_try:
         return (f"{said}.",)
-    return (f"{said}, or try", *map(Code, report.to_try), ".")
+    settings = (part for setting in report.to_try for part in (" or ", Code(setting)))
+    return (f"{said}, or try", *islice(settings, 1, None), ".")
 
 
 def _adds_nothing(report: ReportData) -> Inlines:

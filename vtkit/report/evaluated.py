@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.comparison import Cell, Comparison
-from vtkit.evaluation.measures.cost import QueryCost
 from vtkit.report.blocks import Block, Heading, Inline, KeyFigure, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import Outcomes, ReportData, Row, SetResults
 from vtkit.report.results import COLUMNS, measure_note, outcome_blocks
@@ -39,13 +38,18 @@ def evaluated_page(comparison: Comparison, outcomes: Sequence[Outcomes], created
     )
     won_and_lost = Section("queries", "Queries won and lost", compared) if compared else None
     sections = [_results(comparison, cells), won_and_lost, _costs(cells), _failures(comparison)]
+    measure, figures = comparison.measures[0], []
+    for collection, of in list(cells.items())[:4]:
+        best = max(of, key=lambda cell: cell.evaluated.measures[measure])
+        value = score(best.evaluated.measures[measure])
+        figures.append(KeyFigure(value, f"{measure} of {best.system}, the best on {collection}"))
     return Page(
         title=", ".join(systems) or "nothing evaluated",
         kicker=f"vtkit evaluate · {created}",
         sections=tuple(section for section in sections if section is not None),
         headline="" if not comparison.failures else "Not everything could be evaluated.",
         harmful=bool(comparison.failures),
-        figures=tuple(_figures(comparison.measures[0], cells)),
+        figures=tuple(figures),
     )
 
 
@@ -62,16 +66,6 @@ def evaluated_charts(comparison: Comparison) -> Mapping[str, Sequence[Chart]]:
         ]  # fmt: skip
         sets.append(SetResults(collection, tuple(rows)))
     return {"results": effectiveness_charts(ReportData(results=tuple(sets)), "system")}
-
-
-def _figures(measure: str, cells: Mapping[str, list[Cell]]) -> list[KeyFigure]:
-    """The best system of each collection."""
-    figures = []
-    for collection, systems in list(cells.items())[:4]:
-        best = max(systems, key=lambda cell: cell.evaluated.measures[measure])
-        value = score(best.evaluated.measures[measure])
-        figures.append(KeyFigure(value, f"{measure} of {best.system}, the best on {collection}"))
-    return figures
 
 
 def _results(comparison: Comparison, by_collection: Mapping[str, list[Cell]]) -> Section | None:
@@ -123,26 +117,17 @@ def _costs(by_collection: Mapping[str, list[Cell]]) -> Section | None:
                 continue
             sizes = [getattr(cell.evaluated, field) for field in kinds.values()]
             shown = ["–" if each is None else amount(each) for each in sizes]
-            rows.append((cell.system, *shown, *_cost(cost)))
+            shown += map(amount, (cost.postings, cost.lists))
+            for deciles in (cost.list_lengths or (0.0,) * 11, cost.list_maxima or (0.0,) * 11):
+                shown.append(f"{amount(deciles[5])} / {amount(deciles[-1])}")
+            shown += map(amount, (cost.score, cost.insert, cost.next, cost.next_geq))
+            shown.append(f"{cost.mean_ms:.2f} ms (p50 {cost.median_ms:.2f}, p99 {cost.p99_ms:.2f})")
+            rows.append((cell.system, *shown, size(cost.index_bytes)))
         if rows:
             columns = ("system", *kinds, *COSTS)
             notes = {name: note for name in columns if (note := COSTS.get(name) or COLUMNS.get(name))}
             tables.append(Table(f"{collection}, a query", columns, rows, notes=notes))
     return Section("cost", "Cost", tuple(tables)) if tables else None
-
-
-def _cost(cost: QueryCost) -> tuple[str, ...]:
-    counts = (cost.postings, cost.lists)
-    lengths, maxima = cost.list_lengths or (0.0,) * 11, cost.list_maxima or (0.0,) * 11
-    operations = (cost.score, cost.insert, cost.next, cost.next_geq)
-    return (
-        *map(amount, counts),
-        f"{amount(lengths[5])} / {amount(lengths[-1])}",
-        f"{amount(maxima[5])} / {amount(maxima[-1])}",
-        *map(amount, operations),
-        f"{cost.mean_ms:.2f} ms (p50 {cost.median_ms:.2f}, p99 {cost.p99_ms:.2f})",
-        size(cost.index_bytes),
-    )
 
 
 def _failures(comparison: Comparison) -> Section | None:

@@ -13,7 +13,7 @@ from vtkit.report.content import sections
 from vtkit.report.data import ReportData
 from vtkit.report.pages import from_template
 from vtkit.report.training import UNICOIL, expanded
-from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
+from vtkit.report.verdict import DEMONSTRATION, verdict
 from vtkit.report.wording import is_number, visible
 
 CARD_SECTIONS = {  # sections of the report that a model card repeats, under the names they have there
@@ -103,7 +103,7 @@ def _model_index(
 ) -> list[str]:
     lines: list[str] = []
     for results in report.results:
-        encoders = [row for row in results.rows if is_encoder(row)]
+        encoders = [row for row in results.rows if row.role == "encoder"]
         measures = encoders[-1].measures if encoders else {}
         metrics = [(measure, value) for measure, value in measures.items() if is_number(value)]
         if not metrics:

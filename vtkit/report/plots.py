@@ -27,7 +27,7 @@ from matplotlib.ticker import MaxNLocator
 from vtkit.report.content import histogram
 from vtkit.report.data import ReportData, Row
 from vtkit.report.training import TRAININGS, curves_of, points
-from vtkit.report.verdict import is_encoder, row_label
+from vtkit.report.verdict import row_label
 from vtkit.report.vocabularies import profiles, token_kinds
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 from vtkit.system.errors import DataError
@@ -137,7 +137,7 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
     labels = [visible(row_label(row)) for row, _ in values]
     wrapped = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
     heights = [value for _, value in values]
-    encoders = [position for position, (row, _) in enumerate(values) if is_encoder(row)]
+    encoders = [position for position, (row, _) in enumerate(values) if row.role == "encoder"]
     colours = [
         QUIET if row.peer or row.role == "bm25" else SECOND if row.role == "sum" or row.index else SOFT
         for row, _ in values

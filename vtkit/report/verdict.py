@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import KeyFigure
@@ -22,11 +23,6 @@ def row_label(row: Row) -> str:
     return row.label or row.model
 
 
-def is_encoder(row: Row) -> bool:
-    """Whether a row is of one of the run's own models, alone."""
-    return row.role == "encoder"
-
-
 @dataclass(frozen=True)
 class Standing:
     """The run's final model and the systems beside it on one set."""
@@ -45,18 +41,13 @@ class Standing:
         found = row.measures.get(self.measure) if row is not None else None
         return float(found) if is_number(found) else None
 
-    def gain(self, over: Row | None) -> float | None:
-        """By how much the index to be used is above ``over``."""
-        value, other = self.value(self.deployed), self.value(over)
-        return None if value is None or other is None else value - other
-
 
 def standings(report: ReportData) -> list[Standing]:
     """One :class:`Standing` for each set on which an encoder was judged; the main measure is the first."""
     found = []
     for results in report.results:
         by_model = {row.model: row for row in results.rows}
-        encoders = [row for row in results.rows if is_encoder(row)]
+        encoders = [row for row in results.rows if row.role == "encoder"]
         if not results.measures or not encoders or results.planned is None:
             continue
         final, deployed = encoders[-1], results.planned
@@ -88,15 +79,9 @@ class Beside:
         """Averaged over the sets."""
         return sum(gain for gain, _ in self.gains.values()) / len(self.gains)
 
-    @property
-    def above(self) -> list[str]:
-        """The sets on which the index is better beyond chance."""
-        return [name for name, (gain, p) in self.gains.items() if gain > 0 and is_number(p) and p < CHANCE]
-
-    @property
-    def below(self) -> list[str]:
-        """The sets on which the index is worse beyond chance."""
-        return [name for name, (gain, p) in self.gains.items() if gain < 0 and is_number(p) and p < CHANCE]
+    def beyond_chance(self, sign: Literal[1, -1]) -> list[str]:
+        """The sets on which the index is better (1) or worse (-1) beyond chance."""
+        return [name for name, (gain, p) in self.gains.items() if sign * gain > 0 and is_number(p) and p < CHANCE]
 
     @property
     def words(self) -> str:
@@ -105,25 +90,22 @@ class Beside:
         if len(self.gains) == 1:
             ((_, p),) = self.gains.values()
             return f"{said}, p {related(p)}" if is_number(p) else said
-        said += f" on average, above it beyond chance on {len(self.above)} of {len(self.gains)} sets, below it on "
-        return said + (", ".join(self.below) or "none")
+        above, below = len(self.beyond_chance(1)), ", ".join(self.beyond_chance(-1)) or "none"
+        return f"{said} on average, above it beyond chance on {above} of {len(self.gains)} sets, below it on {below}"
 
 
 def comparisons(stood: Sequence[Standing]) -> list[Beside]:
     """The index to be used beside BM25, the best dense embedder, and the best sum of an embedder with BM25, in this
     order, as far as they were evaluated."""
-    rows: dict[str, dict[str, list[tuple[str, float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
+    rows: dict[str, dict[str, dict[str, tuple[float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
     for standing in stood:
         for row in (*([standing.bm25] if standing.bm25 is not None else []), *standing.peers):
-            gain = standing.gain(row)
+            value, other = standing.value(standing.deployed), standing.value(row)
             bm25 = row.role == "bm25"
             label, p = ("BM25", standing.deployed.p_value_vs_bm25) if bm25 else (row_label(row), row.p_value_vs_planned)
-            if gain is not None:
-                rows[row.role].setdefault(label, []).append((standing.name, gain, p))
-    beside = (
-        [Beside(label, {name: (gain, p) for name, gain, p in found}) for label, found in of_role.items()]
-        for of_role in rows.values()
-    )
+            if value is not None and other is not None:
+                rows[row.role].setdefault(label, {})[standing.name] = value - other, p
+    beside = ([Beside(label, gains) for label, gains in of_role.items()] for of_role in rows.values())
     return [min(of_role, key=lambda each: each.gain) for of_role in beside if of_role]
 
 
@@ -145,8 +127,8 @@ def recommendation(report: ReportData) -> Recommendation | None:
     first, beside = stood[0], comparisons(stood)
     system = "the one index" if first.deployed is first.hybrid else "the encoder"
     bm25 = next((each for each in beside if each.label == "BM25"), None)
-    better = next((each for each in beside if each is not bm25 and each.below), None)
-    above, harmful = bm25 is not None and bool(bm25.above), bm25 is not None and bool(bm25.below)
+    better = next((each for each in beside if each is not bm25 and each.beyond_chance(-1)), None)
+    above, harmful = (bm25 is not None and bool(bm25.beyond_chance(sign)) for sign in (1, -1))
     if bm25 is None:
         head = f"Compare {system} with BM25 (evaluate.bm25) before you deploy it"
     elif harmful:
@@ -177,7 +159,10 @@ def verdict(report: ReportData) -> str:
     """The figures of the run in one paragraph: a sentence for each of the first two sets, then vocabulary and size.
     Empty without any."""
     stood = standings(report)
-    sentences = [_set_verdict(standing) for standing in stood[:2]]
+    sentences = []
+    for standing in stood[:2]:
+        values = [f"{label} {score(standing.value(row))}" for label, row in _systems(standing).items()]
+        sentences.append(f"{standing.measure} on {standing.name}: {', '.join(values)}.")
     sentences += [
         f"Figures on {results.set} are not comparable with published ones ({'; '.join(results.not_comparable)})."
         for results in report.results
@@ -222,11 +207,6 @@ def _fragmentation(report: ReportData) -> str:
                 f"{share(old.unknown_words)} with the source's. {cut}"
             )
     return ""
-
-
-def _set_verdict(standing: Standing) -> str:
-    values = [f"{label} {score(standing.value(row))}" for label, row in _systems(standing).items()]
-    return f"{standing.measure} on {standing.name}: {', '.join(values)}."
 
 
 def _systems(standing: Standing) -> dict[str, Row]:

@@ -37,7 +37,7 @@ def vector_gates(
         return []
     if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
         advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
-        return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice, {"finite": False}))]
+        return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice))]
     found: list[tuple[Gate, Seen]] = []
     broken: Finding = "warn" if more_follows else "fail"
     if "activation" in wanted:
@@ -62,11 +62,10 @@ _OF_VECTORS: tuple[Gate, ...] = ("activation", "dimensions", "ties")
 def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
     """Whether any logit is positive, and whether not nearly all are; ``broken`` is what it is called otherwise."""
     seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
-    figures = {"token": rates.token, "pooled": rates.pooled, "finite": True}
     if rates.pooled == 0.0 or rates.token > DENSE:
         advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
-        return broken, seen, advice, figures
-    return "pass", seen, "", figures
+        return broken, seen, advice
+    return "pass", seen, ""
 
 
 def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vocabulary: int, broken: Finding) -> Seen:
@@ -80,37 +79,35 @@ def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vo
     counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
     means = {side: float(active.mean()) for side, active in counts.items()}
     empty = float((counts["document"] == 0).mean())
-    figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": documents.shape[0]}
     seen = (
         f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
         f"{empty:.0%} of the texts empty"
     )
     if min(means.values()) < DEAD:
         advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
-        return broken, seen, advice, figures
+        return broken, seen, advice
     if means["document"] > DENSE * vocabulary:
         advice = (
             "The vectors are dense, so search is slow: add [finetune], which trains them to be sparse, or lower "
             "calibrate.target_activation."
         )
-        return "warn" if broken == "fail" else "pass", seen, advice, figures
+        return "warn" if broken == "fail" else "pass", seen, advice
     if empty > EMPTY_TEXTS:
         advice = "Texts without active dimensions are never found: raise calibrate.target_activation, or add [adapt]."
-        return "warn", seen, advice, figures
-    return "pass", seen, "", figures
+        return "warn", seen, advice
+    return "pass", seen, ""
 
 
 def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: Finding) -> Seen:
     """Whether scores tell texts apart: ``score_spread`` of the i-th query over all documents but the i-th."""
     spread, tied = score_spread(queries, documents)
     seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
-    figures = {"tied": tied, "spread": spread}
     if tied >= TIED[1]:
-        return broken, seen, "All texts get the same score; the gates dimensions and neighbours show why.", figures
+        return broken, seen, "All texts get the same score; the gates dimensions and neighbours show why."
     if tied > TIED[0]:
         advice = "Many texts share no dimension with a query, or share all: adapt or calibrate the encoder."
-        return "warn", seen, advice, figures
-    return "pass", seen, "", figures
+        return "warn", seen, advice
+    return "pass", seen, ""
 
 
 READ_BACK = (0.15, 0.4)
@@ -156,14 +153,13 @@ def encoder_gates(
 
 def read_back_gate(fitted: HeadFit) -> Seen:
     """How many tokens of held-out texts the head finds at their states: else no dimension means what it is called."""
-    figures = {"read_back": fitted.read_back, "by_ridge": fitted.by_ridge, "tokens": fitted.tokens}
     seen = f"the head reads back {fitted.read_back:.1%} of the tokens of held-out texts"
     fails, warns = READ_BACK
     if fitted.read_back >= warns:
-        return "pass", seen, "", figures
+        return "pass", seen, ""
     advice = (
         "The embedder's states carry little about the tokens of these texts. Check that it knows their language, fit "
         "the head on more text (source.corpus, texts, steps), use a lower layer (source.layers), or name "
         "another source."
     )
-    return "fail" if fitted.read_back < fails else "warn", seen, advice, figures
+    return "fail" if fitted.read_back < fails else "warn", seen, advice

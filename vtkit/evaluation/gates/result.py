@@ -6,9 +6,9 @@ that should be copies and are not), that they are worth a *warning* (outside wha
 look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from vtkit.settings.gates import Gate as Gate
 from vtkit.settings.gates import GatesSection
@@ -21,8 +21,8 @@ PROBE_LENGTH = 128  # tokens that these texts are cut at
 
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]
-Seen = tuple[Finding, str, str, dict[str, Any]]
-"""What a gate found, the figures in words, what to change (empty for ``pass``), and the figures."""
+Seen = tuple[Finding, str, str]
+"""What a gate found, its figures in words, and what to change (empty for ``pass``)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class CheckResult(Result):
     level: Literal["fail", "warn"]
     seen: str  # the figures in words
     advice: str  # what to change; empty where the finding is `pass`
-    figures: Mapping[str, Any]  # by their names
 
     @property
     def stops(self) -> bool:
@@ -52,8 +51,7 @@ class Checked(Result):
 def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:
     """What the gates of one stage ``found``, each with its level in the recipe."""
     return [
-        CheckResult(gate, stage, finding, section.level(gate), seen, advice, figures)
-        for gate, (finding, seen, advice, figures) in found
+        CheckResult(gate, stage, finding, section.level(gate), seen, advice) for gate, (finding, seen, advice) in found
     ]
 
 

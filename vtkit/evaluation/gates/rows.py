@@ -1,7 +1,6 @@
 """Checks of the rows that a transfer made: shared tokens have the source's, and new ones can be told apart."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,6 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     origins = moved.alignment.target_to_source[kept]
     active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
     biases, old_biases = (as_array(head.decoder.bias) for head in (new, old))
-    figures: dict[str, Any] = {"shared_tokens": len(kept)}
     problems = []
     pairs = [] if head_only(encoder) else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
     if not new.tied:
@@ -58,7 +56,6 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         if not np.isfinite(as_array(ours)).all():
             problems.append(f"{what} are not finite")
         differing = _differing(as_array(ours)[kept], as_array(theirs)[origins])
-        figures[f"differing_{what.replace(' ', '_')}"] = differing
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their {what}")
     if not np.isfinite(biases).all():
@@ -66,20 +63,16 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     if moved.bias in ("mixture", "copy-overlap"):
         usual = active[kept]
         differing = _differing(biases[kept][usual], old_biases[origins][usual])
-        figures["differing_biases"] = differing
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their bias")
-    words = []
-    for name, values in (("bias", biases[: len(active)][active]), ("source_bias", old_biases[~is_masked(old_biases)])):
-        figures[name] = {"mean": float(values.mean()), "deviation": float(values.std())}
-        words.append(f"{values.mean():.2f} ± {values.std():.2f}")
-    bias_words = f"bias {words[0]} (source {words[1]})"
+    own, of_source = biases[: len(active)][active], old_biases[~is_masked(old_biases)]
+    bias_words = f"bias {own.mean():.2f} ± {own.std():.2f} (source {of_source.mean():.2f} ± {of_source.std():.2f})"
     if problems:
         advice = "The saved model differs from what the transfer made: the source has changed, or this is a defect."
-        return "fail", f"{', '.join(problems)}; {bias_words}", advice, figures
+        return "fail", f"{', '.join(problems)}; {bias_words}", advice
     if not len(kept):
-        return "pass", f"no token keeps its row, because the method makes all rows; {bias_words}", "", figures
-    return "pass", f"{len(kept)} shared tokens: rows equal bit for bit; {bias_words}", "", figures
+        return "pass", f"no token keeps its row, because the method makes all rows; {bias_words}", ""
+    return "pass", f"{len(kept)} shared tokens: rows equal bit for bit; {bias_words}", ""
 
 
 def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
@@ -101,19 +94,12 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     share = without / max(wanting, 1)
     generator = np.random.default_rng(0)
     sampled = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
-    names, target = Vocabulary(moved.source.tokenizer).legible, Vocabulary(output_tokenizer(encoder)).legible
-    figures: dict[str, Any] = {
-        "made": len(made),
-        "of_text": wanting,
-        "without_evidence": without,
-        "reassigned": int((text & reassigned).sum()),
-    }
     if not len(own):
         what = f"none of {len(made)} new tokens was made from source tokens (all are the mean row, or noise)"
         if not len(made):
-            return "pass", "no new tokens", "", figures
+            return "pass", "no new tokens", ""
         advice = "This is a baseline: new tokens have no meaning before adaptation."
-        return "warn", what, advice, figures
+        return "warn", what, advice
     source_rows, rows = as_array(old), as_array(new)[sampled]
     source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
     directions = rows / np.maximum(lengths, 1e-12)[:, None]
@@ -123,31 +109,17 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     ratio = float(np.median(lengths) / max(float(np.median(source_lengths)), 1e-12))
     collapsed = float((to_middle > COLLAPSED_COSINE).mean())
     low, median, high = (float(value) for value in np.quantile(nearest, [0.05, 0.5, 0.95]))
-    sample = generator.choice(own, min(8, len(own)), replace=False)
-    figures |= {
-        "nearest_source_cosine": {"p5": low, "median": median, "p95": high},
-        "length_ratio": ratio,
-        "collapsed_share": collapsed,
-        "sample": [
-            {
-                "token": target[number],
-                "method": str(mixture.methods[number]),
-                "sources": [[names[origin], round(weight, 3)] for origin, weight in mixture.sources(number)[:3]],
-            }
-            for number in sample.tolist()
-        ],
-    }
     seen = (
         f"{len(made)} made rows: cosine to the nearest source row {median:.2f} "
         f"(5 % below {low:.2f}, 5 % above {high:.2f}), length {ratio:.2f} of the source's; {without} of {wanting} new "
-        f"tokens of text ({share:.0%}) without evidence, {figures['reassigned']} of them with a reassigned row"
+        f"tokens of text ({share:.0%}) without evidence, {int((text & reassigned).sum())} of them with a reassigned row"
     )
     if len(sampled) > 1 and collapsed > 0.9:
         advice = (
             "All new tokens point the same way. Check the texts or vectors that transfer.method uses (vtkit provenance "
             "shows what each token was made of), or choose another method."
         )
-        return "fail", f"{seen}; {collapsed:.0%} of them point the same way", advice, figures
+        return "fail", f"{seen}; {collapsed:.0%} of them point the same way", advice
     remedies = []
     if share > WITHOUT_EVIDENCE:
         remedies.append(
@@ -156,7 +128,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         )
     if not NORMS[0] <= ratio <= NORMS[1]:
         remedies.append("Short rows are rarely active, long rows nearly always: add [adapt], or choose another method.")
-    return "warn" if remedies else "pass", seen, " ".join(remedies), figures
+    return "warn" if remedies else "pass", seen, " ".join(remedies)
 
 
 def head_only(encoder: SparseEncoder) -> bool:

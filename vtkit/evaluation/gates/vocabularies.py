@@ -83,14 +83,6 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
     roles = roles_by_id(target)
     missing = sorted({role for number, role in roles.items() if overlap.target_to_source[number] < 0})
-    figures = {
-        "share": overlap.share,
-        "shared_scripts": shared,
-        "pair": pair,
-        "expected": [lowest, highest],
-        "roles_without_source": missing,
-        "bridged": aligned.bridged,
-    }
     seen = (
         f"{overlap.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
         f"{lowest:.1%} to {highest:.0%})"
@@ -99,30 +91,29 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
     if pair == "one script":
         seen += ", as in one language" if one_language else ", as between two languages"
     if roles and len(missing) == len(set(roles.values())):
-        return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
+        return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE
     if overlap.share < LEAST_OVERLAP:
-        return "fail", seen, _OVERLAP_ADVICE, figures
+        return "fail", seen, _OVERLAP_ADVICE
     if not aligned.bridged and not one_language:
         seen += (
             f"; without a bridge between the languages, {1 - overlap.share:.0%} of the tokens start without a meaning"
         )
-        return "warn", seen, _BRIDGE_ADVICE, figures
+        return "warn", seen, _BRIDGE_ADVICE
     if missing:
         seen += f"; the source has no token for the roles {', '.join(missing)}"
         advice = "Their embeddings are made like those of any new token. A source or target that has them is better."
-        return "warn", seen, advice, figures
+        return "warn", seen, advice
     if not lowest <= overlap.share <= highest:
-        return "warn", seen, _OVERLAP_ADVICE, figures
-    return "pass", seen, "", figures
+        return "warn", seen, _OVERLAP_ADVICE
+    return "pass", seen, ""
 
 
 def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
     """How many tokens of texts that were not counted are gone: the texts and queries of tomorrow."""
-    figures = {"kept": size, "of": trimmed.base_size, "changed": trimmed.changed, "lost": trimmed.lost}
     if trimmed.lost <= LOST:
-        return "pass", trimmed.words(size), "", figures
+        return "pass", trimmed.words(size), ""
     advice = "Name more text of the language in vocabulary.corpus, or raise vocabulary.size."
-    return "warn", trimmed.words(size), advice, figures
+    return "warn", trimmed.words(size), advice
 
 
 _OVERLAP_ADVICE = (
@@ -177,14 +168,6 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         if count >= 0.01 * letters and unread[script] > 0.5 * count
     }
     rate, byte_share = len(unknown) / max(total, 1), pieces / max(total, 1)
-    figures = {
-        "unknown_rate": rate,
-        "byte_piece_rate": byte_share,
-        "scripts": {script: count / letters for script, count in characters.most_common(8)},
-        "scripts_lost": lost,
-        "normalizer": losses,
-        "texts": len(texts),
-    }
     seen = f"{rate:.1%} of {total} tokens of {len(texts)} target texts are unknown"
     if lost:
         seen += "; unread " + ", ".join(f"{share:.0%} of {script}" for script, share in lost.items())
@@ -211,11 +194,11 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
                 "Its tokens are in lower case, and texts are not lower-cased. Name it as vocabulary.tokenizer with "
                 'casing.input = "lowercase".'
             )
-        return "fail", seen, advice, figures
+        return "fail", seen, advice
     if rate > UNKNOWN[0] or lost or altered or byte_share > BYTE_PIECES:
         advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters that cause it."
-        return "warn", seen, advice, figures
-    return "pass", seen, "", figures
+        return "warn", seen, advice
+    return "pass", seen, ""
 
 
 def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -80,7 +80,8 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     calibrated = _found(inputs, "calibrate", Calibration)
     queries = QUERY_TABLES[table.query_encoder] if table is not None else _query_encoder(tuned, calibrated, encoded)
     results, source_p_value = _results(recipe, inputs, labels, final, encoded, queries)
-    manifests = {name: read_manifest(path) for name, path in inputs.items()}
+    manifests = {name: read_manifest(path) or {} for name, path in inputs.items()}
+    of_steps = [warning for manifest in manifests.values() for warning in manifest.get("warnings", ())]
     return ReportData(
         name=recipe.recipe.name,
         about=recipe.recipe.about,
@@ -92,7 +93,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         needs=tuple(Need(named.setting, named.value, is_local(named.value)) for named in named_things(recipe)),
         recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
-        seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
+        seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest},
         results=results,
         source_p_value=source_p_value,
         to_try=_to_try(recipe),
@@ -124,7 +125,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
         **_searches(recipe, inputs, final, results),
         without_evidence=_without_evidence(inputs["transfer"]),
-        warnings=_warnings(manifests.values()),
+        warnings=tuple(dict.fromkeys([*of_steps, *console.warned()])),
     )
 
 
@@ -140,12 +141,6 @@ def _to_try(recipe: View) -> tuple[str, ...]:
     more = (f"index.top_dimensions = {DIMENSIONS}",) if kept is not None and kept < DIMENSIONS else ()
     summed = source.units is not None and source.units.pooling == "max"
     return (*more, 'source.units.pooling = "sum"') if summed else more
-
-
-def _warnings(manifests: Iterable[Mapping[str, Any] | None]) -> tuple[str, ...]:
-    """The warnings of all steps, also of those that earlier runs made, and of the run under way, each once."""
-    of_steps = [warning for manifest in manifests if manifest is not None for warning in manifest.get("warnings", ())]
-    return tuple(dict.fromkeys([*of_steps, *console.warned()]))
 
 
 QUERY_TABLES = {  # `query_encoder` of [finetune], [calibrate] or [index] -> words
@@ -246,11 +241,15 @@ def with_tests(
             pairs.append((by_row["source"], by_row[final[0]]))
     source = paired_randomization_over_sets(*zip(*pairs, strict=True)) if pairs else None
 
-    def with_p(of: SetResults, row: Row) -> Row:
-        claim = of.set, row.model
-        return replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
-
-    return tuple(replace(of, rows=tuple(with_p(of, row) for row in of.rows)) for of in results), source
+    rows = [
+        tuple(
+            replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
+            for row in of.rows
+            if (claim := (of.set, row.model))
+        )
+        for of in results
+    ]
+    return tuple(replace(of, rows=of_set) for of, of_set in zip(results, rows, strict=True)), source
 
 
 def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Sequence[SetResults]) -> dict[str, Any]:
