@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ROLES
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
@@ -147,6 +147,23 @@ def test_byte_tokens_are_the_same_bytes_in_every_family() -> None:
     assert matches(target, source)["a"] == ("a", "exact")
     assert matches(target, sentencepiece("a", *names))["<0x61>"] == ("<0x61>", "exact")
     assert Vocabulary(target).surfaces[5 + ord("a")] == ("", False)
+
+
+def test_letters_that_no_token_stands_for_are_unread() -> None:
+    """Unknown, dropped by the normalizer, or cut into bytes; and not letters with a token, or what is no letter."""
+    pieces = {token: number for number, token in enumerate(["[UNK]", "river", "##s", "é"])}
+    words = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.normalizer = normalizers.Sequence([normalizers.Replace("ß", ""), normalizers.Lowercase()])
+    by_bytes = Tokenizer(
+        models.BPE({letter: number for number, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, [])
+    )
+    by_bytes.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for backend, unread in ((words, "ßрекаriverx"), (by_bytes, "éßрека")):
+        found = Vocabulary(
+            PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]" if backend is words else None)
+        )
+        assert "".join(found.unread("Rivers é ß ☕! река riverx")) == unread
 
 
 def test_of_a_piece_that_is_listed_twice_the_id_that_texts_get_counts() -> None:

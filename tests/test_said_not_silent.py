@@ -114,9 +114,12 @@ def test_a_query_that_is_cut_or_cannot_be_read_is_named(index: Path) -> None:
     assert "is cut at 48 tokens (the model's limit)" in said
     code, said = vtkit("search", "index", "река дом river", folder=index)
     assert code == 0
-    assert "cannot read the query" in said
-    assert "2 of its 3 tokens" in said
+    assert 'cannot read 7 of the 12 letters of the query "река дом river" (рекадом)' in said
     assert "warning" not in vtkit("search", "index", "the river", folder=index)[1]
+    (index / "mixed.txt").write_text("the river\nрека\n", "utf-8")
+    code, said = vtkit("encode", "model", "mixed.txt", "--out", "mixed", folder=index)
+    assert code == 0
+    assert "cannot read 4 of the 12 letters of 2 texts (река)" in said
 
 
 def test_a_model_that_weighs_nothing_makes_no_vectors(index: Path) -> None:

@@ -15,14 +15,17 @@ from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
+from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 from vtkit.system.runtime import Precision
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from vtkit.search.lexical import LexicalPart
 
 ENCODING, SEARCH = "encoding.json", "search.json"
+
+UNREAD, CHARACTERS_LOOKED_AT = 0.01, 10_000
+"""Share of letters from which it is said that a vocabulary lacks them, and the characters of a text that are read."""
 
 R = TypeVar("R", bound=Result)
 
@@ -82,8 +88,10 @@ def encode_folder(
     """Fill the folder ``out`` with the vectors of ``documents``, encoded by the model called ``model``; with ``part``,
     only encode its shards, which stay in ``shards`` until all are there."""
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
+    from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import encode_to_disk
 
+    _warn_of_unread(Vocabulary(tokenizer_of(encoder, side)), model, documents)
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     encoded = encode_to_disk(
         encoder,
@@ -113,6 +121,20 @@ def encode_folder(
         write_documents(documents, out / DOCUMENTS)
         encoding.to_file(out / ENCODING)
     return encoding
+
+
+def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Document]) -> None:
+    """Say that ``vocabulary`` lacks the letters of some documents, spread evenly."""
+    numbers = range(0, len(documents), -(-len(documents) // TEXTS_LOOKED_AT) or 1)
+    texts = [documents[number].contents[:CHARACTERS_LOOKED_AT] for number in numbers]
+    lost = [letter for text in texts for letter in vocabulary.unread(text)]
+    letters = sum(map(str.isalnum, "".join(texts)))
+    if lost and len(lost) >= UNREAD * letters:
+        shown = console.one_line("".join(dict.fromkeys(lost)), 20)
+        console.warn(
+            f"{model} cannot read {len(lost):,} of the {letters:,} letters of {len(texts):,} texts ({shown}): its "
+            "vocabulary lacks them, and what stands for them is noise"
+        )
 
 
 Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document]], tuple["sp.csr_matrix", "LexicalPart"]]

@@ -29,7 +29,6 @@ from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import fastest_device
-from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
@@ -104,6 +103,7 @@ class Searcher:
     documents: Documents
     names: list[str]
     vocabulary: Vocabulary  # of the encoder's dimensions
+    input_vocabulary: Vocabulary  # of the tokens that queries are cut into
     special: frozenset[int]  # dimensions of special tokens
     query_length: int  # tokens at which a query is cut
     query_top_dimensions: int | None = None  # number of a query's largest weights that are kept; None: all
@@ -127,14 +127,14 @@ class Searcher:
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
-        vocabulary, lexical = Vocabulary(tokenizer), None
+        vocabulary, input_vocabulary, lexical = Vocabulary(tokenizer), Vocabulary(encoder.tokenizer), None
         names = vocabulary.legible
         if record.lexical is not None:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
-        return cls(encoder, opened, documents, names, vocabulary, special, *limits, lexical)
+        return cls(encoder, opened, documents, names, vocabulary, input_vocabulary, special, *limits, lexical)
 
     def search(self, queries: Sequence[str], depth: int, *, why: bool = False) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, at most :data:`TOKENS_SHOWN` tokens whose products
@@ -199,11 +199,10 @@ class Searcher:
         return vectors
 
     def _lost_text(self, queries: Sequence[str]) -> list[tuple[str, ...]]:
-        """Warnings of each query: that it is cut, or that most of its characters are not in the vocabulary."""
+        """Warnings of each query: that it is cut, or that its letters are not in the vocabulary."""
         tokenizer = self.encoder.tokenizer
         limit = min(self.query_length, tokenizer.model_max_length)
         prompted = [self.encoder.prompt + query for query in queries]
-        unknown = special_roles(tokenizer).get("unk")
         special = isinstance(self.encoder, StaticQueries)  # a query table has no special tokens
         tokens = first_tokens(tokenizer, prompted, limit + 1, add_special_tokens=not special)["input_ids"]
         warnings: list[tuple[str, ...]] = []
@@ -212,12 +211,11 @@ class Searcher:
             if len(ids) > limit:
                 why = "the model's limit" if limit < self.query_length else "index.query_length"
                 said.append(f'the query "{shown}" is cut at {limit} tokens ({why}); the rest is ignored')
-            words = [number for number in ids if number not in self.special or number == unknown]
-            lost = sum(number == unknown for number in words)
-            if 2 * lost > len(words):
+            if lost := self.input_vocabulary.unread(query):
+                letters = console.one_line("".join(dict.fromkeys(lost)), 20)
                 said.append(
-                    f'the model cannot read the query "{shown}": {lost} of its {len(words)} tokens are not in the '
-                    "vocabulary"
+                    f"the model cannot read {len(lost)} of the {sum(map(str.isalnum, query))} letters of the query "
+                    f'"{shown}" ({letters}): its vocabulary lacks them, and what stands for them is noise'
                 )
             warnings.append(tuple(said))
         return warnings

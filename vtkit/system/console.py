@@ -270,7 +270,7 @@ def size(count: float) -> str:
 def clean(text: str) -> str:
     """``text`` without characters that a terminal executes; line ends and tabs stay.
 
-    Other white space among them becomes a space, everything else a visible U+FFFD.
+    Other white space among them becomes a space, a byte order mark nothing, everything else a visible U+FFFD.
     """
     if text.isprintable():
         return text
@@ -293,6 +293,8 @@ def is_utf8(text: str) -> bool:
 
 
 def _shown(letter: str) -> str:
+    if letter == "\ufeff":  # a byte order mark, which many files begin with
+        return ""
     if not _is_command(letter):
         return letter
     return " " if letter.isspace() else "\ufffd"

@@ -90,6 +90,18 @@ class Vocabulary:
         form = self._form(number)
         return "" if form is None or form.is_bytes else form.surface.strip()
 
+    def unread(self, text: str) -> list[str]:
+        """The letters and digits of ``text`` that no token stands for: they are unknown, dropped, or cut into bytes."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        encoding = backend.encode(text, add_special_tokens=False)
+        read: set[int] = set()
+        for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            if self.text(number):
+                read.update(range(start, stop))
+        return [letter for place, letter in enumerate(text) if letter.isalnum() and place not in read]
+
     def _form(self, number: int) -> Canonical | None:
         if not self.tokens[number] or number in self.special:
             return None
