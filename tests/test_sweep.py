@@ -10,6 +10,7 @@ import signal
 import statistics
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.evaluation.measures.significance import difference
+from vtkit.evaluation.measures.significance import difference, holm
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.listing import running_by
 from vtkit.pipeline.run import run
@@ -158,6 +159,12 @@ def test_figures_are_means_of_the_runs_and_tests_are_over_seeds_and_queries(fini
     assert f"{found.mean:+.4f} ± {found.half:.4f}, p = {found.p:.3f}" in page
     assert "over seeds and queries" in page
     assert [labels[0] for labels, _ in table_rows(results, "encoder")] == ["BM25", "source", "mixture", "zero"]
+    against, _ = gather(replace(grid, baseline="BM25"), finished / "runs")
+    path = opened.steps["evaluate:bm25"] / "collection" / "per_query.json"
+    bm25 = [json.loads(path.read_text("utf-8"))["nDCG@10"]]  # it has no seeds
+    p = holm({method: difference(seeds, bm25).p for method, seeds in values.items()})
+    tested = {method: against.tested["encoder", f"method={method}", place, "nDCG@10"].p for method in values}
+    assert tested == pytest.approx(p)
 
 
 def test_every_table_has_the_same_figures(finished: Path) -> None:
