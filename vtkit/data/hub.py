@@ -157,10 +157,9 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             if not answered and in_cache(repo_id, repo_type, revision):
                 return  # the hub does not answer: use earlier downloads
             raise
-        total = sum(files.values())
-        _refuse_full_disk(repo_id, total)
+        _refuse_full_disk(repo_id, total := sum(files.values()))
+        options = {"repo_type": repo_type, "revision": revision, "allow_patterns": list(patterns)}
         with console.progress(f"fetching {repo_id}", total, in_bytes=True) as bar:
-            options = {"repo_type": repo_type, "revision": revision, "allow_patterns": list(patterns)}
             snapshot = Path(snapshot_download(repo_id, **options, tqdm_class=Received))
         for name in files:
             blob = (snapshot / name).resolve()
@@ -242,14 +241,10 @@ def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_typ
                 damaged.append(f"{blob} ({name}) has another checksum than on the hub")
             _whole.add(stamp)
     if damaged:
+        lines = "".join(f"\n  {line}" for line in damaged)
         raise DataError(
-            "\n".join(
-                [
-                    f"{_label(repo_id, repo_type, folder.name)} is damaged in the cache:",
-                    *(f"  {line}" for line in damaged),
-                    f"Remove {'these files' if len(damaged) > 1 else 'this file'}, and run again with --download.",
-                ]
-            )
+            f"{_label(repo_id, repo_type, folder.name)} is damaged in the cache:{lines}\n"
+            f"Remove {'these files' if len(damaged) > 1 else 'this file'}, and run again with --download."
         )
 
 

@@ -59,9 +59,12 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     folder, called = model_folder(name, label), f"{label} {name}"
     with quiet_libraries():
         if not _has_modules(folder):
-            encoder = SparseEncoder(
-                modules=[_transformer(called, transformer_folder(folder, called)), SpladePooling("max")], device=device
-            )
+            inside = transformer_folder(folder, called)
+            model = _trained_model(called, inside)
+            with library_errors(f"{called} cannot be loaded with its tokenizer"):
+                transformer = _module(inside, device_map="meta")
+            transformer.model = model.eval()
+            encoder = SparseEncoder(modules=[transformer, SpladePooling("max")], device=device)
         else:
             for module in transformer_folders(folder, called):
                 _trained_model(called, module, device_map="meta")  # checked without reading the weights
@@ -87,7 +90,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
             longest = max_input_length(side[0].model, side.tokenizer)
             side.max_seq_length = min(side.max_seq_length or longest, longest)
-            _check_tokenizer(name, side)
+            _prepare_tokenizer(name, side.tokenizer, len(side[0].model.get_input_embeddings().weight))
     return encoder.eval()
 
 
@@ -123,7 +126,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
         _refuse_not_finite(label, model)
         with TemporaryDirectory() as work:
             encoder = as_sparse_encoder(model, tokenizer, Path(work))
-    _check_tokenizer(name, encoder)
+    _prepare_tokenizer(name, encoder.tokenizer, len(encoder[0].model.get_input_embeddings().weight))
     return encoder
 
 
@@ -276,19 +279,13 @@ def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
         )
 
 
-def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Texts are padded on the right, whatever the files say: padding on the left moves the positions of shorter texts,
-    so that their weights would depend on the texts beside them."""
+def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int | None = None) -> None:
+    """Refuse a tokenizer that the model beside it has no rows for. Texts are padded on the right, whatever the files
+    say: padding on the left moves the positions of shorter texts, and their weights depend on the texts beside them."""
     tokenizer.padding_side = "right"
     prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
-
-
-def _check_tokenizer(name: str, side: SparseEncoder) -> None:
-    """Refuse a tokenizer that the model beside it has no rows for."""
-    rows = len(side[0].auto_model.get_input_embeddings().weight)
-    _prepare_tokenizer(name, side.tokenizer)
-    token, largest = max(side.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    if largest >= rows:
+    token, largest = max(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    if rows is not None and largest >= rows:
         raise DataError(
             f"{name}: its tokenizer and its weights do not belong together. The token {token!r} has the id "
             f"{largest}, and the weights have rows 0 to {rows - 1}. Restore the model's own tokenizer.json."
@@ -307,12 +304,3 @@ def _module(folder: Path, **settings: Any) -> Transformer:
         processor_kwargs=dict(SAFELY),
         config_kwargs=dict(SAFELY),
     )
-
-
-def _transformer(name: str, folder: Path) -> Transformer:
-    """The library's module around a bare masked language model."""
-    model = _trained_model(name, folder)
-    with library_errors(f"{name} cannot be loaded with its tokenizer"):
-        transformer = _module(folder, device_map="meta")
-    transformer.model = model.eval()
-    return transformer

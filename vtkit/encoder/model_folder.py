@@ -122,9 +122,8 @@ ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
 def model_kind(folder: Path, label: str) -> ModelKind | None:
     """The kind of model in a folder, by its configuration alone; None for an embedder."""
     types = [kind for _, kind in _modules(folder, label)]
-    config, settings = (
-        read_settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
-    )
+    config = read_settings(folder / "config.json", label)
+    settings = read_settings(folder / "config_sentence_transformers.json", label)
     stated = str(settings.get("model_type", "")).lower()
     for kind in get_args(ModelKind):
         if stated == kind.replace("_", "") or any(kind in module for module in types):

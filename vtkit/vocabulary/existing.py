@@ -6,8 +6,9 @@ of a lone ``vocab.txt``."""
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,16 +48,7 @@ SPELLINGS: dict[Role, tuple[str, ...]] = {
 }
 """How the token of a role is usually spelled, for tokenizers whose configuration does not say."""
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "*.model",
-)
+TOKENIZER_FILES = ("tokenizer*.json", "special_tokens_map.json", "added_*.json", "vocab.*", "merges.txt", "*.model")
 """Files of a hub repository a tokenizer can be built from; nothing else of it is fetched."""
 
 PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
@@ -94,14 +86,11 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
         raise DataError(f"No tokenizer at {name}: there is neither a folder nor a file of that name.")
     else:
         folder, where = fetch(name, TOKENIZER_FILES, "model"), f"the hub repository {name}"
-    settings = _settings(folder)
-    for candidate in ("tokenizer.json", "vocab.txt", "vocab.json"):
-        if (folder / candidate).is_file():
-            return _from_file(folder / candidate, settings, require_roles)
-    sentencepiece = sorted(folder.glob("*.model"))
-    if len(sentencepiece) == 1:
-        return _from_file(sentencepiece[0], settings, require_roles)
-    found = f"several SentencePiece models ({', '.join(p.name for p in sentencepiece)})" if sentencepiece else "none"
+    named = [folder / file for file in ("tokenizer.json", "vocab.txt", "vocab.json") if (folder / file).is_file()]
+    files = named[:1] or sorted(folder.glob("*.model"))
+    if len(files) == 1:
+        return _from_file(files[0], _settings(folder), require_roles)
+    found = f"several SentencePiece models ({', '.join(file.name for file in files)})" if files else "none"
     raise DataError(
         f"No tokenizer in {where}: it should hold a tokenizer.json, a vocab.txt, a vocab.json with merges.txt, or "
         f"one SentencePiece .model file, but there is {found}. If the file has another name, name the file itself."
@@ -329,23 +318,20 @@ def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Token
 def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
     """A BERT WordPiece tokenizer from its list of tokens, one a line."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        tokens = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: byte {error.start} cannot be read.") from error
-    tokens = [line.removesuffix("\r") for line in lines]
-    if tokens and not tokens[-1]:
-        tokens.pop()
-    vocabulary: dict[str, int] = {}
-    for number, token in enumerate(tokens):
-        if token in vocabulary:
-            what = f"the token {token!r}" if token else "an empty line"
-            raise DataError(f"{path}: {what} is on line {vocabulary[token] + 1} and again on line {number + 1}.")
-        vocabulary[token] = number
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    if len(vocabulary) < len(tokens):
+        number, token = next((n, token) for n, token in enumerate(tokens, 1) if vocabulary[token] >= n)
+        what = f"the token {token!r}" if token else "an empty line"
+        raise DataError(f"{path}: {what} is on line {number} and again on line {vocabulary[token] + 1}.")
     if len(vocabulary) < 2 or not any(spelling in vocabulary for spelling in SPELLINGS["unk"]):
         raise DataError(f"{path} is not a BERT vocabulary: it should list one token a line, including [UNK].")
     lowercase = settings.get("do_lower_case")
-    if lowercase is None:
-        lowercase = not any(_is_cased(token) for token in tokens)
+    if lowercase is None:  # no token but bracketed ones needs text in upper case
+        bracketed = re.compile(r"[\[<].*[\]>]")
+        lowercase = all(token.lower() == token or bracketed.fullmatch(token) for token in tokens)
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=next(t for t in SPELLINGS["unk"] if t in vocabulary)))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -358,17 +344,11 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
     return backend, vocabulary
 
 
-def _is_cased(token: str) -> bool:
-    """Whether a token can only be matched by text in upper case; bracketed special tokens do not count."""
-    return token.lower() != token and not (token.startswith(("[", "<")) and token.endswith(("]", ">")))
-
-
-def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, path: Path) -> bool:
+def _strips_accents(tokens: list[str], asked: bool | None, lowercase: bool, path: Path) -> bool:
     """Whether accents may be stripped: as asked, else with lower-casing as in BERT, and never to the loss of tokens: it
     decomposes text, Hangul syllables too."""
     if not (lowercase if asked is None else asked):
         return False
-    tokens = list(tokens)
     decomposed = (unicodedata.normalize("NFD", token) for token in tokens)
     without = ("".join(c for c in token if unicodedata.category(c) != "Mn") for token in decomposed)
     lost = sum(token != stripped for token, stripped in zip(tokens, without, strict=True))

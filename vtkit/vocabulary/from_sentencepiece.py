@@ -42,7 +42,7 @@ def read_sentencepiece(path: Path) -> tuple[Tokenizer, dict[str, int]]:
     rules, whole = _rules(normalizer.precompiled_charsmap), [e.piece for e in proto.pieces if e.type == USER_DEFINED]
     if problems := list(_problems(proto, rules, whole)):
         raise DataError(f"{path} cannot be read as SentencePiece reads it: {'; '.join(problems)}. Name another model.")
-    backend = Tokenizer(_model(proto, ids, bool(whole)))
+    backend = Tokenizer(_model(proto, ids, whole))
     # Single spaces inside of texts only, unless all stay; a mark in their place, and one before the text.
     single = [normalizers.Replace(Regex(r"\A +| +\z|(?<= ) +"), "")] if normalizer.remove_extra_whitespaces else []
     first = [normalizers.Prepend(MARK)] if normalizer.add_dummy_prefix else []
@@ -86,7 +86,7 @@ def _problems(proto: Any, rules: list[Any], whole: list[str]) -> Iterator[str]:
             yield f"user_defined_symbols has {text!r}, which the normalization rule {normalizer.name} changes"
 
 
-def _model(proto: Any, ids: dict[str, int], whole: bool) -> models.Model:
+def _model(proto: Any, ids: dict[str, int], whole: list[str]) -> models.Model:
     from transformers.convert_slow_tokenizer import generate_merges
 
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
@@ -95,16 +95,12 @@ def _model(proto: Any, ids: dict[str, int], whole: bool) -> models.Model:
     if proto.trainer_spec.model_type == BPE:
         merges = generate_merges({piece: ids[piece] for piece in scores}, scores)
         token = None if unknown is None else proto.pieces[unknown].piece
-        return models.BPE(ids, merges, unk_token=token, fuse_unk=True, byte_fallback=byte_fallback, ignore_merges=whole)
+        settings = {"fuse_unk": True, "byte_fallback": byte_fallback, "ignore_merges": bool(whole)}
+        return models.BPE(ids, merges, unk_token=token, **settings)
     lowest, highest = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    listed = [
-        # SentencePiece prefers user-defined pieces so, and never cuts text into pieces of the other types.
-        (
-            each.piece,
-            scores.get(each.piece, len(each.piece.encode()) * highest - 0.1 if each.type == USER_DEFINED else lowest),
-        )
-        for each in proto.pieces
-    ]
+    # SentencePiece prefers user-defined pieces so, and never cuts text into pieces of the other types.
+    scores |= {piece: len(piece.encode()) * highest - 0.1 for piece in whole}
+    listed = [(each.piece, scores.get(each.piece, lowest)) for each in proto.pieces]
     return models.Unigram(listed, unk_id=unknown, byte_fallback=byte_fallback)
 
 

@@ -182,14 +182,14 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     if byte_share > BYTE_PIECES:
         seen += f"; {byte_share:.0%} of the tokens are pieces of characters"
     if not total or rate > UNKNOWN[1]:
-        lowered = whole_encodings(tokenizer, [text.lower() for text in texts])
-        numbers = [number for encoding in lowered for number in encoding.ids[:max_length]]
-        scripts = (script for script in (*lost, *characters) if script not in ("Common", "Inherited"))
+        encodings = whole_encodings(tokenizer, [text.lower() for text in texts])
+        lowered = [number for encoding in encodings for number in encoding.ids[:max_length]]
+        known = next((name for name in (*lost, *characters) if name not in ("Common", "Inherited")), "these texts")
         advice = (
-            f"Name a tokenizer that knows {next(scripts, 'these texts')} (vocabulary.tokenizer), or train one on this "
-            'corpus (vocabulary.kind = "trained").'
+            f"Name a tokenizer that knows {known} (vocabulary.tokenizer), or train one on this corpus "
+            '(vocabulary.kind = "trained").'
         )
-        if numbers.count(tokenizer.unk_token_id) < 0.5 * rate * len(numbers):
+        if lowered.count(tokenizer.unk_token_id) < 0.5 * rate * len(lowered):
             advice = (
                 "Its tokens are in lower case, and texts are not lower-cased. Name it as vocabulary.tokenizer with "
                 'casing.input = "lowercase".'
