@@ -97,6 +97,21 @@ def test_no_gate_compares_the_source_with_itself_and_its_files_are_in_the_key(fo
         run(folder / "own.toml", runs=folder / "runs", until="transfer")
 
 
+@pytest.mark.parametrize("kind", ["source", "trimmed"])
+def test_a_source_whose_modules_lower_case_texts_reads_capitals(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = folder / "model" / "sentence_bert_config.json"
+    settings.write_text(settings.read_text("utf-8").replace("false", "true"), "utf-8")
+    (folder / "text.txt").write_text("\n".join(text.upper() for text in tiny.texts(60)))
+    (folder / "own.toml").write_text(OWN.replace('kind = "source"', f'kind = "{kind}"'))
+    made = run(folder / "own.toml", runs=folder / "runs", until="transfer")
+    assert "gate unicode after" in capsys.readouterr().err
+    model = next((made.parent / "artifacts").glob("transfer-*")) / "model"
+    own = load_encoder(str(model)).tokenizer
+    assert own.convert_ids_to_tokens(own(["Apple RIVER"])["input_ids"][0])[1:-1] == ["apple", "river"]
+
+
 def test_another_recipe_s_model_can_be_the_source(folder: Path) -> None:
     second = OWN.replace('"own"', '"second"').replace('model = "./model"', 'recipe = "own.toml"')
     (folder / "second.toml").write_text(second)
