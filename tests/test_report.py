@@ -332,9 +332,9 @@ def test_everything_is_compared_with_the_better_bm25() -> None:
         assert f"{gain} against BM25" in recommended(rows).text
 
 
-def peer(value: float, p: float, plus: str = "") -> dict[str, Any]:
+def peer(value: float, p: float, plus: str = "", name: str = "e5") -> dict[str, Any]:
     role = "peer-sum" if plus else "peer"
-    return row(f"e5 (dense){plus}", value, 0.9) | {"role": role, "p_value_vs_planned": p}
+    return row(f"{name} (dense){plus}", value, 0.9) | {"role": role, "p_value_vs_planned": p}
 
 
 @pytest.mark.parametrize(
@@ -350,6 +350,11 @@ def peer(value: float, p: float, plus: str = "") -> dict[str, Any]:
             [peer(0.712, 0.8), peer(0.767, 0.0001, " + BM25")],
             "The one index is better than BM25, but e5 (dense) + BM25 is better still: ",
             ("−0.001 against e5 (dense), p = 0.80", "−0.056 against e5 (dense) + BM25, p < 0.001"),
+        ),
+        (
+            [peer(0.760, 0.02), peer(0.780, 0.06, name="bge")],
+            "The one index is better than BM25, but e5 (dense) is better still: ",
+            ("+0.019 over BM25, p = 0.010", "−0.049 against e5 (dense), p = 0.020"),
         ),
         ([peer(0.712, 0.8)], "Deploy the one index: ", ("−0.001 against e5 (dense), p = 0.80",)),
         ([peer(0.601, 0.001)], "Deploy the one index: ", ("+0.110 over e5 (dense), p = 0.001",)),

@@ -96,7 +96,7 @@ class Beside:
 
 def comparisons(stood: Sequence[Standing]) -> list[Beside]:
     """The index to be used beside BM25, the best dense embedder, and the best sum of an embedder with BM25, in this
-    order, as far as they were evaluated."""
+    order, as far as they were evaluated. An embedder that is better beyond chance comes before all that may not be."""
     rows: dict[str, dict[str, dict[str, tuple[float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
     for standing in stood:
         for row in (*([standing.bm25] if standing.bm25 is not None else []), *standing.peers):
@@ -106,7 +106,7 @@ def comparisons(stood: Sequence[Standing]) -> list[Beside]:
             if value is not None and other is not None:
                 rows[row.role].setdefault(label, {})[standing.name] = value - other, p
     beside = ([Beside(label, gains) for label, gains in of_role.items()] for of_role in rows.values())
-    return [min(of_role, key=lambda each: each.gain) for of_role in beside if of_role]
+    return [min(of_role, key=lambda each: (not each.beyond_chance(-1), each.gain)) for of_role in beside if of_role]
 
 
 @dataclass(frozen=True)
