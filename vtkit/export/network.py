@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ LOGITS, WEIGHTS = "logits", "weights"
 
 TOLERANCE = 1e-3  # largest allowed difference of a float32 weight from vtkit's own
 
-_OPSET = 17
+_OPSET = 18
 _TEXTS_AT_ONCE = 8
 
 
@@ -56,11 +55,7 @@ class TermWeights(nn.Module):
         self.vocabulary = int(self.model.config.vocab_size)
         self.kept = min(encoder.max_active_dims or self.vocabulary, self.vocabulary)
         folded_to = folded_dimensions(encoder)
-        members = [] if folded_to is None else fold_members(folded_to)
-        for number, (row, present) in enumerate(members):
-            self.register_buffer(f"member_{number}", torch.from_numpy(row), persistent=False)
-            self.register_buffer(f"present_{number}", torch.from_numpy(present), persistent=False)
-        self.members = len(members)
+        self.folded_to = None if folded_to is None else torch.tensor(folded_to)
 
     @property
     def pools_elsewhere(self) -> bool:
@@ -76,8 +71,9 @@ class TermWeights(nn.Module):
             logits = logits + (token_type_ids * 0).sum()
         if self.twice:
             logits = torch.log1p(torch.relu(logits))
-        if self.members:
-            logits = self._folded(logits)
+        if self.folded_to is not None:  # the largest of each class; -1e4 for dimensions folded into others
+            least = torch.full_like(logits, -1e4)
+            logits = least.scatter_reduce(-1, self.folded_to.expand_as(logits), logits, "amax")
         mask = attention_mask.unsqueeze(-1)
         if self.sums:
             weights = (torch.log1p(torch.relu(logits)) * mask).sum(dim=1)
@@ -87,31 +83,6 @@ class TermWeights(nn.Module):
             largest, places = weights.topk(self.kept, dim=1)
             weights = torch.zeros_like(weights).scatter(1, places, largest)
         return logits, weights
-
-    def _folded(self, values: Tensor) -> Tensor:
-        """The largest value of each class of dimensions; -1e4 for dimensions folded into others."""
-        total = absent = torch.full_like(values, -1e4)
-        for number in range(self.members):
-            row, present = getattr(self, f"member_{number}"), getattr(self, f"present_{number}")
-            member = torch.where(present, values[..., row], absent)
-            total = torch.maximum(total, member)
-        return total
-
-
-def fold_members(folded_to: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """The first, second … dimension that is folded into each dimension, and whether there is one; each
-    (vocabulary,)."""
-    order = np.argsort(folded_to, kind="stable")
-    classes = folded_to[order]
-    starts = np.searchsorted(classes, classes)
-    places = np.arange(len(order)) - starts
-    members = []
-    for place in range(int(places.max(initial=-1)) + 1):
-        member, present = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.bool_)
-        chosen = places == place
-        member[classes[chosen]], present[classes[chosen]] = order[chosen], True
-        members.append((member, present))
-    return members
 
 
 class InputList(nn.Module):
