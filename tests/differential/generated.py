@@ -103,7 +103,7 @@ def cases(standard: int) -> settings:
 def texts(*more: str) -> st.SearchStrategy[list[str]]:
     """A few short texts of words, odd characters and ``more`` pieces, joined by spaces or by nothing."""
     word = st.sampled_from(WORDS)
-    piece = word | word | word.map(str.upper) | st.sampled_from([*ODD, *_MARKED, *more]) | st.characters()
+    piece = word | word | word.map(str.upper) | st.sampled_from([*ODD, *_MARKED, *more]) | st.characters(codec="utf-8")
     space = st.sampled_from(["", " ", " ", " ", "  "])
     text = st.lists(st.tuples(piece, space), max_size=10).map(lambda pairs: "".join(a + b for a, b in pairs))
     return st.lists(text, min_size=2, max_size=4)

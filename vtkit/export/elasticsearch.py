@@ -66,11 +66,8 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
     normalizer, model = parts["normalizer"] or {}, parts["model"]
     lower = normalizer.get("lowercase")
     ids = sorted(tokenizer.get_vocab().values())
-    if (
-        model["type"] != "WordPiece"
-        or model["continuing_subword_prefix"] != WORDPIECE.prefix
-        or model["unk_token"] != "[UNK]"
-    ):
+    kind = tuple(model.get(name) for name in ("type", "continuing_subword_prefix", "unk_token"))
+    if kind != ("WordPiece", WORDPIECE.prefix, "[UNK]"):
         return "Elasticsearch supports BERT's tokenization only, and the vocabulary is of another kind"
     if (
         normalizer.get("type") != "BertNormalizer"

@@ -271,17 +271,8 @@ def han_language(surface: str) -> str:
 
 
 def _character_set(character: str) -> str:
-    japanese = _encodes(character, "shift_jis")
-    chinese = _encodes(character, "gb2312") or _encodes(character, "big5")
-    return "" if japanese == chinese else "ja" if japanese else "zh"
-
-
-def _encodes(character: str, codec: str) -> bool:
-    try:
-        character.encode(codec)
-    except UnicodeEncodeError:
-        return False
-    return True
+    japanese, *chinese = (bool(character.encode(codec, "ignore")) for codec in ("shift_jis", "gb2312", "big5"))
+    return "" if japanese == any(chinese) else "ja" if japanese else "zh"
 
 
 def _etc(form: Canonical) -> str | None:

@@ -89,13 +89,10 @@ class Notation:
     @property
     def family(self) -> Family:
         """The family whose tokens show beginnings of words in this way; a DataError if these do not show any."""
-        match self.starts:
-            case "space":
-                return "byte-level" if self.byte_level else "sentencepiece"
-            case "prefix":
-                return "wordpiece"
-            case "suffix":
-                return "word ends"
+        if self.starts == "space":
+            return "byte-level" if self.byte_level else "sentencepiece"
+        if self.starts != "nothing":
+            return "wordpiece" if self.starts == "prefix" else "word ends"
         raise DataError(
             f"The tokenizer does not mark word starts in any known way ({WORDPIECE.prefix} continues, "
             f"{BYTE_LEVEL.written(' ')} starts, {SENTENCEPIECE.space} starts), so its tokens cannot be compared with "

@@ -70,23 +70,15 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
     """
     source_ids = np.full(len(target), -1, dtype=np.int32)
     kinds = np.zeros(len(target), dtype=np.int8)
-    exact: dict[Canonical, int] = {}
-    symbols: dict[str, int] = {}
-    folded: dict[Canonical, int] = {}
-    folded_surface: dict[str, int] = {}
-    for number, form in enumerate(source.forms):
-        if form is None:
-            continue
-        exact.setdefault(form, number)
-        if is_symbol(form.surface):
-            symbols.setdefault(form.surface, number)
-        folded.setdefault(_folded(form), number)
-        folded_surface.setdefault(form.surface.casefold(), number)
+    known = [(form, number) for number, form in reversed([*enumerate(source.forms)]) if form is not None]
+    exact = dict(known)  # the lowest id of each
+    symbols = {form.surface: number for form, number in known if is_symbol(form.surface)}
+    folded = {_folded(form): number for form, number in known}
+    folded_surface = {form.surface.casefold(): number for form, number in known}
     source_roles = special_roles(source.tokenizer)
-    target_roles = target.roles
     expanded = _begins_with(target, source)
     for number, form in enumerate(target.forms):
-        role = target_roles.get(number)
+        role = target.roles.get(number)
         if expanded and number < len(source):
             source_ids[number], kinds[number] = number, EXACT if role is None else SPECIAL
         elif role is not None:

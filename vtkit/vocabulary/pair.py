@@ -46,10 +46,7 @@ class VocabularyPair:
         any. Unknown and special pieces do not count. The first follows the token in starting a word or not, if it can.
         """
         surfaces, forms = self.target.surfaces, self.source.forms
-        first_with: dict[Canonical, int] = {}
-        for number, form in enumerate(forms):
-            if form is not None:
-                first_with.setdefault(form, number)
+        first_with = {form: number for number, form in reversed([*enumerate(forms)]) if form is not None}
         wanted = [number for number in self.overlap.new_ids.tolist() if surfaces[number][0]]
         texts = [f" {surfaces[number][0]}" if surfaces[number][1] else surfaces[number][0] for number in wanted]
         pieces_of: dict[int, list[int]] = {}
