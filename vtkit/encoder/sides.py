@@ -38,39 +38,30 @@ def encode_side(
     folded where the model says so. Vectors of an encoder that ranks by the cosine have the length 1 before they are
     pruned, so that dot products are its similarity. Arguments and result are those of
     :func:`vtkit.encoder.encoding.encode`."""
-    if encoder.similarity_fn_name == "cosine":
-        whole = _encoded(encoder, texts, side, max_length, None, precision, description)
-        norms = np.sqrt(np.asarray(whole.multiply(whole).sum(axis=1))).ravel()
-        whole.data /= np.repeat(norms, np.diff(whole.indptr))
-        return pruned(whole, top_dimensions)[0]
-    return _encoded(encoder, texts, side, max_length, top_dimensions, precision, description)
-
-
-def _encoded(
-    encoder: SparseEncoder,
-    texts: Sequence[str],
-    side: Side,
-    max_length: int,
-    top_dimensions: int | None,
-    precision: Precision,
-    description: str | console.Bar,
-) -> sparse.csr_matrix:
+    cosine = encoder.similarity_fn_name == "cosine"
+    kept = None if cosine else top_dimensions
     prompted = [prompt_of(encoder, side) + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     table = query_table(encoder) if side == "query" else None
     if query_side is not None and table is not None:
         vectors = folded(encoder, looked_up(table.tokenizer, as_array(table.weight), prompted, max_length))
         width = vectors.shape[1]
-        kept = min(top_dimensions or width, query_side.max_active_dims or width)
-        return pruned(vectors, kept)[0] if kept < width else vectors
-    return encode(
-        query_side or encoder,
-        prompted,
-        max_length,
-        top_dimensions=top_dimensions,
-        precision=precision,
-        description=description,
-    )
+        limit = min(kept or width, query_side.max_active_dims or width)
+        vectors = pruned(vectors, limit)[0] if limit < width else vectors
+    else:
+        vectors = encode(
+            query_side or encoder,
+            prompted,
+            max_length,
+            top_dimensions=kept,
+            precision=precision,
+            description=description,
+        )
+    if cosine:
+        lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1))).ravel()
+        vectors.data /= np.repeat(lengths, np.diff(vectors.indptr))
+        vectors, _ = pruned(vectors, top_dimensions)
+    return vectors
 
 
 @dataclass(frozen=True)
