@@ -324,8 +324,7 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) < len(tokens):
         number, token = next((n, token) for n, token in enumerate(tokens, 1) if vocabulary[token] >= n)
-        what = f"the token {token!r}" if token else "an empty line"
-        raise DataError(f"{path}: {what} is on line {number} and again on line {vocabulary[token] + 1}.")
+        raise DataError(f"{path}: the token {token!r} is on line {number} and again on line {vocabulary[token] + 1}.")
     if len(vocabulary) < 2 or not any(spelling in vocabulary for spelling in SPELLINGS["unk"]):
         raise DataError(f"{path} is not a BERT vocabulary: it should list one token a line, including [UNK].")
     lowercase = settings.get("do_lower_case")
