@@ -3,6 +3,7 @@
 import ast
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -60,13 +61,32 @@ def test_an_example_runs_as_it_stands(
         assert vectors.to_dense().shape == (1, len(TARGET))
 
 
+@pytest.mark.parametrize("example", [each for each in EXAMPLES if "_tokenizer" in each or "fragmentation" in each])
+@pytest.mark.parametrize("language", ["ko", "zh"])
+def test_an_example_about_vocabularies_runs_on_texts_of_any_language(
+    example: str, language: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(folder, tmp_path / "there"))
+    texts = list(vtkit.read_corpus(ROOT / "recipes" / "quickstart_data" / "elements-ko"))[:100]
+    if language == "zh":  # two thousand characters, as Chinese has them, in sentences
+        letters = [chr(0x4E00 + number) for number in range(2000)]
+        texts = ["".join(letters[start::97]) + "。" for start in range(97)] * 3
+    Path("corpus.txt").write_text("\n".join(texts), "utf-8")
+    exec(compile(example, "docs/python.md", "exec"), {})
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_its_first_cell_to_its_last(notebook: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_offline_on_what_ships(notebook: Path, tmp_path: Path) -> None:
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
     assert not any(cell.get("outputs") for cell in cells)
     script = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    there = shutil.copytree(folder, tmp_path / "there")
-    result = subprocess.run([sys.executable, "-c", script], cwd=there, capture_output=True, text=True)
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    (tmp_path / "notebooks").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "VTKIT_DOWNLOAD"}
+    environment |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "empty"), "MPLBACKEND": "agg"}
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path / "notebooks", env=environment, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 5
 

@@ -8,6 +8,7 @@ import pytest
 import tiny
 from command_line import invoke
 
+from vtkit.data.collections import judgements
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
@@ -142,3 +143,18 @@ def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints(
     assert unicoil.expand.method == "tilde-aug"
     assert unicoil.finetune.epochs == 5.0
     assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == {}
+
+
+def test_the_quickstart_is_judged_on_every_question_that_its_source_is_not_trained_on() -> None:
+    data = RECIPES[0].parent / "quickstart_data"
+    judged = {
+        (language, split): set(judgements(str(data / f"elements-{language}"), split))
+        for language in ("en", "ko")
+        for split in ("train", "test")
+    }
+    queries = [json.loads(line)["_id"] for line in (data / "elements-ko" / "queries.jsonl").open(encoding="utf-8")]
+    trained, evaluated = judged["en", "train"], judged["ko", "test"]
+    assert not trained & evaluated  # the Korean questions are translations of the English ones, under the same ids
+    assert trained | evaluated == set(queries)
+    assert judged["ko", "train"] == trained  # so none of these chooses a weight
+    assert len(evaluated) >= 2 * len(trained)
