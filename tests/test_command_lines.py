@@ -145,7 +145,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ENCODERS:
         if not (made / name).exists():
             save_encoder(encoder, made / name)
-    tiny.bare(made / "intfloat/multilingual-e5-small")
+    for name in ("intfloat/multilingual-e5-small", "sentence-transformers/all-MiniLM-L6-v2"):
+        tiny.bare(made / name)
     for name in TOKENIZERS:
         tiny.tokenizer((*tiny.shuffled(2), "home", "house", "집")).save_pretrained(str(made / name))
     for name in [*COLLECTIONS, "my_beir_folder"]:
