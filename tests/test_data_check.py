@@ -11,10 +11,12 @@ import torch
 
 from vtkit.commands.recipe import check_recipe
 from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.finetune_encoder import FINETUNE
+from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, unevaluated
 from vtkit.pipeline.store import Store
 from vtkit.recipe.data_check import Checked, check_data
 from vtkit.recipe.load import load_recipe
-from vtkit.system.errors import CollapseError, DataError
+from vtkit.system.errors import CollapseError, DataError, RecipeError
 
 RECIPE = """\
 [recipe]
@@ -213,5 +215,58 @@ def test_only_what_was_found_sound_and_did_not_change_is_not_read_again(folder: 
         with pytest.raises(DataError, match="absent"):
             check()
     put(root / "checked.json", "damaged")
-    put(folder / TEST, "q1\td1\t1\n")
+    put(folder / TEST, "q2\td2\t1\n")
     assert check() == Checked(read=4, known=0)
+
+
+def queried(folder: Path, evaluated: list[str], trained: list[str]) -> None:
+    """The collection with these evaluated queries, and a file of training pairs of others."""
+    lines = [f'{{"_id": "q{n}", "text": "{text}"}}\n' for n, text in enumerate(evaluated)]
+    put(folder / "collection" / "queries.jsonl", "".join(lines))
+    put(folder / TEST, "".join(f"q{n}\td{n % 5}\t1\n" for n in range(len(evaluated))))
+    (folder / "collection" / "qrels" / "train.tsv").unlink(missing_ok=True)
+    put(folder / "trained.tsv", "".join(f"{text}\ttext {n % 5}\n" for n, text in enumerate(trained)))
+    put(folder / "small.toml", RECIPE.replace('data = "./collection"', 'data = "./trained.tsv"'))
+
+
+@pytest.mark.parametrize(
+    ("shared", "said"),
+    [
+        (20, "20 of 20 evaluated queries of collection are among 20 training queries: a model that has learned them"),
+        (18, "18 of 20 evaluated queries of collection are among 20 training queries: a model that has learned them"),
+        (3, "3 of 20 evaluated queries of collection are among 20 training queries. A run leaves them out"),
+        (0, "0 of 20 evaluated queries of collection are among 20 training queries"),
+    ],
+)
+def test_evaluated_queries_that_are_trained_on_are_counted_and_refused_if_they_are_most(
+    shared: int, said: str, sound: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case, punctuation and spaces do not make another query."""
+    evaluated = [f"Where does river {n} end?" for n in range(20)]
+    trained = [f"where  does RIVER {n} end" if n < shared else f"who swims in {n}" for n in range(20)]
+    queried(sound, evaluated, trained)
+    if shared > 10:
+        assert f"finetune.data: {said}" in complaint(sound)
+    else:
+        check_recipe(sound / "small.toml", data=True)
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_queries_that_are_evaluated_are_left_out_of_training_and_only_then_in_its_key(sound: Path) -> None:
+    evaluated = [f"river {n}" for n in range(20)]
+    seen = {}
+    for shared in (0, 3):
+        queried(sound, evaluated, [*evaluated[:shared], *(f"lake {n}" for n in range(shared, 20))])
+        recipe = load_recipe(sound / "small.toml").recipe
+        seen[shared] = unevaluated(FINETUNE.view(recipe), "train", "train")
+        assert bool(evaluated_in_training(recipe)) == bool(shared)
+        assert any(EVALUATED in entry for entry in FINETUNE.files(recipe, str)) == bool(shared)
+    assert [len(data.queries) for data in seen.values()] == [20, 17]
+    assert all(query.text.startswith("lake") for query in seen[3].queries)
+    assert seen[3].qrels.keys() == {query.id for query in seen[3].queries}
+
+
+def test_judgements_that_are_evaluated_are_not_trained_on(folder: Path) -> None:
+    put(folder / "small.toml", RECIPE.replace('data = "./collection"', 'data = "./collection"\nsplit = "test"'))
+    with pytest.raises(RecipeError, match=r'finetune\.split: .* is evaluated on "test".* must not be trained on'):
+        check_recipe(folder / "small.toml")

@@ -193,6 +193,9 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
     assert folders({}, source="first-in-english") == ["second"]
     assert folders({}, str(tmp_path / "second"), source="first-in-english") == []
     assert folders({}, source="a-little-of-second") == ["first", "second"]
+    for texts, left in (("def", ["first"]), ("dx", ["first", "second"])):
+        (tmp_path / "pairs.tsv").write_text("".join(f"Sea  {each}?\twater\n" for each in texts))
+        assert folders({}, str(tmp_path / "pairs.tsv")) == left
     assert folders({"split": "train"}) == []
     assert folders({"bm25": False}) == []
 
@@ -202,7 +205,9 @@ def write_splits(folder: Path, splits: Mapping[str, Sequence[str]]) -> None:
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "water"}\n')
     identities = sorted({each for of in splits.values() for each in of})
-    (folder / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "sea"}}\n' for each in identities))
+    (folder / "queries.jsonl").write_text(
+        "".join(f'{{"_id": "{each}", "text": "sea {each}"}}\n' for each in identities)
+    )
     for split, of in splits.items():
         lines = "".join(f"{each}\t1\t1\n" for each in of)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
@@ -236,11 +241,13 @@ def test_queries_of_documents_that_were_trained_on_choose_no_weight(tmp_path: Pa
             f"{query}\t{document}\t{grade}\n" for query in qrels for document, grade in qrels[query].items()
         )
         (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
-    trained = trained_documents([Corpus(str(tmp_path / "." / ""), "train")], str(tmp_path))
-    assert trained == {f"d{number}" for number in range(20)}
-    assert trained_documents([Corpus(str(tmp_path / "elsewhere"), "train")], str(tmp_path)) == set()
-    dev = RetrievalSet("tiny", documents, [Query(query, f"ask {query}") for query in judged["dev"]], judged["dev"])
     others = RetrievalSet("tiny", documents, [], {})
+    trained = trained_documents([Corpus(str(tmp_path / "." / ""), "train")], str(tmp_path), others)
+    assert trained == {f"d{number}" for number in range(20)}
+    assert trained_documents([Corpus(str(tmp_path / "elsewhere"), "train")], str(tmp_path), others) == set()
+    (tmp_path / "pairs.tsv").write_text("ask\ttext 3\nask\ttext 4\n")
+    assert trained_documents([Corpus(str(tmp_path / "pairs.tsv"), "train")], str(tmp_path), others) == {"d3", "d4"}
+    dev = RetrievalSet("tiny", documents, [Query(query, f"ask {query}") for query in judged["dev"]], judged["dev"])
     chosen = weight_queries(dev, others, 1, trained)
     assert {query.id for query in chosen.queries} == {f"v{number}" for number in range(10, 60)}
     everything = weight_queries(dev, others, 1)

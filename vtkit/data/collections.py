@@ -12,6 +12,7 @@ from vtkit.data.problems import Problems
 from vtkit.data.public import PUBLIC, PublicCollection, Repository, Subset
 from vtkit.data.retrieval import (
     Document,
+    Query,
     RetrievalSet,
     checked_collection,
     read_documents,
@@ -105,6 +106,16 @@ def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
     if split not in splits_of(name):
         return {}
     return read_judgements(_find(name, split, ("qrels",)).parts.files("qrels", split), Problems())
+
+
+def queries_of(name: str, split: str) -> list[Query]:
+    """The queries of a collection that the judgements ``split`` judge, or of training data; documents are read only
+    where a file holds both."""
+    if is_training_data(name):
+        return load_training_data(name).queries
+    parts, problems = _find(name, split, ("queries", "qrels")).parts, Problems()
+    judged = read_judgements(parts.files("qrels", split), problems)
+    return [query for query in read_queries(parts.files("queries", split), problems) if query.id in judged]
 
 
 def default_split(name: str) -> str:

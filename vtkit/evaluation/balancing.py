@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from vtkit.data.overlap import query_key
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
@@ -48,6 +49,7 @@ def balancing_queries(
     seed: int,
     trained: Set[str] = frozenset(),
     log: Iterable[str] = (),
+    asked: Set[str] = frozenset(),
 ) -> Balancing:
     """Training queries where there are enough that the encoder was not trained on; else the queries of ``log`` where
     enough are different and not evaluated; else spans of ``collection``.
@@ -55,14 +57,14 @@ def balancing_queries(
     Args:
         collection: with all its judged queries, none of which balances.
         training: the same documents under training queries.
-        trained: documents that the encoder was trained to find (:func:`weight_queries`).
+        trained, asked: documents and queries that the encoder was trained on (:func:`weight_queries`).
         log: queries that users asked, without judgements.
     """
-    others = None if training is None else weight_queries(training, collection, seed, trained)
+    others = None if training is None else weight_queries(training, collection, seed, trained, asked)
     if others is not None:
         return Balancing(others, judged=True)
-    evaluated = {query.text for query in collection.queries}
-    unjudged = draw((text for text in dict.fromkeys(log) if text not in evaluated), WEIGHT_QUERIES, seed)
+    evaluated = {query_key(query.text) for query in collection.queries}
+    unjudged = draw((text for text in dict.fromkeys(log) if query_key(text) not in evaluated), WEIGHT_QUERIES, seed)
     logged = len(unjudged) >= FEWEST_WEIGHT_QUERIES
     texts = unjudged if logged else _spans(collection, seed)
     queries = [Query(str(number), text) for number, text in enumerate(texts)]
@@ -144,7 +146,11 @@ def beside_bm25(
 
 
 def weight_queries(
-    training: RetrievalSet, judged: RetrievalSet, seed: int, trained: Set[str] = frozenset()
+    training: RetrievalSet,
+    judged: RetrievalSet,
+    seed: int,
+    trained: Set[str] = frozenset(),
+    asked: Set[str] = frozenset(),
 ) -> RetrievalSet | None:
     """The training queries that choose the weight of a sum; None where there are too few.
 
@@ -152,12 +158,15 @@ def weight_queries(
         judged: the set with all its judged queries; these are left out of ``training``.
         trained: documents that the encoder was trained to find; queries to which one is relevant are left out too, for
             it finds them better than others, and would get too large a weight.
+        asked: keys (:func:`vtkit.data.overlap.query_key`) of the queries that it was trained on, left out too.
     """
-    texts = {query.text for query in judged.queries}
+    seen = {query_key(query.text) for query in judged.queries} | asked
 
     def unknown(query: Query) -> bool:
         grades = training.qrels[query.id].items()
-        return query.text not in texts and not any(grade > 0 and document in trained for document, grade in grades)
+        return query_key(query.text) not in seen and not any(
+            grade > 0 and document in trained for document, grade in grades
+        )
 
     queries = [query for query in training.queries if unknown(query)]
     qrels = {query.id: training.qrels[query.id] for query in queries}

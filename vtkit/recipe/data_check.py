@@ -7,12 +7,15 @@ judgement of a document that is not there would otherwise be found after hours o
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from vtkit.data import checking, collections, hub
+from vtkit.data.corpora import read_corpora
+from vtkit.data.overlap import WHOLE, query_key, query_keys
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.settings.named import local_path
@@ -57,7 +60,7 @@ def check_data(
     said: set[str] = set()
     read = passed_over = 0
     done: set[str] = set()
-    for check in _checks(recipe, (os.path.realpath(path),)):
+    for check in chain(_checks(recipe, (os.path.realpath(path),)), _overlaps(recipe)):
         if check.subject in done:
             continue
         done.add(check.subject)
@@ -68,7 +71,7 @@ def check_data(
         if key and key in known:
             passed_over += 1
             continue
-        read += 1
+        read += bool(check.paths)  # comparisons of queries are made each time, to be said
         problems = list(check.problems())
         doubts = list(check.doubts()) if check.doubts is not None and not problems else []
         for doubt in doubts:
@@ -90,7 +93,7 @@ def check_data(
     return Checked(read, passed_over)
 
 
-def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
+def _checks(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Check]:
     for thing in required_things(recipe):
         value, local = thing.value, local_path(thing.value)
         paths = (local,) if local is not None else ()
@@ -145,10 +148,73 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                         scores=thing.setting == "finetune.scores",
                     ),
                 )
-            case "recipe" if os.path.realpath(value) not in chain:
-                yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))
+            case "recipe" if os.path.realpath(value) not in recipes:
+                yield from _checks(load_recipe(Path(value)).recipe, (*recipes, os.path.realpath(value)))
             case _:
                 continue
+
+
+def _overlaps(recipe: Recipe) -> Iterator[_Check]:
+    """How many evaluated queries are among those that a model learns from or that choose something, set by set."""
+    if recipe.evaluate is None:
+        return
+    for name in recipe.evaluate.sets:
+        split = recipe.evaluate.split or collections.default_split(name)
+        evaluated = query_keys(name, split)
+        for setting, learned, keys in [*_trained_queries(recipe), *_choosing_queries(recipe, name, split)]:
+            if evaluated and keys:
+                shared = len(evaluated & keys)
+                both = f"{shared:,} of {len(evaluated):,} evaluated queries of {Path(name).name}"
+                counted = f"{both} are among {len(keys):,} {learned}"
+                whole = shared >= WHOLE * len(evaluated)
+                yield _Check(
+                    setting,
+                    f"{setting} {learned} {split} {name}",
+                    (),
+                    partial(_whole, counted, whole and "choose" not in learned),
+                    partial(_partial, counted, shared > 0 and "choose" not in learned),
+                )
+
+
+def _whole(counted: str, refused: bool) -> Iterator[str]:
+    if refused:
+        yield f"{counted}: a model that has learned them looks better than it is. Train or evaluate on other queries."
+
+
+def _partial(counted: str, warned: bool) -> Iterator[str]:
+    if warned:
+        yield f"{counted}. A run leaves them out, except where another recipe trained on them."
+    else:
+        console.say(counted)
+
+
+_Queries = tuple[str, str, Set[str]]  # the setting, what its queries are, and their keys
+
+
+def _trained_queries(recipe: Recipe) -> Iterator[_Queries]:
+    tuning, setting = recipe.finetune, "finetune.data"
+    while True:
+        if tuning is not None:
+            yield setting, "training queries", query_keys(tuning.data, tuning.split)
+            if tuning.validation is not None and tuning.validation.split is not None:
+                yield setting, "validation queries", query_keys(tuning.data, tuning.validation.split)
+        if recipe.source.recipe is None:
+            return
+        recipe, setting = load_recipe(Path(recipe.source.recipe)).recipe, "source.recipe"
+        tuning = recipe.finetune
+
+
+def _choosing_queries(recipe: Recipe, name: str, split: str) -> Iterator[_Queries]:
+    for other in ("train", "dev"):
+        if other != split and other in collections.splits_of(name):
+            learned = f"{other} queries, which may choose the weight without these"
+            yield "evaluate.sets", learned, query_keys(name, other)
+    if recipe.index.query_log:
+        try:
+            log = frozenset(map(query_key, read_corpora(recipe.index.query_log)))
+        except DataError:  # which the check of the log reports
+            return
+        yield "index.query_log", "queries of the log, which may choose the scale without these", log
 
 
 def _remembered(memory: Path) -> set[str]:

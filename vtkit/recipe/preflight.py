@@ -182,10 +182,17 @@ def _split_of(thing: Named, recipe: Recipe) -> str | None:
 
 
 def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_Missing]:
-    """The complaints that the judgements of ``finetune.validation.queries`` are not there, or are those that the recipe
-    is judged on in the end: a model that was chosen on these looks better than it is."""
+    """The complaints that the judgements of ``finetune.validation.queries`` are not there, or that they or those of
+    ``finetune.split`` are those that the recipe is judged on in the end: a model that has seen these looks better than
+    it is."""
     section = recipe.finetune
-    if section is None or section.validation is None or section.validation.split is None:
+    if section is None:
+        return
+    if section.split in _judged_splits(recipe, section.data) and not is_training_data(section.data):
+        thing = Named("finetune.split", "split", section.split, False)
+        why = f"{section.data} is evaluated on {toml_value(section.split)} ([evaluate]), so it must not be trained on."
+        yield _Missing(thing, why, "--set finetune.split=train trains on other queries, where there are some.")
+    if section.validation is None or section.validation.split is None:
         return
     split, setting = section.validation.split, "finetune.validation.queries"
     thing = Named(setting, "split", split, False)
@@ -198,12 +205,18 @@ def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_M
     if there and split not in there:
         has = " and ".join(toml_value(name) for name in there)
         yield _Missing(thing, f"{section.data} has no judgements {toml_value(split)}, but {has}.", share)
-    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
-        assert recipe.evaluate is not None
-        same = name == section.data or os.path.realpath(name) == os.path.realpath(section.data)
-        if same and split == (recipe.evaluate.split or collections.default_split(name)):
-            why = f"{name} is evaluated on {toml_value(split)} ([evaluate]), so it must not choose the model too."
-            yield _Missing(thing, why, share)
+    if split in _judged_splits(recipe, section.data):
+        why = f"{section.data} is evaluated on {toml_value(split)} ([evaluate]), so it must not choose the model too."
+        yield _Missing(thing, why, share)
+
+
+def _judged_splits(recipe: Recipe, data: str) -> list[str]:
+    """The judgements of the collection ``data`` that the recipe is evaluated on."""
+    if recipe.evaluate is None:
+        return []
+    place = os.path.realpath(data)
+    same = (name for name in recipe.evaluate.sets if name == data or os.path.realpath(name) == place)
+    return [recipe.evaluate.split or collections.default_split(name) for name in same]
 
 
 def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:

@@ -128,7 +128,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=14,
+    version=15,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,

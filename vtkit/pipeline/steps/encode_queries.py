@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.corpora import read_corpora
+from vtkit.data.overlap import query_keys
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
@@ -103,8 +104,10 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     training = next((other for other in recipe.corpora(corpora) if other.folder == corpus.folder), None)
     if training is None:
         return balancing_queries(collection, None, recipe.recipe.seed, log=log)
-    trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
-    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log)
+    tuned = recipe.corpora(TUNED) if corpora == TRAINING else ()
+    trained = trained_documents(tuned, corpus.name, collection)
+    asked = frozenset[str]().union(*(query_keys(each.name, str(each.split)) for each in tuned))
+    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log, asked)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -115,7 +118,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
-    version=9,
+    version=10,
     reads=(
         *WEIGHTING,
         "index.query_length",

@@ -129,7 +129,7 @@ _READS = (*MEASURED, *SUMMED, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=7,
+    version=8,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
@@ -138,7 +138,7 @@ EVALUATE_PEER = Stage(
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=10,
+    version=11,
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

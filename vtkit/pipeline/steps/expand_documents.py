@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
-from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, evaluation_sets, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.finetune import BM25, MiningSection
 from vtkit.settings.recipe import Recipe
@@ -83,7 +83,6 @@ class ExpanderResult(Result):
 def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpanderResult:
     """Fill ``out/model`` with the masked language model of ``inputs["model"]``, trained on the queries of
     ``finetune.data`` (but for those that fine-tuning holds out to validate on)."""
-    from vtkit.data.collections import load_retrieval
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.kinds import as_splade
     from vtkit.training import distributed
@@ -95,7 +94,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     section, tuning, seed = recipe.expand, recipe.finetune, recipe.recipe.seed
     assert section is not None
     assert tuning is not None
-    data = load_retrieval(tuning.data, tuning.split)
+    data = unevaluated(recipe, tuning.split, "train")
     if tuning.validation is not None and tuning.validation.share is not None:
         data, _ = held_out_queries(data, tuning.validation.share, seed)
     encoder = load_encoder(str(inputs["model"] / "model"))
@@ -159,6 +158,7 @@ EXPAND = Stage(
         "finetune.split",
         "finetune.validation.queries",
     ),
+    corpora={EVALUATED: evaluated_in_training},
     function=train_expander,
     wire=_wired_training,
     publishes={"model": "expander"},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -18,7 +19,6 @@ from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
-    from vtkit.settings.finetune import FinetuneSection
     from vtkit.training.validation import Validation
 
     Expand = Callable[[RetrievalSet], RetrievalSet]
@@ -44,7 +44,6 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
 
     The language is read where BM25 finds hard negatives or teaches.
     """
-    from vtkit.data.collections import load_retrieval
     from vtkit.data.rankings import with_scores
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
@@ -57,7 +56,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
 
     section = recipe.finetune
     assert section is not None
-    data = load_retrieval(section.data, section.split)
+    data = unevaluated(recipe, section.split, "train")
     if section.taught and section.scores:
         data = with_scores(data, section.scores)
     encoder = load_encoder(str(inputs["model"] / "model"))
@@ -71,7 +70,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         expansions, prompt = Expansions.load(inputs["expansions"]), prompt_of(encoder, "document")
         limit = min(length, encoder.max_seq_length or length)
         expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
-    data, validation = _validation(section, data, recipe.recipe.seed, expand)
+    data, validation = _validation(recipe, data, expand)
     curve = finetune(
         encoder,
         data,
@@ -101,19 +100,19 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
 
 
 def _validation(
-    section: FinetuneSection, data: RetrievalSet, seed: int, expand: Expand | None = None
+    recipe: View, data: RetrievalSet, expand: Expand | None = None
 ) -> tuple[RetrievalSet, Validation | None]:
     """Split the data into the part that is trained on and the validation set. ``expand`` expands the documents of the
     validation set, except those of probe pairs, which are spans."""
-    from vtkit.data.collections import load_retrieval
     from vtkit.evaluation.probe import probe_validation_set
     from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set
 
-    settings = section.validation
+    assert recipe.finetune is not None
+    settings, seed = recipe.finetune.validation, recipe.recipe.seed
     if settings is None:
         return data, None
     if settings.split is not None:
-        judged_on, judging = f"queries of split {settings.split}", load_retrieval(section.data, settings.split)
+        judged_on, judging = f"queries of split {settings.split}", unevaluated(recipe, settings.split, "validate")
     elif settings.share is not None:
         data, judging = held_out_queries(data, settings.share, seed)
         judged_on = "training queries held out"
@@ -137,6 +136,7 @@ FINETUNE = Stage(
     "finetune",
     version=15,
     reads=("finetune", "report.training"),
+    corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,
     wire=_wired,
     publishes={"curves": "curves/finetune"},

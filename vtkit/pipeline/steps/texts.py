@@ -8,14 +8,19 @@ from typing import Any
 
 from vtkit.data.collections import default_split, judgements, load_retrieval, splits_of
 from vtkit.data.corpora import read_corpora
+from vtkit.data.overlap import query_key, query_keys
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.data.training_files import is_training_data
-from vtkit.pipeline.stage import Corpus
+from vtkit.pipeline.stage import Corpus, View
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import TrimmedVocabulary
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
+EVALUATED = "evaluated queries that finetune.data holds"
 PROBED_TEXTS = 10_000  # probe texts are sampled from so many of the first texts of a corpus
 
 
@@ -148,29 +153,73 @@ def with_sources(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def tuned_collections(recipe: Recipe) -> tuple[Corpus, ...]:
-    """The collections in folders that the encoder was fine-tuned on, by this recipe or by one that its source comes
-    from, each with its split."""
+    """The collections in folders, and the files, that the encoder was fine-tuned on, by this recipe or by one that its
+    source comes from, each with its split."""
     tuned = ((each.finetune.data, each.finetune.split) for each in with_sources(recipe) if each.finetune is not None)
-    return tuple(Corpus(name, split) for name, split in tuned if is_local(name) and split in splits_of(name))
+    return tuple(
+        Corpus(name, split)
+        for name, split in tuned
+        if is_local(name) and (is_training_data(name) or split in splits_of(name))
+    )
 
 
-def trained_documents(tuned: Iterable[Corpus], collection: str) -> Set[str]:
-    """Ids of the documents of ``collection``, a folder, that are relevant to queries that were fine-tuned on."""
-    return {
-        document
-        for each in tuned
-        if each.split is not None and os.path.realpath(each.name) == os.path.realpath(collection)
-        for judged in judgements(each.name, each.split).values()
-        for document, grade in judged.items()
-        if grade > 0
-    }
+def trained_documents(tuned: Iterable[Corpus], name: str, collection: RetrievalSet) -> Set[str]:
+    """Ids of the documents of ``collection``, in the folder ``name``, that are relevant to queries that were fine-tuned
+    on; in files of training data they are recognised by their texts."""
+    found = set[str]()
+    for each in tuned:
+        assert each.split is not None
+        if is_training_data(each.name):
+            data = load_retrieval(each.name, each.split)
+            relevant = {name for judged in data.qrels.values() for name, grade in judged.items() if grade > 0}
+            texts = {document.contents.strip() for document in data.documents if document.id in relevant}
+            found |= {document.id for document in collection.documents if document.contents.strip() in texts}
+        elif os.path.realpath(each.name) == os.path.realpath(name):
+            judged = judgements(each.name, each.split).values()
+            found |= {document for grades in judged for document, grade in grades.items() if grade > 0}
+    return found
+
+
+def evaluated_in_training(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The evaluation sets that share queries with those that fine-tuning trains or validates on. No other set changes
+    how a model is trained."""
+    tuning = recipe.finetune
+    if tuning is None:
+        return ()
+    splits = {tuning.split, tuning.validation.split if tuning.validation is not None else None} - {None}
+    seen = frozenset[str]().union(*(query_keys(tuning.data, str(split)) for split in splits))
+    return tuple(corpus for corpus in evaluation_sets(recipe) if seen & query_keys(corpus.name, str(corpus.split)))
+
+
+def unevaluated(recipe: View, split: str, purpose: str) -> RetrievalSet:
+    """``finetune.data`` under the judgements ``split``, without queries that are evaluated, which are counted."""
+    assert recipe.finetune is not None
+    data = load_retrieval(recipe.finetune.data, split)
+    sets = recipe.corpora(EVALUATED)
+    evaluated = frozenset[str]().union(*(query_keys(corpus.name, str(corpus.split)) for corpus in sets))
+    shared = {query.id: query.text for query in data.queries if query_key(query.text) in evaluated}
+    if not shared:
+        return data
+    names = " and ".join(str(corpus.folder) for corpus in sets)
+    first = console.one_line(next(iter(shared.values())), 60)
+    console.warn(
+        f"  {len(shared):,} of {len(data.queries):,} queries to {purpose} on are evaluated in {names}, and left out, "
+        f'the first "{first}"'
+    )
+    left = data.under([query for query in data.queries if query.id not in shared])
+    if not left.queries:
+        raise DataError(f"Every query to {purpose} on is evaluated in {names}. Name other queries in {{data}}.", "data")
+    return left
 
 
 def _same_queries(tuned: Corpus, corpus: Corpus) -> bool:
-    """Whether queries of ``corpus``, a collection and its split, are in ``tuned``: some in the same folder; in another
-    one most of their ids, as in translations of a collection."""
+    """Whether queries of ``corpus``, a collection and its split, are in ``tuned``: some in the same folder; elsewhere
+    most of their texts, or of their ids, as in translations of a collection."""
     assert corpus.split is not None
     assert tuned.split is not None
+    texts = query_keys(corpus.name, corpus.split)
+    if 2 * len(texts & query_keys(tuned.name, tuned.split)) > len(texts):
+        return True
     own = judgements(corpus.name, corpus.split).keys()
     shared = len(own & judgements(tuned.name, tuned.split).keys())
     return shared > 0 if os.path.realpath(tuned.name) == os.path.realpath(corpus.name) else 2 * shared > len(own)
