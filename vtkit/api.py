@@ -710,6 +710,7 @@ def evaluate(
     language: str | None = None,
     max_queries: int | None = None,
     seed: int = 42,
+    ignore_identical_ids: bool = False,
     out: Name | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -730,6 +731,7 @@ def evaluate(
         depth: results per query.
         language: ISO 639 code for BM25; default: detected from the texts.
         max_queries: evaluate a sample of the queries, drawn with ``seed``.
+        ignore_identical_ids: leave a document with a query's id out of its results: it is the query itself.
         out: folder for ``results.json``, run files and values by query.
         settings: of ``[index]``, such as ``document_length=128``.
 
@@ -739,7 +741,10 @@ def evaluate(
     from vtkit.pipeline.evaluate import Setting, evaluate_named
     from vtkit.settings.index import IndexSection
 
-    how = Setting(tuple(measures), depth, language, max_queries, seed, balance, query_language, rerank, rerank_depth)
+    how = Setting(
+        tuple(measures), depth, language, max_queries, seed, balance, query_language, rerank, rerank_depth,
+        ignore_identical_ids,
+    )  # fmt: skip
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:") if settings else None
     folder = None if out is None else Path(out)
     return evaluate_named(

@@ -71,6 +71,9 @@ def evaluate(
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
     seed: Annotated[int, option("Seed of samples.", min=0)] = 42,
+    ignore_identical_ids: Annotated[
+        bool, typer.Option("--ignore-identical-ids", help="Leave a document with a query's id out of its results.")
+    ] = False,
     settings: Annotated[list[str] | None, set_option("[index]", "document_length=128")] = None,
     out: Annotated[
         Path | None,
@@ -99,7 +102,7 @@ def evaluate(
         comparison = evaluated(
             systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
             query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
-            max_queries=max_queries, seed=seed, out=out, **given,
+            max_queries=max_queries, seed=seed, out=out, ignore_identical_ids=ignore_identical_ids, **given,
         )  # fmt: skip
     if as_json:
         console.write_json(comparison.to_json())

@@ -91,7 +91,9 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         queries_file=files["queries"][0],
         judgements_file=files["qrels"][0],
     )
-    return replace(collection, not_comparable=tuple(not_comparable))
+    public = public_collection(str(name)) if place.published else None
+    own_documents = public is not None and public[0].subsets[public[1]].own_documents
+    return replace(collection, not_comparable=tuple(not_comparable), own_documents=own_documents)
 
 
 def files_of(name: str, part: Part) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.data.public import PublicCollection, Subset
+from vtkit.data.public import OWN_DOCUMENTS, PublicCollection, Subset
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import user_cache
@@ -24,7 +24,9 @@ def collection_called(name: str) -> PublicCollection | None:
     if not name.startswith(PREFIX):
         return None
     identity = name.removeprefix(PREFIX)
-    return PublicCollection("ir_datasets", "ir_datasets", {identity: Subset(((),), (split_of(identity),))}, identity)
+    own = not OWN_DOCUMENTS.isdisjoint(identity.split("/"))
+    subset = Subset(((),), (split_of(identity),), own_documents=own)
+    return PublicCollection("ir_datasets", "ir_datasets", {identity: subset}, identity)
 
 
 def split_of(identity: str) -> str:

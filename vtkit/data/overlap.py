@@ -10,7 +10,9 @@ import regex
 
 from vtkit.data import hub
 from vtkit.data.collections import hub_repositories, public_collection, queries_of
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.settings.named import is_local, local_path
+from vtkit.system import console
 from vtkit.system.errors import DataError
 
 WHOLE = 0.9  # of the evaluated queries: with more of them in the training data, training is refused
@@ -38,6 +40,24 @@ def query_keys(name: str, split: str) -> Set[str]:
     else:
         return frozenset()
     return _keys(name, split, stamp)
+
+
+def say_own_documents(data: RetrievalSet, setting: str) -> None:
+    """Say how many queries have the id of a document, and whether these are the queries themselves."""
+    if data.own_documents:
+        return
+    numbers = data.numbers_of([query.id for query in data.queries]).tolist()
+    both = [(query, number) for query, number in zip(data.queries, numbers, strict=True) if number >= 0]
+    same = sum(query_key(query.text) in query_key(data.contents[number]) for query, number in both)
+    if same:
+        console.warn(
+            f"{same:,} of {len(data.queries):,} queries of {data.name} are documents of the same id, and find "
+            f"themselves. Set {setting} to leave a query's own document out of its results and negatives"
+        )
+    elif both:
+        console.say(
+            f"{len(both):,} of {len(data.queries):,} queries of {data.name} have the id of a document by chance"
+        )
 
 
 @cache

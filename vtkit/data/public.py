@@ -28,6 +28,7 @@ class Subset:
 
     splits: tuple[str, ...]  # the published judgements; the first are the default
     config: str = ""  # the configuration in its repositories; "" if they have only one
+    own_documents: bool = False  # whether queries are documents of the same ids (RetrievalSet.own_documents)
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,17 @@ _NANOBEIR = {
     "webis-touche2020": ("Touche2020", "0d2f26ed8c5ad309f95c7f9499c70a40e140fccd"),
 }
 
+OWN_DOCUMENTS = frozenset({"arguana", "quora"})
+"""Collections of BEIR whose queries are documents: BEIR and MTEB leave a query's own document out of its results."""
+
 _MSMARCO = ("mteb/msmarco", "c5a29a104738b98a9e76336939199e264163d4a0")
 
 
 def _beir(name: str, copy: str, revision: str, splits: str) -> Subset:
     repository = Repository(f"BeIR/{name}", files={"corpus": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"})
     beside = Repository(f"BeIR/{name}-qrels", parts=("qrels",), files={"qrels": "*.tsv"})
-    return Subset(((Repository(f"mteb/{copy}", revision),), (repository, beside)), tuple(splits.split()))
+    groups = (Repository(f"mteb/{copy}", revision),), (repository, beside)
+    return Subset(groups, tuple(splits.split()), own_documents=name in OWN_DOCUMENTS)
 
 
 def _deep_learning(year: int, revision: str) -> Subset:
@@ -198,7 +203,11 @@ PUBLIC: tuple[PublicCollection, ...] = (
         title="NanoBEIR",
         example="scifact",
         subsets={
-            name: Subset(((Repository(f"zeta-alpha-ai/Nano{copy}", revision),),), ("train",))
+            name: Subset(
+                ((Repository(f"zeta-alpha-ai/Nano{copy}", revision),),),
+                ("train",),
+                own_documents=name in OWN_DOCUMENTS,
+            )
             for name, (copy, revision) in _NANOBEIR.items()
         },
         sampled="sampled: 50 queries and some thousand documents of each collection",

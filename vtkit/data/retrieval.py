@@ -66,6 +66,10 @@ class RetrievalSet:
     """Why figures of this collection cannot be compared with published ones: missing documents, queries or judgements,
     such as "sampled: 1,000 of 2,831 queries"."""
 
+    own_documents: bool = False
+    """Whether a document with a query's id is the query itself (ArguAna, Quora). It is neither a result nor a negative
+    of the query. In other collections ids of both meet by chance."""
+
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """Document id -> its position in ``documents``."""
@@ -89,6 +93,13 @@ class RetrievalSet:
         if isinstance(values, ByQuery):
             return values.by_number(query, self.numbers)
         return {self.numbers[name]: value for name, value in values.get(query, {}).items()}
+
+    @cached_property
+    def own_numbers(self) -> npt.NDArray[np.int32]:
+        """The number of each query's own document, -1 if it has none, (queries,)."""
+        if not self.own_documents:
+            return np.full(len(self.queries), -1, dtype=np.int32)
+        return self.numbers_of([query.id for query in self.queries])
 
     def unknown_documents(self) -> Iterator[tuple[str, str]]:
         """Query and document of each judgement of a missing document."""

@@ -68,7 +68,7 @@ def balancing_queries(
     logged = len(unjudged) >= FEWEST_WEIGHT_QUERIES
     texts = unjudged if logged else _spans(collection, seed)
     queries = [Query(str(number), text) for number, text in enumerate(texts)]
-    return Balancing(replace(collection, queries=queries, qrels={}), judged=False, logged=logged)
+    return Balancing(replace(collection, queries=queries, qrels={}, own_documents=False), judged=False, logged=logged)
 
 
 def balance_of(

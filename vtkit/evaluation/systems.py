@@ -211,7 +211,11 @@ class RunSystem:
         return cls(read_trec(path))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        run = {query.id: self.run[query.id][:depth] for query in asked.queries if query.id in self.run}
+        run = {
+            query.id: [each for each in self.run[query.id] if not (asked.own_documents and each[0] == query.id)][:depth]
+            for query in asked.queries
+            if query.id in self.run
+        }
         return Ranking(run, SystemFacts(role=self.role))
 
 
@@ -345,7 +349,9 @@ def _kept_vectors(
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:
-    """The run of a search over the documents of ``asked`` for its queries."""
+    """The run of a search over the documents of ``asked`` for its queries, without a query's own document."""
+    ids = ids.copy()
+    ids[ids == asked.own_numbers[:, None]] = -1
     return to_run([query.id for query in asked.queries], [document.id for document in asked.documents], ids, scores)
 
 

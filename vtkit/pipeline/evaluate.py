@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
+from vtkit.data.overlap import say_own_documents
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import is_run_folder, open_run
@@ -93,6 +94,7 @@ class Setting:
     query_language: str | None = None  # of queries that a run's deployed index translates; None: as they are
     rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own ...
     reranked: int = 100  # ... so many results a query
+    ignore_identical_ids: bool = False  # whether a document with a query's id is the query itself, and no result
 
 
 class _Problems(list[str]):
@@ -115,6 +117,9 @@ class Collection:
         self._bm25: dict[Analysis, Bm25System] = {}
         self.split = split or default_split(name)
         self.whole = load_retrieval(name, self.split)
+        if setting.ignore_identical_ids:
+            self.whole = replace(self.whole, own_documents=True)
+        say_own_documents(self.whole, "{ignore_identical_ids}")
         if setting.balance_on is not None and (
             setting.balance_on == self.split or setting.balance_on not in splits_of(name)
         ):

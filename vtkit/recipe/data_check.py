@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,10 +16,10 @@ from pathlib import Path
 
 from vtkit.data import checking, collections, hub
 from vtkit.data.corpora import read_corpora
-from vtkit.data.overlap import WHOLE, query_key, query_keys
+from vtkit.data.overlap import WHOLE, query_key, query_keys, say_own_documents
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
-from vtkit.settings.named import local_path
+from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -160,6 +161,8 @@ def _overlaps(recipe: Recipe) -> Iterator[_Check]:
         return
     for name in recipe.evaluate.sets:
         split = recipe.evaluate.split or collections.default_split(name)
+        if is_local(name) and not recipe.evaluate.ignore_identical_ids:
+            yield _Check("evaluate.sets", f"ids {name} {split}", (), partial(_own_documents, name, split))
         evaluated = query_keys(name, split)
         for setting, learned, keys in [*_trained_queries(recipe), *_choosing_queries(recipe, name, split)]:
             if evaluated and keys:
@@ -174,6 +177,12 @@ def _overlaps(recipe: Recipe) -> Iterator[_Check]:
                     partial(_whole, counted, whole and "choose" not in learned),
                     partial(_partial, counted, shared > 0 and "choose" not in learned),
                 )
+
+
+def _own_documents(name: str, split: str) -> Iterator[str]:
+    with suppress(DataError):  # which the check of the collection reports
+        say_own_documents(collections.load_retrieval(name, split), "evaluate.ignore_identical_ids")
+    yield from ()
 
 
 def _whole(counted: str, refused: bool) -> Iterator[str]:

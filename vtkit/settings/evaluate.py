@@ -32,6 +32,10 @@ class EvaluateSection(Section):
     max_queries: Occurrences | None = None
     """Most queries to evaluate, sampled with the seed. Default: all."""
 
+    ignore_identical_ids: bool = False
+    """Leave a document with a query's id out of the query's results and negatives, because it is the query itself.
+    Always so in BEIR's and NanoBEIR's ArguAna and Quora; elsewhere ids of both meet by chance."""
+
     models: Annotated[
         tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune", "query-table"], ...], Field(min_length=1)
     ] = ("source", "transfer", "adapt", "calibrate", "finetune", "query-table")

@@ -29,7 +29,8 @@ class Judged:
 
     pairs: npt.NDArray[np.int32]  # query and relevant document, both with a text, (pairs, 2)
     relevant: Ragged
-    """For each query all documents that are no negatives of it: the relevant ones, and those with the text of one."""
+    """For each query all documents that are no negatives of it: the relevant ones, those with the text of one, and the
+    query itself where it is a document."""
 
 
 class TrainingBatches:
@@ -187,12 +188,15 @@ def judged_pairs(data: RetrievalSet) -> Judged:
     for document in alike[count[place] > 1].tolist():
         with_text.setdefault(int(hashes[document]), []).append(document)
 
-    def wider(documents: list[int]) -> list[int]:
-        return sorted({same for each in documents for same in with_text.get(int(hashes[each]), (each,))})
+    def wider(documents: list[int], own: int) -> list[int]:
+        same = {same for each in documents for same in with_text.get(int(hashes[each]), (each,))}
+        return sorted(same if own < 0 else same | {own})
 
-    relevant = Ragged.of(wider(row.tolist()) for row in judged) if with_text else judged
+    relevant, own = judged, data.own_numbers.tolist()
+    if with_text or data.own_documents:
+        relevant = Ragged.of(wider(row.tolist(), number) for row, number in zip(judged, own, strict=True))
     repeated = len(relevant.values) - len(documents)
-    if repeated:
+    if repeated and not data.own_documents:
         console.say(
             f"  {repeated} documents have the same text as a relevant one, and are not used as negatives of its query"
         )

@@ -50,6 +50,7 @@ class ValidationSet:
     grades: Sequence[dict[int, int]]  # of each query: number of a document -> grade
     metric: str
     judged_on: str  # what the queries are, in words
+    own: Sequence[int] = ()  # number of each query's own document, which is no result; -1 for none
 
     def value(self, encoder: SparseEncoder, query_length: int, document_length: int) -> float:
         """The mean of the metric over the queries, texts cut at these lengths."""
@@ -58,8 +59,10 @@ class ValidationSet:
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
         ids, scores = index_in_memory(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
         run: Run = {
-            str(query): [(str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
-            for query, row in enumerate(zip(ids, scores, strict=True))
+            str(query): [
+                (str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0 and number != own
+            ]
+            for query, (own, *row) in enumerate(zip(self.own or [-1] * len(ids), ids, scores, strict=True))
         }
         qrels = {
             str(query): {str(document): grade for document, grade in grades.items()}
@@ -91,6 +94,7 @@ def validation_set(
         [{number[document]: grade for document, grade in judged.items()} for judged in grades],
         METRIC,
         judged_on,
+        [number.get(own, -1) for own in data.own_numbers.tolist()],
     )
 
 

@@ -129,7 +129,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=15,
-    reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures"),
+    reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures", "evaluate.ignore_identical_ids"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
     wire=_wired,

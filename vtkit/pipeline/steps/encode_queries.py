@@ -5,7 +5,7 @@ encoded once."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +92,13 @@ def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
 def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
     """``collection`` with the queries that are judged."""
     assert recipe.evaluate is not None
-    return collection.sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+    return with_own_documents(recipe, collection).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+
+
+def with_own_documents(recipe: View, collection: RetrievalSet) -> RetrievalSet:
+    """``collection``, whose queries are documents if the recipe says so or its record does."""
+    own = recipe.evaluate is not None and recipe.evaluate.ignore_identical_ids
+    return replace(collection, own_documents=own or collection.own_documents)
 
 
 def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING) -> Balancing:
@@ -107,7 +113,8 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     tuned = recipe.corpora(TUNED) if corpora == TRAINING else ()
     trained = trained_documents(tuned, corpus.name, collection)
     asked = frozenset[str]().union(*(query_keys(each.name, str(each.split)) for each in tuned))
-    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log, asked)
+    others = with_own_documents(recipe, opened(training))
+    return balancing_queries(collection, others, recipe.recipe.seed, trained, log, asked)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -129,6 +136,7 @@ ENCODE_QUERIES = Stage(  # of the final model
         "index.query_log",
         "recipe.language",
         "evaluate.max_queries",
+        "evaluate.ignore_identical_ids",
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,

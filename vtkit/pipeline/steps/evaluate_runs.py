@@ -172,7 +172,7 @@ def stored(folder: Path) -> EncodeQueries:
     return lambda _: read_vectors(folder)
 
 
-MEASURED = ("evaluate.measures", "evaluate.max_queries")
+MEASURED = ("evaluate.measures", "evaluate.max_queries", "evaluate.ignore_identical_ids")
 BM25 = ("recipe.language", "index.bm25_analyser")
 SUMMED = (*BM25, "index.query_log")
 

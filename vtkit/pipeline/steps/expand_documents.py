@@ -157,6 +157,7 @@ EXPAND = Stage(
         "finetune.data",
         "finetune.split",
         "finetune.validation.queries",
+        "evaluate.ignore_identical_ids",
     ),
     corpora={EVALUATED: evaluated_in_training},
     function=train_expander,

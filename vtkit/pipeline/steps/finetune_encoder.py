@@ -135,7 +135,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 FINETUNE = Stage(
     "finetune",
     version=15,
-    reads=("finetune", "report.training"),
+    reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,
     wire=_wired,

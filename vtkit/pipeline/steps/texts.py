@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Container, Iterable, Iterator, Set
+from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,8 @@ def unevaluated(recipe: View, split: str, purpose: str) -> RetrievalSet:
     """``finetune.data`` under the judgements ``split``, without queries that are evaluated, which are counted."""
     assert recipe.finetune is not None
     data = load_retrieval(recipe.finetune.data, split)
+    if recipe.evaluate is not None and recipe.evaluate.ignore_identical_ids:
+        data = replace(data, own_documents=True)
     sets = recipe.corpora(EVALUATED)
     evaluated = frozenset[str]().union(*(query_keys(corpus.name, str(corpus.split)) for corpus in sets))
     shared = {query.id: query.text for query in data.queries if query_key(query.text) in evaluated}
