@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny import bare, collection, encoder, finished_run, texts
+from tiny import add_training_queries, bare, collection, encoder, finished_run, texts
 from transformers import BertConfig, BertForSequenceClassification
 
 from vtkit.data.rankings import read_rankings, with_scores
@@ -282,6 +282,7 @@ def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) 
 def run_of(folder: Path, finetune: str) -> list[str]:
     """The arguments that run the tiny recipe in ``folder`` with this [finetune], which ends it."""
     finished_run(folder, DATA)
+    add_training_queries(folder / "collection", DATA)
     recipe = folder / "tiny.toml"
     short = "[finetune]\nsteps = 4\nbatch_size = 4\nhard_negatives = 1\nlearning_rate = 1e-3\n"
     recipe.write_text(recipe.read_text("utf-8") + short + finetune, "utf-8")
@@ -296,7 +297,10 @@ def result_of(folder: Path) -> Any:
 def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> None:
     """One file is all that training needs: its texts are what adaptation and calibration would read, its negatives and
     scores what fine-tuning learns."""
-    queries, documents = [query.text for query in DATA.queries], [document.contents for document in DATA.documents]
+    queries, documents = (
+        [f"{query.text} maple" for query in DATA.queries],
+        [document.contents for document in DATA.documents],
+    )
     rows = [
         {"query": text, "positive": documents[n], "negative": documents[n - 1], "scores": [4.0, -1.0]}
         for n, text in enumerate(queries)
@@ -318,13 +322,13 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
 
 
 def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
-    put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
-    more = 'data = "./collection"\nsplit = "test"\nmining = {rankings = [], files = ["mined.jsonl"]}\n'
+    put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
+    more = 'data = "./collection"\nmining = {rankings = [], files = ["mined.jsonl"]}\n'
     arguments = run_of(tmp_path, more)
     done = invoke(*arguments)
     assert done.exit_code == 1
     assert re.search(r"finetune\.mining\.files: .*line 2: the id of the query", str(done.exception))
-    put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}})
+    put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}})
     done = invoke(*arguments)
     assert done.exit_code == 0, done.output
     assert "negatives of theirs for 1 queries" in done.output
@@ -332,10 +336,10 @@ def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
 
 def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
     """A collection for the texts, a parquet file for the scores; the negatives are the scored documents."""
-    more = 'data = "./collection"\nsplit = "test"\nscores = ["scores.parquet"]\nloss = "margin_mse"\n'
+    more = 'data = "./collection"\nscores = ["scores.parquet"]\nloss = "margin_mse"\n'
     arguments = run_of(tmp_path, more)
     scored = {
-        query: [next(name for name, grade in grades.items() if grade > 0),
+        f"t{query}": [next(name for name, grade in grades.items() if grade > 0),
                 next(document.id for document in DATA.documents if document.id not in grades)]
         for query, grades in DATA.qrels.items()
     }  # fmt: skip

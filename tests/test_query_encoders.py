@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import (
     ROLES,
     TOKENS,
+    add_training_queries,
     collection,
     encoder,
     resumed,
@@ -152,13 +152,13 @@ bias.method = "mixture"
 sets = ["./collection"]
 """
 CALIBRATE = '[calibrate]\nquery_encoder = "idf"\n'
-FINETUNE = '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 3\nbatch_size = 6\n'
+FINETUNE = '[finetune]\ndata = "./collection"\nsteps = 3\nbatch_size = 6\n'
 
 
 def test_a_recipe_gives_queries_a_table_without_training_and_fine_tuning_keeps_it(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     save_encoder(ours, tmp_path / "source")
-    write_collection(tmp_path / "collection", DATA)
+    add_training_queries(write_collection(tmp_path / "collection", DATA), DATA)
     for finetune_section in ("", FINETUNE):
         (tmp_path / "recipe.toml").write_text(f"{RECIPE}bm25 = false\n{CALIBRATE}{finetune_section}", "utf-8")
         folder = run(tmp_path / "recipe.toml", runs=tmp_path / "runs", threads=1)
@@ -171,7 +171,7 @@ def test_a_recipe_gives_queries_a_table_without_training_and_fine_tuning_keeps_i
 def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder_of_queries(tmp_path: Path) -> None:
     """SPLADE-Doc as CAI has it: trained with encoded queries, searched with a table, documents encoded once."""
     save_encoder(encoder(tmp_path), tmp_path / "source")
-    write_collection(tmp_path / "collection", DATA)
+    add_training_queries(write_collection(tmp_path / "collection", DATA), DATA)
     runs = tmp_path / "runs"
     for kind in ("binary", "idf"):
         text = f'{RECIPE}models = ["finetune", "query-table"]\n{FINETUNE}[index]\nquery_encoder = "{kind}"\n'
@@ -480,8 +480,7 @@ def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path: Path) -> None:
     save_encoder(encoder(tmp_path / "work"), tmp_path / "source")
-    data = write_collection(tmp_path / "collection", DATA)
-    shutil.copyfile(data / "qrels" / "test.tsv", data / "qrels" / "train.tsv")
+    add_training_queries(write_collection(tmp_path / "collection", DATA), DATA)
     training = '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\nquery_encoder = "learned"\n'
     text = f'{RECIPE}measures = ["RR@10"]\n{training}activation = "log1p_log1p"\n'
     (tmp_path / "table.toml").write_text(text, "utf-8")

@@ -6,7 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_finetuning import DATA, section
 from test_validation import validated
-from tiny import encoder, scratch_recipe, tokenizer, write_collection
+from tiny import add_training_queries, encoder, scratch_recipe, tokenizer, write_collection
 
 from vtkit.pipeline.run import run
 from vtkit.system import console
@@ -54,14 +54,13 @@ def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
 
 RECIPE = scratch_recipe(
     "shown",
-    '[finetune]\ndata = "./collection"\nsplit = "test"\nbatch_size = 6\nsteps = 3\n'
-    '[report]\ntraining = ["tensorboard"]\n',
+    '[finetune]\ndata = "./collection"\nbatch_size = 6\nsteps = 3\n[report]\ntraining = ["tensorboard"]\n',
 )
 
 
 def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer().save_pretrained(str(tmp_path / "target"))
-    write_collection(tmp_path / "collection", DATA)
+    add_training_queries(write_collection(tmp_path / "collection", DATA), DATA)
     recipe = tmp_path / "shown.toml"
     recipe.write_text(RECIPE, "utf-8")
     monkeypatch.setattr(reporting, "find_spec", lambda name: None)

@@ -1,7 +1,6 @@
 """uniCOIL encoders: the equation, what is saved, moved and trained, what is refused, and a whole run."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tiny import (
     ARCHITECTURES,
     TOKENS,
     WORDS,
+    add_training_queries,
     collection,
     encoder,
     resumed,
@@ -296,7 +296,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
     tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
     data = write_collection(tmp_path / "collection", DATA)
-    shutil.copyfile(data / "qrels" / "test.tsv", data / "qrels" / "train.tsv")
+    add_training_queries(data, DATA)
     (tmp_path / "tiny.toml").write_text(
         '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
-from tiny import collection, encoder, interrupted_at, same, scratch_recipe, texts, tokenizer, weights, write_collection
+from tiny import (
+    add_training_queries,
+    collection,
+    encoder,
+    interrupted_at,
+    same,
+    scratch_recipe,
+    texts,
+    tokenizer,
+    weights,
+    write_collection,
+)
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.encoding import encode
@@ -234,11 +245,11 @@ bm25 = false
 
 def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path) -> None:
     tokenizer().save_pretrained(str(tmp_path / "target"))
-    write_collection(tmp_path / "collection", collection(48, seed=4))
+    data = collection(48, seed=4)
+    add_training_queries(write_collection(tmp_path / "collection", data), data)
     (tmp_path / "long.txt").write_text("\n".join(texts(400, seed=5, words=(9, 20))), "utf-8")
     qrels = tmp_path / "collection" / "qrels"
-    for split in ("train", "dev"):
-        (qrels / f"{split}.tsv").write_text((qrels / "test.tsv").read_text("utf-8"), "utf-8")
+    (qrels / "dev.tsv").write_text((qrels / "train.tsv").read_text("utf-8"), "utf-8")
     recipe = tmp_path / "validated.toml"
 
     def refused(where: str) -> str:
