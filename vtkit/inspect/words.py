@@ -7,13 +7,11 @@ its marks. All kinds may stand in one text, even in one stretch.
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Literal
 
 import numpy as np
 import regex
-from fontTools.unicodedata import Scripts
-from numpy.typing import NDArray
+from fontTools.unicodedata import Scripts, script
 
 from vtkit.data.unspaced import RUN, UNSPACED, cut_run
 
@@ -79,7 +77,8 @@ def word_spans(text: str, punctuation: Punctuation = "keep") -> Iterator[tuple[i
 
 def script_of(character: str) -> str:
     """The script a character is written in, one of :data:`SCRIPTS` or ``Other``."""
-    return ("Other", *SCRIPTS)[int(_script_codes(np.array([ord(character)], dtype=np.uint32))[0])]
+    name = Scripts.NAMES[script(character)]
+    return name if name in SCRIPTS else "Other"
 
 
 def script_of_text(text: str) -> str:
@@ -87,7 +86,8 @@ def script_of_text(text: str) -> str:
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text[:OPENING])) else "none"
     codes = np.frombuffer(text[:OPENING].encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    found = np.bincount(_script_codes(codes), minlength=len(SCRIPTS) + 1)
+    numbers = _NUMBERS[np.searchsorted(_STARTS, codes, "right") - 1]
+    found = np.bincount(numbers, minlength=len(SCRIPTS) + 1)
     found[_COMMON:] = 0
     kana = int(found[_HIRAGANA] + found[_KATAKANA])
     found[_HAN] += kana
@@ -102,17 +102,7 @@ def script_of_text(text: str) -> str:
 
 _HAN, _HIRAGANA, _KATAKANA = (SCRIPTS.index(name) + 1 for name in ("Han", "Hiragana", "Katakana"))
 _COMMON = SCRIPTS.index("Inherited") + 1
-
-
-def _script_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Script numbers (1 + the place in :data:`SCRIPTS`, 0 for others) of code points."""
-    starts, numbers = _script_ranges()
-    return numbers[np.searchsorted(starts, codes, "right") - 1]
-
-
-@cache
-def _script_ranges() -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """The first code point of each range of one script, ascending, and the script's number."""
-    numbers = {name: number for number, name in enumerate(SCRIPTS, 1)}
-    found = [numbers.get(Scripts.NAMES[script], 0) for script in Scripts.VALUES]
-    return np.array(Scripts.RANGES, dtype=np.uint32), np.array(found, dtype=np.uint8)
+_STARTS = np.array(Scripts.RANGES, dtype=np.uint32)
+_PLACES = {name: place for place, name in enumerate(SCRIPTS, 1)}
+_NUMBERS = np.array([_PLACES.get(Scripts.NAMES[code], 0) for code in Scripts.VALUES], dtype=np.uint8)
+"""Number of the script (1 + its place in :data:`SCRIPTS`, 0 for others) of the code points from each start on."""

@@ -105,7 +105,7 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
         )
 
     stem = _stemmer(language)
-    unwanted = stop_words(language)
+    unwanted = STOP_WORDS.get(language, frozenset())
 
     def terms(run: str) -> list[str]:
         if run in unwanted:
@@ -132,11 +132,6 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 
     description = f"{_description(language)}, and the dictionary forms of content morphemes ({morphology_name(known)})"
     return Analyser(runs, terms_and_morphemes, description, B_FULL)
-
-
-def stop_words(language: str) -> frozenset[str]:
-    """Words of ``language`` that are no terms; empty for languages without a list."""
-    return STOP_WORDS.get(language, frozenset())
 
 
 def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:

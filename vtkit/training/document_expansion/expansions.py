@@ -20,7 +20,7 @@ from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
-from vtkit.search.analysers import stop_words
+from vtkit.search.analysers import STOP_WORDS
 from vtkit.settings.expand import ExpandSection
 from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
 from vtkit.training.resuming import kept_array
@@ -51,7 +51,7 @@ def expansion_words(
     """
     tokenizer = encoder.tokenizer
     unwanted = listed_stop_words(tokenizer, language)
-    if not stop_words(language):
+    if language not in STOP_WORDS:
         frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
         unwanted = frequencies > COMMON * count
     masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
@@ -72,7 +72,7 @@ def expansion_words(
 
 def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDArray[np.bool_]:
     """Which tokens are stop words of ``language``, where there is a list of these, (vocabulary,)."""
-    words, surfaces = stop_words(language), Vocabulary(tokenizer).surfaces
+    words, surfaces = STOP_WORDS.get(language, frozenset()), Vocabulary(tokenizer).surfaces
     return np.array([starts and text.strip().lower() in words for text, starts in surfaces], dtype=np.bool_)
 
 
