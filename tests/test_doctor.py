@@ -1,7 +1,6 @@
 """``vtkit doctor``: what it finds on this machine, and that it says what to do."""
 
 import json
-import sys
 import tomllib
 from pathlib import Path
 
@@ -27,18 +26,13 @@ def test_a_package_that_is_missing_or_too_old_is_named() -> None:
 
 def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (tmp_path / "hub" / "models--a--b").mkdir(parents=True)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     found = {each.about: each for each in examine(tmp_path / "runs")}
-    assert {"vtkit", "packages", "processors", "bf16", "Java", "hub", "disk, runs", "extra serve"} <= set(found)
+    assert {"vtkit", "packages", "accelerator", "bf16", "hub", "disk, runs", "extra serve"} <= set(found)
     assert "torch " in found["packages"].found
     assert "HF_HUB_OFFLINE keep it offline" in found["hub"].found
-    assert "using 1 threads (OMP_NUM_THREADS)" in found["processors"].found
-    assert found["Java"].state == "ok"
     assert str(tmp_path / "runs") in found["disk, runs"].found
-    if sys.platform == "linux":
-        assert "available" in found["memory"].found
     assert all(each.remedy for each in found.values() if each.state != "ok")
 
 

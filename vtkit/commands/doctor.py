@@ -19,7 +19,7 @@ def doctor(
 ) -> None:
     """Examine this machine, and what is installed on it.
 
-    Shows versions, accelerators, bf16, memory, Java, the hub's cache, disk and extras. The exit code is 1 if something
+    Shows versions, accelerators, bf16, the hub's cache, disk and extras. The exit code is 1 if something
     essential is missing.
     """
     from vtkit.pipeline.doctor import examine

