@@ -152,7 +152,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in [*COLLECTIONS, "my_beir_folder"]:
         if not (made / name).exists():
             tiny.write_collection(made / name, found)
-        (made / name / "qrels" / "train.tsv").write_bytes((made / name / "qrels" / "test.tsv").read_bytes())
+        tiny.add_training_queries(made / name, found)
     text = "".join(f"{text}\n" for text in tiny.texts(400))
     text += "".join(f"{text}\n" for text in read_corpus(ROOT / "recipes/quickstart_data/elements-en/corpus.jsonl"))
     for name in CORPORA:
