@@ -70,10 +70,11 @@ def inspect_vocab(
         refuse_folder(file)
     loaded = [load(name) for name in tokenizers]
     names = short_names(tokenizers)
-    vocabularies = [
-        inspect_vocabulary(tokenizer, name, codes, han)
-        for tokenizer, name in zip(console.track(loaded, "vocabularies"), names, strict=True)
-    ]
+    vocabularies = []
+    with console.progress("vocabularies", total=len(loaded)) as bar:
+        for tokenizer, name in zip(loaded, names, strict=True):
+            vocabularies.append(inspect_vocabulary(tokenizer, name, codes, han))
+            bar.advance()
     texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])
     report = Inspection(
         vocabularies, overlap_matrix(loaded) if len(loaded) > 1 else None, corpus_use(loaded, texts) if corpus else None

@@ -83,7 +83,7 @@ def run(
 
 def _show_results(report: ReportData) -> None:
     """The results of a run as tables, and its example search."""
-    from vtkit.report.wording import p_value
+    from vtkit.report.wording import amount, p_value
 
     for result in report.results:
         measures = result.measures
@@ -96,8 +96,8 @@ def _show_results(report: ReportData) -> None:
                     *(f"{row.measures[name]:.4f}" for name in measures),
                     p_value(row.p_value_vs_bm25 if row is result.planned else None),
                     p_value(None if row is result.planned else row.p_value_vs_bm25),
-                    _number(row.query_dimensions),
-                    _number(row.document_dimensions),
+                    amount(row.query_dimensions),
+                    amount(row.document_dimensions),
                 ]
                 for row in result.rows
             ],
@@ -109,7 +109,3 @@ def _show_results(report: ReportData) -> None:
             console.say(f"     {shown_tokens(found.tokens[:6])}")
     if report.demonstration:
         console.say("This run is a demonstration on a small collection, not a result to quote.")
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -31,7 +31,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-T = TypeVar("T")
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _warned: list[str] = []  # since the log file was begun
@@ -249,14 +248,6 @@ def without_bars() -> Iterator[None]:
         yield
     finally:
         _draws_bars = before
-
-
-def track(items: Sequence[T], description: str) -> Iterator[T]:
-    """``items``, with a progress display."""
-    with progress(description, total=len(items)) as bar:
-        for item in items:
-            yield item
-            bar.advance()
 
 
 def size(count: float) -> str:
