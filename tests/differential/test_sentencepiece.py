@@ -61,7 +61,8 @@ def comparable(text: str) -> bool:
     """Whether SentencePiece's table and Unicode agree: marks are in canonical order, compose with the character before
     them entirely or not at all, and none follows a character that is replaced."""
     for base, *marks in filter(None, _clusters(text)):
-        orders = [unicodedata.combining(mark) for mark in marks]
+        parts = "".join(unicodedata.normalize("NFD", character) for character in (base, *marks))
+        orders = list(filter(None, map(unicodedata.combining, parts)))
         whole = unicodedata.normalize("NFC", "".join([base, *marks]))
         if orders != sorted(orders) or len(whole) not in (1, 1 + len(marks)):
             return False
