@@ -138,7 +138,8 @@ def cached() -> list[Candidate]:
 
 
 def to_compare() -> list[Candidate]:
-    """Where nothing is named: those of the newest run or the one recipe here, and those beside it; else cached ones."""
+    """Vocabularies to compare when none is named: those of the newest run or of the one recipe here, and those beside
+    it; otherwise cached ones."""
     runs, recipes = runs_here()[:1], recipes_here()
     named = _readable(of_run, runs) if runs else _readable(of_recipe, recipes) if len(recipes) == 1 else []
     candidates = [*named, *tokenizers_here()[:4]]
@@ -155,7 +156,8 @@ def all_candidates() -> list[Candidate]:
 
 
 def _readable(look: Callable[[Path], list[Candidate]], paths: Sequence[Path]) -> list[Candidate]:
-    """What ``look`` finds; nothing where a run or recipe that only happens to lie here cannot be read."""
+    """The candidates that ``look`` finds. A run or recipe that only happens to lie here and cannot be read adds
+    none."""
     candidates: list[Candidate] = []
     for path in paths:
         try:

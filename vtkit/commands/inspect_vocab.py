@@ -95,7 +95,7 @@ def inspect_vocab(
 
 
 def _list_candidates(as_json: bool) -> None:
-    """What could be looked at here, with the command for each."""
+    """List the vocabularies here, with the command that inspects each."""
     from vtkit.commands.candidates import advise, all_candidates
 
     candidates = [each for each in all_candidates() if each.is_there]

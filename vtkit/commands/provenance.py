@@ -63,7 +63,7 @@ def provenance(
 
 
 def _folder(folder: Path) -> Path:
-    """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
+    """The folder of a run's transfer, with its ``provenance.parquet`` and its ``model``."""
     from vtkit.pipeline.folder import is_run_folder, open_run
     from vtkit.transfer.provenance import PROVENANCE
 

@@ -129,7 +129,7 @@ def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
 
 
 def _asked(documents: int) -> Iterator[str]:
-    """What a person types at the prompt, or the lines of standard input; blank lines are passed over."""
+    """Queries typed at the prompt, or the lines of standard input; blank lines are passed over."""
     if not sys.stdin.isatty():
         yield from (line.strip() for line in standard_input() if not is_blank(line))
         return
@@ -172,7 +172,7 @@ def _print_found(found: Found, why: bool, as_json: bool) -> None:
 
 
 def _word(part: WordShare) -> str:
-    """What a word adds to a score, and by which of the encoder's tokens and BM25's terms."""
+    """The share of a word in a score, with the encoder's tokens and BM25's terms that it comes from."""
     sides = (("encoder", part.encoder, part.tokens), ("BM25", part.bm25, part.terms))
     said = "; ".join(f"{name} {score:.2f}: {shown_tokens(tokens)}" for name, score, tokens in sides if tokens)
     return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"

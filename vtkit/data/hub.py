@@ -129,7 +129,7 @@ def read_json(path: Path, label: str) -> Any:
 
 
 def fetch_again() -> str:
-    """What to do about a damaged file."""
+    """Advice for a damaged file."""
     again = "Fetch or copy the model again (one of the hub comes with --download)."
     return "Remove it and fetch it again." if downloads_allowed() else again
 

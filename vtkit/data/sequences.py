@@ -63,7 +63,7 @@ class Ragged(ByNumber[npt.NDArray[Any]]):
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Of the rows, (rows,)."""
+        """Lengths of the rows, (rows,)."""
         return np.diff(self.starts)
 
     def counts(self, size: int) -> npt.NDArray[np.int64]:

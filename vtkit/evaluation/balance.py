@@ -26,7 +26,7 @@ FEWEST_WEIGHT_QUERIES = 50  # ... and fewer than these choose nothing: it would 
 
 @dataclass(frozen=True)
 class ProbedWeight(Result):
-    """What spans of documents say of the weight of an encoder (:mod:`vtkit.evaluation.probe`)."""
+    """The weight of an encoder that spans of documents choose (:mod:`vtkit.evaluation.probe`)."""
 
     weight: float
     curve: tuple[tuple[float, float, float], ...]
@@ -67,7 +67,7 @@ class ProbedWeight(Result):
 
 @dataclass(frozen=True)
 class Balance(Result):
-    """What brings the scores of encoder and BM25 together. Nothing in it depends on the queries that are evaluated."""
+    """The weights that put the scores of encoder and BM25 on one scale. They do not depend on the evaluated queries."""
 
     weight: float  # w, of the encoder, between 0 (BM25 alone) and 1
     encoder_deviation: float  # σ of deviation, and so `bm25_deviation`
@@ -85,7 +85,7 @@ class Balance(Result):
 
     @property
     def measured_on(self) -> str:
-        """What the deviations were measured on, in words."""
+        """The queries that the deviations were measured on, in words."""
         kind = "other judged queries" if self.judged else "queries of the log" if self.logged else "spans of documents"
         return f"{self.queries:,} {kind}"
 
@@ -119,7 +119,7 @@ def balance(
     probed: ProbedWeight | None,
     judge: Callable[[Run], Mapping[str, float]] | None = None,
 ) -> Balance:
-    """What brings two rankings together, measured on queries that are not evaluated.
+    """The balance of two rankings, measured on queries that are not evaluated.
 
     Training queries choose the weight (:func:`chosen_weight`) unless spans contradict it: an encoder that was trained
     on these queries finds their documents better than any others. Then, and without training queries, the weight is
@@ -187,7 +187,7 @@ def above_last(run: Run) -> Run:
 
 
 def chosen_weight(values: Mapping[float, npt.NDArray[np.float64]], expected: float) -> float:
-    """Of the weights that are not told from the best, the one nearest to ``expected``.
+    """The weight nearest to ``expected`` among those that are not significantly worse than the best.
 
     Not told from it: the mean difference over the queries is at most its standard error. This is the
     one-standard-error rule of model selection (Breiman et al., Classification and Regression Trees, 1984). On some

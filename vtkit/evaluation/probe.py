@@ -68,7 +68,8 @@ def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> Validat
 
 
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:
-    """Of each query's own document in the probe, (pairs,); documents with the same score stand before it by half."""
+    """Reciprocal rank of each query's own document in the probe, (pairs,). Half of the documents with the same score
+    stand before it."""
     precision = fastest_precision()
     documents = encode_side(
         encoder, probe.documents, "document", max_length, precision=precision, description="encoding probe texts"
@@ -143,8 +144,8 @@ def names_of(probe: Probe) -> list[str]:
 
 
 def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
-    """Of the document that is called as its query, (queries,): the mean over the ranks that it could have among
-    those of its score, so that ties broken by chance gain nothing; 0 where it is not found."""
+    """Reciprocal rank of the document that has its query's name, (queries,): the mean over the ranks that it could have
+    among documents of its score, so that ties broken by chance gain nothing; 0 if it is not found."""
     ranks = np.zeros(len(names))
     for number, name in enumerate(names):
         scores = dict(run.get(name, ()))

@@ -288,7 +288,7 @@ class PlainSum:
 
 
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
-    """What the first :data:`QUERIES_COUNTED` queries cost; None for systems that have no lists of their own."""
+    """The cost of the first :data:`QUERIES_COUNTED` queries; None for systems that have no lists of their own."""
     first = asked.under(asked.queries[:QUERIES_COUNTED])
     match system:
         case SparseSystem():

@@ -233,7 +233,8 @@ def texts_of_vocabulary(encoder: SparseEncoder) -> list[str]:
 
 
 def mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
-    """Of the rows of two matrices, (texts, vocabulary), where the left one has any weight."""
+    """Mean cosine of the rows of two matrices, (texts, vocabulary), over the rows in which the left one has a
+    weight."""
     lengths = [np.sqrt(np.asarray(each.multiply(each).sum(axis=1)).ravel()) for each in (left, right)]
     dots = np.asarray(left.multiply(right).sum(axis=1)).ravel()
     sound = lengths[0] > 0

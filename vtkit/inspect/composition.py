@@ -90,7 +90,7 @@ Hangul with Han. A language is listed under the scripts that lingua knows it in:
 
 
 class Label(NamedTuple):
-    """What one token counts as."""
+    """The language, script or kind that a token is counted under."""
 
     sort: Sort
     name: str  # the language's code; the script of an undecided token or of one in no language asked for; one of ETC

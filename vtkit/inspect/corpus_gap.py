@@ -172,7 +172,7 @@ def log_odds(a: Integers, b: Integers) -> Floats:
 
 
 def advice(gap: Gap) -> str:
-    """What the similarity means for choosing vocabulary expansion, by the figures of the CAI paper."""
+    """Advice on vocabulary expansion by the similarity, from the figures of the CAI paper."""
     similarity = gap.similarity
     if similarity >= SAMPLED_AS_SIMILAR * gap.sampled:
         return (

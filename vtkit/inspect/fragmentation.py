@@ -52,7 +52,7 @@ class Ratio:
 
 @dataclass
 class Counts:
-    """What one tokenizer makes of some texts. Counts of several sets of texts add up."""
+    """Counts of the tokens that one tokenizer makes of some texts. Counts of several sets of texts add up."""
 
     RATIOS: ClassVar[tuple[str, ...]] = (
         *("tokens_per_word", "split_share", "tokens_per_text", "unknown_rate", "unknown_word_share"),
@@ -115,7 +115,7 @@ class UnknownCharacter(NamedTuple):
 
 @dataclass(frozen=True)
 class Fragmentation:
-    """What one tokenizer makes of a corpus, or of a sample of it."""
+    """Fragmentation of a corpus, or of a sample of it, by one tokenizer."""
 
     name: str
     characters_read: int

@@ -99,7 +99,7 @@ class Wasted:
 
 @dataclass(frozen=True)
 class InspectedVocabulary:
-    """What a vocabulary is made of."""
+    """Vocabulary statistics that need no model: algorithm, composition, wasted tokens, overlap."""
 
     name: str
     size: int
@@ -157,7 +157,7 @@ class Inspection:
 def inspect_vocabulary(
     tokenizer: PreTrainedTokenizerFast, name: str, languages: Sequence[str], han: Han = "zh"
 ) -> InspectedVocabulary:
-    """What the vocabulary of ``tokenizer`` is made of.
+    """Statistics of the vocabulary of ``tokenizer``.
 
     Args:
         languages: codes of the languages to tell apart (:func:`vtkit.inspect.composition.parse_languages`).
@@ -237,7 +237,7 @@ def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 def normalizer_steps(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """What the tokenizer does to text before it cuts it, step by step, in words; empty for a tokenizer without one."""
+    """The steps of the tokenizer's normalizer in words, in their order; empty for a tokenizer without one."""
     normalizer = json.loads(tokenizer.backend_tokenizer.to_str()).get("normalizer")
     return [] if normalizer is None else list(_steps(normalizer))
 

@@ -20,7 +20,7 @@ takes it apart into parts that are canonically equal (a Hangul syllable becomes 
 
 
 class ScriptLoss(NamedTuple):
-    """What a normalizer does to the characters of one script, in occurrences (see :data:`LOSSES`)."""
+    """Losses of the characters of one script in a normalizer, in occurrences (see :data:`LOSSES`)."""
 
     script: str
     characters: int  # occurrences of characters of this script in the corpus
@@ -29,7 +29,8 @@ class ScriptLoss(NamedTuple):
 
 
 def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -> list[ScriptLoss]:
-    """What the normalizer does to the characters of a corpus, one by one, by script; most losses first."""
+    """Losses of the characters of a corpus in the normalizer, by script, the largest first. Each character is
+    normalized alone."""
     if backend.normalizer is None:
         return []
     normalize, notation = backend.normalizer.normalize_str, Notation.of(backend)

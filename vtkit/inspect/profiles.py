@@ -16,7 +16,7 @@ class Sample(Result):
 
 @dataclass(frozen=True)
 class TextMetrics(Result):
-    """What a tokenizer makes of some texts; shares are from 0 to 1, special tokens around a text are not counted."""
+    """Statistics of the tokens of some texts. Shares are from 0 to 1; special tokens around a text are not counted."""
 
     words: int
     tokens_per_word: float  # tokens that hold a part of a word, over words

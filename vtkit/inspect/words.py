@@ -60,7 +60,7 @@ def words(text: str, punctuation: Punctuation = "keep") -> list[str]:
 
 
 def word_spans(text: str, punctuation: Punctuation = "keep") -> Iterator[tuple[int, int]]:
-    """Where the words of ``text`` begin and end, in characters; no word holds white space."""
+    """Spans of the words of ``text``, in characters; no word holds white space."""
     if text.isascii():
         yield from (match.span() for match in _ASCII_WORD[punctuation].finditer(text))
         return

@@ -59,7 +59,7 @@ def _requirements() -> list[Requirement]:
 
 
 def _wrong(requirement: Requirement) -> str | None:
-    """What keeps a package from being as it is required; None where it is."""
+    """The reason why a package does not satisfy its requirement; None if it does."""
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:

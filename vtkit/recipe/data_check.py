@@ -52,9 +52,9 @@ def check_data(
     digest: Callable[[str], str] | None = None,
     memory: Path | None = None,
 ) -> Checked:
-    """Nothing but counts, if all files of ``recipe`` (and of a recipe it names as its source) are sound, whose names
-    have passed :func:`vtkit.recipe.preflight.preflight`. ``memory`` keeps what was found sound, by ``digest``, so that
-    it is not read again."""
+    """Refuse (DataError) damaged files of ``recipe`` and of its source recipe, and count the sound ones. Their names
+    must have passed :func:`vtkit.recipe.preflight.preflight`. ``memory`` records the files that were sound, by
+    ``digest``, so that they are not read again."""
     known = _remembered(memory) if memory is not None and digest is not None else set()
     sound: set[str] = set()
     lines: list[str] = []

@@ -172,7 +172,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
 
 
 def required_things(recipe: Recipe) -> Iterator[Named]:
-    """What the recipe needs from outside: all it names, except in settings that its methods do not use."""
+    """Models, corpora and files that the recipe needs: all it names, except in settings that its methods do not use."""
     for thing in named_things(recipe):
         used = getattr(getattr(recipe, thing.setting.partition(".")[0]), "settings_read", None)
         if used is None or thing.setting in used:
@@ -202,7 +202,7 @@ class _Tree:
     tables: dict[_Key, Place] = field(default_factory=dict)
 
     def without(self, keys: Iterable[_Key]) -> _Tree:
-        """What is left when these settings and tables go, with all that is in them."""
+        """The tree without these settings and tables, and all that is in them."""
         gone = set(keys)
 
         def left(entries: dict[_Key, E]) -> dict[_Key, E]:
@@ -211,7 +211,7 @@ class _Tree:
         return _Tree(left(self.values), left(self.tables))
 
     def inside(self, above: _Key) -> _Tree:
-        """What is in a table, with all paths from there."""
+        """The content of a table, with all paths relative to it."""
 
         def in_it(entries: dict[_Key, E]) -> dict[_Key, E]:
             size = len(above)
@@ -226,7 +226,7 @@ class _Tree:
         return _Tree({(*above, *key): node for key, node in self.values.items()}, tables)
 
     def value(self, key: _Key) -> Any:
-        """What a setting is given; None where it is not."""
+        """The value of a setting; None if it is not given."""
         return self.values[key].value if key in self.values else None
 
     def dotted(self) -> dict[str, _Value]:
@@ -234,11 +234,11 @@ class _Tree:
         return {".".join(key): node for key, node in self.values.items()}
 
     def places(self) -> dict[_Key, Place]:
-        """Where each setting and each table was written."""
+        """The place of each setting and each table."""
         return self.tables | {key: node.place for key, node in self.values.items()}
 
     def place_of(self, key: _Key) -> Place | None:
-        """Where a setting was written, or the innermost table around it that was."""
+        """The place of a setting, or of the innermost table around it that has one."""
         places = self.places()
         return next((places[part] for part in reversed(_beginnings(key)) if part in places), None)
 
@@ -631,7 +631,7 @@ def _problem(fault: Fault, tree: _Tree) -> Problem:
 
 
 def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
-    """What pydantic did not get to: it checks settings against each other only where each is good by itself.
+    """Faults behind those that pydantic reports: it checks settings against each other only if each is valid by itself.
 
     So the bad ones are replaced by their defaults for a second look. Where one has no default, or may be a
     misspelling of another, what would be found could be an echo of it, and nothing is looked for.
@@ -668,7 +668,7 @@ def _field_at(key: _Key) -> FieldInfo | None:
 
 
 def _unknown_at(key: _Key) -> str:
-    """What to say where a recipe has no setting ``key``; nothing where it has one."""
+    """The message for an unknown setting ``key``; empty if the recipe has it."""
     for part in _beginnings(key):
         if _field_at(part) is None:
             above = _field_at(part[:-1])

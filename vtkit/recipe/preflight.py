@@ -48,8 +48,8 @@ class NotFetched(RecipeError):
 def preflight(
     recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None, loaded: Collection[str] = ()
 ) -> None:
-    """Nothing, if everything that ``recipe``, and a recipe that is its source, name can be had, but for settings that
-    methods do not use and those that are ``loaded`` already.
+    """Refuse ``recipe`` if anything that it, or its source recipe, names is missing. Settings that methods do not use,
+    and those that are ``loaded`` already, are left out.
 
     Raises:
         RecipeError: everything that is not available, each with the ``--set`` that names a local one instead;
@@ -102,7 +102,7 @@ def _report(
 
 
 def _lines(missing: list[_Missing], required: list[Named], places: Mapping[str, str]) -> list[str]:
-    """What is missing, setting by setting, and the ``--set`` that puts it right."""
+    """The missing things, setting by setting, each with the ``--set`` that puts it right."""
     width = max((len(places.get(found.thing.setting, "")) + 2 for found in missing), default=0) if places else 0
     lines: list[str] = []
     for setting in dict.fromkeys(found.thing.setting for found in missing):
@@ -265,7 +265,7 @@ def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | None]]:
-    """What a named thing of the hub lies in: repositories, their kind, and the revision where it is pinned."""
+    """Repositories of a named thing on the hub, with their kind, and the revision if it is pinned."""
     if thing.value.startswith("datasets:"):
         return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset", None)]
     if thing.what not in ("retrieval", "corpus"):
@@ -290,7 +290,7 @@ def _hub_reason() -> _HubReason:
 
 
 def _local_fault(thing: Named, path: Path) -> str | None:
-    """What is wrong with a file or folder, as far as its name and its folder show."""
+    """The fault of a file or folder, as far as its name and its folder show it."""
     if not os.path.exists(path):  # unlike Path.exists, no error over a name that is too long
         return f"{path} does not exist."
     if not os.access(path, os.R_OK):

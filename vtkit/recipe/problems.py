@@ -26,7 +26,7 @@ _MOST_SHOWN = 30
 
 @dataclass(frozen=True)
 class Place:
-    """Where a setting was written."""
+    """The file and the line where a setting was written."""
 
     label: str  # `line 14`, `base.toml line 3` or `--set 2`; empty for a setting that no user wrote in a file or option
     folder: Path  # folder that its relative paths start from
@@ -100,7 +100,7 @@ def section_of(kind: type[S], settings: Mapping[str, Any], called: Callable[[str
 
 
 def faults_in(error: ValidationError, root: type[BaseModel] = Recipe) -> list[Fault]:
-    """What pydantic found wrong with a ``root``, in plain words; one for each problem, in the order of the settings."""
+    """Faults that pydantic found in a ``root``, in plain words; one for each problem, in the order of the settings."""
     entries = [entry for entry in error.errors(include_url=False) if not _other_variant(entry)]
     # A list with a bad entry is also reported as shorter than it is.
     entries = [entry for entry in entries if entry["type"] != "too_short" or not entry["input"]]
@@ -289,7 +289,7 @@ def _choice(expected: Sequence[str]) -> str:
 
 
 def _brief(field: FieldInfo) -> str:
-    """What a setting is for, on one line: the first paragraph of its docstring."""
+    """The purpose of a setting in one line: the first paragraph of its docstring."""
     text = " ".join(meaning(field).split("\n\n")[0].split())
     text = re.sub(r"^\[[\w.]+\][^:]*: ", "", text).replace("`", "'")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -27,7 +27,7 @@ FEW_QUERIES = 50  # fewer judged queries than this hardly tell a difference from
 
 @dataclass(frozen=True)
 class Advice:
-    """What one rule found, and what to do about it."""
+    """The finding of one rule, with advice."""
 
     rule: str
     text: Inlines

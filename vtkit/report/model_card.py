@@ -29,7 +29,7 @@ TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction
 
 @dataclass(frozen=True)
 class Published:
-    """What the card of a repository says beside that of a folder."""
+    """Facts on the card of a repository that the card of a folder lacks."""
 
     repository: str
     license: str | None
@@ -67,7 +67,7 @@ def _travelling(section: Section) -> tuple[Block, ...]:
 
 
 def _limits(report: ReportData) -> list[str]:
-    """What the figures do not say, for whoever finds the model on the hub."""
+    """Limits of the figures, for readers who find the model on the hub."""
     language = report.language or "one language"
     said = [f"Made for and judged on texts in {language}; in other languages and domains it was not judged."]
     for results in report.results:

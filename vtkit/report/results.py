@@ -103,14 +103,14 @@ def _results_table(results: SetResults) -> Table | None:
 
 
 def measure_note(name: str) -> str:
-    """What a measure is, with the depth that it has."""
+    """The explanation of a measure, with its depth."""
     kind, _, depth = name.partition("@")
     meaning = MEASURES.get(kind.lower(), "")
     return f"{meaning} Over the first {depth} results." if meaning and depth else meaning
 
 
 def _row_note(row: Row) -> str:
-    """What a row searches with."""
+    """The explanation of a row: the system that it searches with."""
     said = [f"{row.analyser}, k1 {row.k1}, b {row.b}."] if row.analyser is not None else []
     if row.role == "peer":
         said.append("An embedder that could be used instead, searched exactly, with its own settings.")
@@ -125,7 +125,7 @@ def _row_note(row: Row) -> str:
 
 
 def _weights_table(results: SetResults) -> Table | None:
-    """What the weight of the sum with BM25 was chosen from."""
+    """The values from which the weight of the sum with BM25 was chosen."""
     for row in results.rows:
         balance = row.balance
         if balance is not None and balance.curve and not row.peer:

@@ -117,7 +117,8 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
 
 
 def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | None:
-    """Of the first queries; None for latent units, which name no tokens, and for more than DOCUMENTS_READ documents."""
+    """Coverage of the first queries; None for latent units, which name no tokens, and for more than DOCUMENTS_READ
+    documents."""
     from scipy.sparse import csc_matrix
 
     from vtkit.evaluation.analyses.coverage import coverage
@@ -154,6 +155,6 @@ def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> S
 
 
 def _own_dimensions(searcher: Searcher, dimensions: NDArray[np.integer]) -> list[int]:
-    """Those of the encoder's tokens that stand for text."""
+    """The dimensions among the encoder's tokens that stand for text."""
     width = searcher.index.info.vocabulary if searcher.lexical is None else searcher.lexical.vocabulary
     return [number for number in dimensions.tolist() if number < width and number not in searcher.special]

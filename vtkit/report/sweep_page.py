@@ -40,7 +40,7 @@ def sweep_charts(results: SweepResults, reports: Mapping[str, ReportData]) -> di
 
 
 def language_of(reports: Mapping[str, ReportData]) -> str:
-    """Of the page about these runs."""
+    """The language of the page about these runs."""
     return next((report.language for report in reports.values() if report.language), "en")
 
 
@@ -178,7 +178,7 @@ def pareto_charts(results: SweepResults) -> list[Chart]:
 
 
 def pareto_front(points_: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
-    """Those of (cost, value, name) than which none is both cheaper and better, the cheapest first."""
+    """The points (cost, value, name) that no other point beats in both cost and value, the cheapest first."""
     front: list[tuple[float, float, str]] = []
     for point in sorted(points_, key=lambda each: (each[0], -each[1])):
         if not front or point[1] > front[-1][1]:

@@ -65,14 +65,14 @@ class SweepResults:
 
     @property
     def systems(self) -> list[str]:
-        """Those that have tables; the sum with BM25 only where it is not the index to be used."""
+        """The systems that have tables; the sum with BM25 only if it is not the index to be used."""
         values = {system: self.frame["value"][self.frame["system"] == system].tolist() for system in TITLES}
         same = values["hybrid"] == values["deployed"]
         return [system for system, found in values.items() if found and not (system == "hybrid" and same)]
 
     @property
     def seeds(self) -> int:
-        """Of the row that has most."""
+        """The number of seeds of the row that has most."""
         return int(self.frame.groupby(["row", "column"])["seed"].nunique().max())
 
     @property

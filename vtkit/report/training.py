@@ -57,7 +57,7 @@ def points(report: ReportData, stage: str, name: str) -> tuple[list[float], list
 
 
 def expanded(words: float) -> str:
-    """What the encoder reads, where that is not the documents as they are."""
+    """The texts that the encoder reads, if they are not the documents as they are."""
     return (
         f"It was trained on documents that a model had expanded (TILDE), by {words:.1f} words on average, and those "
         "of the index are expanded too."
@@ -122,7 +122,7 @@ COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-
 
 
 def calibration_section(report: ReportData) -> Section | None:
-    """What calibration changed, and the shares above zero before and after."""
+    """Changes by calibration, and the shares above zero before and after."""
     done = report.calibration
     if done is None:
         return None

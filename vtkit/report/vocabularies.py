@@ -61,7 +61,7 @@ def _probed(probed: Sequence[Probed]) -> str:
 
 
 def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
-    """What each vocabulary is called on the page -> its profile, the source's first."""
+    """Name of each vocabulary on the page -> its profile, the source's first."""
     source = {} if analysis.source is None else {"source vocabulary": analysis.source}
     return source | {"new vocabulary" if source else "vocabulary": analysis.target}
 

@@ -203,7 +203,7 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
 
 
 def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> FrequentTerms:
-    """What :meth:`ExactIndex.save` wrote of frequent terms."""
+    """The frequent terms that :meth:`ExactIndex.save` wrote."""
     terms, values, steps = (_mapped(folder / f"frequent_{name}.npy") for name in _FREQUENT)
     sound = (
         [array.dtype.name for array in (terms, values, steps)] == ["int32", "uint8", "float32"]

@@ -16,7 +16,7 @@ class SharedToken(NamedTuple):
 
 
 class WordShare(NamedTuple):
-    """What a word of a query adds to a document's score."""
+    """The share of a query's word in a document's score."""
 
     word: str  # as the query has it; empty for punctuation and special tokens
     score: float  # the sum of the next two

@@ -64,7 +64,7 @@ def read_sums(folder: Path) -> npt.NDArray[np.float64]:
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
-    """What :func:`write_vectors` wrote, its arrays mapped into memory, not read."""
+    """The vectors that :func:`write_vectors` wrote; their arrays are mapped into memory, not read."""
     try:
         width = int(np.load(folder / _WIDTH, allow_pickle=False))
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}

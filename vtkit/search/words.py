@@ -72,7 +72,7 @@ class QueryWords:
         special: Container[int],
         terms: TermDimensions | None,
     ) -> QueryWords:
-        """Those of ``query``.
+        """The words of ``query``.
 
         Args:
             alone: the encoder's weights of each of its tokens, before pooling, (tokens, dimensions).
@@ -99,8 +99,8 @@ class QueryWords:
         return cls(list(words.values()), shares, width)
 
     def parts(self, shared: Contributions, names: Sequence[str]) -> tuple[WordShare, ...]:
-        """What each word adds to a score, the largest first, without those that add nothing: of the dimensions
-        ``shared`` with a document, called ``names``."""
+        """The share of each word in a score, the largest first, without those that add nothing. ``shared`` are the
+        dimensions in common with a document, called ``names``."""
         by_encoder: list[list[tuple[str, float]]] = [[] for _ in self.words]
         terms: list[list[tuple[str, float]]] = [[] for _ in self.words]
         for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):

@@ -31,8 +31,9 @@ class Batcher(Generic[Kind, Work, Answer]):
         most: int,
         observe: Callable[[Kind, int, float], None],
     ) -> None:
-        """Of answers that ``compute`` gives to several requests of one kind, or their errors, each batch costing
-        ``most`` or one request; ``observe`` gets the kind, the requests and the seconds of each."""
+        """``compute`` answers a batch of requests of one kind, or returns their errors. ``most`` is a batch's maximum
+        cost, which a single request may exceed. ``observe`` records the kind, the number of requests and the seconds of
+        each batch."""
         self._compute, self._most, self._observe = compute, most, observe
         self._queue: deque[_Waiting[Kind, Work, Answer]] = deque()
         self._arrived = asyncio.Event()

@@ -11,7 +11,7 @@ REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Of one server."""
+    """Metrics of one server."""
 
     def __init__(self, waiting: Callable[[], int], connections: Callable[[], int]) -> None:
         """Asks for the number of requests ``waiting`` for their batch, and of ``connections`` in progress."""

@@ -24,7 +24,7 @@ def snippet(text: str, words_found: Iterable[tuple[str, float]]) -> str:
         places = [(match.start(), match[0].casefold()) for match in pattern.finditer(text)]
 
     def weight_from(first: int) -> float:
-        """Of the different words that begin within a snippet's length of a place."""
+        """The weight of the different words that begin within a snippet's length of a place."""
         behind = (places[number] for number in range(first, len(places)))
         near = {word for _, word in takewhile(lambda place: place[0] - places[first][0] <= WIDTH - 60, behind)}
         return sum(weights.get(word, 0.0) for word in sorted(near))

@@ -13,7 +13,7 @@ Engine = Literal["exact", "lucene", "seismic", "opensearch"]  # each in a file o
 
 
 class Needs(NamedTuple):
-    """What an engine needs beside vtkit."""
+    """The extra and the packages that an engine needs beside vtkit."""
 
     extra: str
     packages: tuple[tuple[str, str], ...]  # each package by the name it is imported by and the name it is installed by
@@ -32,7 +32,8 @@ def missing_packages(engine: Engine) -> tuple[str, ...]:
 
 
 def not_installed(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Those of ``packages``, each named as it is imported and as it is installed, that are not here, by the second."""
+    """The ``packages`` that are missing, by the name they are installed by. Each is given by its import name and that
+    name."""
     return tuple(package for module, package in packages if find_spec(module) is None)
 
 

@@ -49,7 +49,7 @@ PenaltyName = Literal["flops", "l1", "masked_flops", "df_flops", "cased"]
 
 
 class _Penalty(NamedTuple):
-    """What a penalty is, and its λ of each side where the recipe gives none."""
+    """The explanation of a penalty, and its λ of each side if the recipe gives none."""
 
     what: str
     query: float

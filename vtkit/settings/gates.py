@@ -23,5 +23,5 @@ class GatesSection(Section):
     """Gates that are skipped."""
 
     def level(self, gate: Gate) -> Literal["fail", "warn"]:
-        """What a failure of a gate is; ``trimmed`` finds none."""
+        """The level of a gate's failure; ``trimmed`` finds none."""
         return "warn" if gate in self.warn else "fail"

@@ -133,8 +133,7 @@ class Recipe(Section):
 
     @property
     def input_casing(self) -> CasingSection:
-        """What the input of the vocabulary's tokenizer is folded to, in the recipe's language unless [casing] names
-        another."""
+        """The casing of the vocabulary's input, in the recipe's language unless [casing] names another."""
         if self.casing.input == "keep":
             return CasingSection()
         return CasingSection(input=self.casing.input, language=self.casing.language or self.recipe.language)

@@ -21,8 +21,8 @@ OverlapMode = Literal["exact+symbols", "exact", "fuzzy"]
 
 
 class MethodSettings(Section):
-    """What all methods are asked. A method with settings has the table [transfer.NAME], all of them optional, so that
-    tables of other methods may stay in a recipe."""
+    """Settings that all methods share. A method with settings has the table [transfer.NAME], all of them optional, so
+    that tables of other methods may stay in a recipe."""
 
     name: ClassVar[str]
     """As ``transfer.method`` names it."""
@@ -60,7 +60,7 @@ class MethodSettings(Section):
 
     @classmethod
     def summary(cls) -> str:
-        """What it makes rows of: the first sentence of the docstring."""
+        """The origin of its rows: the first sentence of the docstring."""
         sentence = first_sentence(cls)
         return sentence[:1].lower() + sentence[1:]
 

@@ -66,7 +66,7 @@ class Section(BaseModel):
         return self
 
     def _faults(self) -> Iterator[str]:
-        """What is wrong with settings that are each valid alone."""
+        """Faults of settings that are each valid alone."""
         return iter(())
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CasingCounts:
-    """What a vocabulary is made of, as far as case goes."""
+    """Counts of a vocabulary's tokens by their case."""
 
     tokens: int
     special: int  # special tokens, fillers and ids without a token, which are never cased

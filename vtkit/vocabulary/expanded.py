@@ -181,7 +181,7 @@ class _Corpus:
 
 @dataclass(frozen=True)
 class _Learned:
-    """What merging learned on the corpus: of every size up to the one asked for, it has the vocabulary."""
+    """Merges learned from the corpus; it gives the vocabulary of any size up to the one asked for."""
 
     notation: Notation
     tokens: tuple[str, ...]  # in the order they were learned, the alphabet first
@@ -269,8 +269,7 @@ def _read_corpus(
 
 
 def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | int]]:
-    """What the tokenizer does to a text before its model sees it: words, and ids of added tokens; special ones are
-    text."""
+    """The tokenizer's work before its model: a text becomes words, and ids of added tokens; special tokens are text."""
     backend = tokenizer.backend_tokenizer
     normalize = backend.normalizer.normalize_str if backend.normalizer is not None else str
     pre_tokenizer = backend.pre_tokenizer
@@ -369,7 +368,8 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size
 
 
 def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
-    """What may be added, most frequent first: what the learned vocabulary of ``size`` tokens makes of the corpus."""
+    """Tokens that may be added, the most frequent first: those that the learned vocabulary of ``size`` tokens makes of
+    the corpus."""
     model = learned.model(size)
     vocabulary = Tokenizer(model).get_vocab()
     counts = _cut(model, corpus.lowered, len(vocabulary)).tolist()

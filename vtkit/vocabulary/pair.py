@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class VocabularyPair:
-    """What a transfer moves from and to; a DataError where an overlapping source token has no row."""
+    """The two vocabularies of a transfer; a DataError if an overlapping source token has no row."""
 
     source: Vocabulary
     target: Vocabulary

@@ -19,7 +19,7 @@ def say_if_smaller(size: int, most: int, base: int = 0) -> None:
 
 @dataclass(frozen=True)
 class CorpusCounts(Result):
-    """What a vocabulary was trained on."""
+    """Counts of the corpus that a vocabulary was trained on."""
 
     texts: int
     characters: int
@@ -62,7 +62,7 @@ class ExpansionStats(Result):
 
 @dataclass(frozen=True)
 class TrimStats(Result):
-    """What trimming left of a vocabulary, and what that does to texts that were not counted."""
+    """Statistics of a trimmed vocabulary, and of texts that were not counted for it."""
 
     base_size: int  # tokens of the vocabulary before
     texts: int  # texts whose tokens were counted

@@ -20,7 +20,7 @@ NO_LIMIT = 10**30  # `model_max_length` where nothing says otherwise, as in tran
 
 
 class Tokenized(NamedTuple):
-    """What a call gives: as much of a ``BatchEncoding`` as encoding needs."""
+    """The result of a call: as much of a ``BatchEncoding`` as encoding needs."""
 
     encodings: list[Encoding]
 
@@ -31,7 +31,8 @@ class Tokenized(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenizerFile:
-    """What encoding queries and naming dimensions needs of a ``PreTrainedTokenizerFast``, under the same names."""
+    """The part of a ``PreTrainedTokenizerFast`` that encoding queries and naming dimensions needs, under the same
+    names."""
 
     backend_tokenizer: Tokenizer
     settings: Mapping[str, Any]  # `tokenizer_config.json`

@@ -138,7 +138,7 @@ def train(
 
 
 def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
-    """What a trained tokenizer does to a text before it cuts it into tokens, in words."""
+    """A trained tokenizer's steps before it makes tokens of a text, in words."""
     steps = ["Unicode form NFKC"]
     dropped = {"format": "control, format and private-use characters dropped", "bert": "cleaned as in BERT"}
     steps += [dropped[section.clean]] if section.clean in dropped else []

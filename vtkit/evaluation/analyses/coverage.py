@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coverage(Result):
-    """Of the queries of a collection, each figure a mean over queries (None without any)."""
+    """Coverage of a collection's queries, each figure a mean over queries (None without any)."""
 
     words_split: float | None  # share of a query's words that are several tokens
     queries_split: float | None  # share of the queries with such a word

@@ -33,7 +33,7 @@ TEXTS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Analyses(Result):
-    """Of one encoder on one collection. Latent units name no tokens, so that only ``rsj`` is there for them."""
+    """Analyses of one encoder on one collection. Latent units name no tokens, so they have only ``rsj``."""
 
     queries: int
     documents: int

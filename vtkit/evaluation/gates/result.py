@@ -27,7 +27,7 @@ Seen = tuple[Finding, str, str]
 
 @dataclass(frozen=True)
 class CheckResult(Result):
-    """What one gate found."""
+    """The result of one gate."""
 
     gate: Gate
     stage: Stage
@@ -43,13 +43,13 @@ class CheckResult(Result):
 
 @dataclass(frozen=True)
 class Checked(Result):
-    """What the gates of one check found."""
+    """The results of the gates of one check."""
 
     gates: tuple[CheckResult, ...]
 
 
 def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:
-    """What the gates of one stage ``found``, each with its level in the recipe."""
+    """The results of the gates of one stage, each with its level in the recipe."""
     return [
         CheckResult(gate, stage, finding, section.level(gate), seen, advice) for gate, (finding, seen, advice) in found
     ]

@@ -29,7 +29,7 @@ NORMS = (1 / 3, 3.0)  # median length of made rows, in median lengths of source 
 
 @dataclass(frozen=True)
 class Moved:
-    """What a transfer worked with."""
+    """The vocabularies and rows of a transfer."""
 
     source: SparseEncoder
     alignment: Overlap
@@ -76,7 +76,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
 
 
 def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
-    """Where made rows lie among source rows: cosine to the nearest one, to their own mean, and their lengths.
+    """Compare made rows with source rows: their cosine to the nearest one and to their own mean, and their lengths.
 
     Rows without a source token behind them (the mean, masked, noise) are counted and left out. The others fail
     where nearly all of them point one way: the method told no token from another. New tokens that no method had

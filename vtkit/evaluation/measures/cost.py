@@ -100,7 +100,7 @@ QUERIES_TIMED = 100  # the first of a set
 
 @dataclass(frozen=True)
 class SearchCost(Result):
-    """What an index takes, and how long a query takes in it, encoding included."""
+    """The size of an index, and the time of a query in it, encoding included."""
 
     set: str
     documents: int

@@ -57,7 +57,7 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
 
 
 def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
-    """Nothing, if every name is a measure that can be computed here from the first ``depth`` results."""
+    """Refuse names that are no measures, or none that the first ``depth`` results can give."""
     bad = [
         f"{name[:_LONGEST_NAME]!r}: {complaint}" for name in names if (complaint := _complaint(name, depth)) is not None
     ]

@@ -13,7 +13,7 @@ from vtkit.system.results import Result
 
 @dataclass(frozen=True)
 class Predictions(Result):
-    """Of a group of masked tokens."""
+    """Predictions of a group of masked tokens."""
 
     tokens: int
     accuracy: float  # share of them whose likeliest prediction is right
@@ -33,7 +33,7 @@ class HeldOutPredictions(Result):
 
 @dataclass(frozen=True)
 class GroupedPredictions(Result):
-    """Of all masked tokens, of those whose rows came from the source unchanged, and of the others."""
+    """Predictions of all masked tokens, of those whose rows came unchanged from the source, and of the others."""
 
     all: Predictions
     overlapping: Predictions | None

@@ -42,13 +42,13 @@ class Server:
 
 
 def index_name(suffix: str = "") -> str:
-    """What the index is called: INDEX, or the name of what was exported."""
+    """The name of the index: INDEX, or the name of the exported model."""
     name = json.loads((HERE / "settings.json").read_text("utf-8"))["name"].lower()
     return os.environ.get("INDEX") or re.sub(r"[^0-9a-z]+", "-", name).strip("-") + suffix
 
 
 def names() -> list[str]:
-    """What the dimensions are called."""
+    """Names of the dimensions."""
     listed: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
     return listed
 

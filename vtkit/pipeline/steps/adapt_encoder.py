@@ -124,8 +124,8 @@ def _predict(
 
 
 def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
-    """What is left to train on, and up to ``most`` different ``texts`` that are not trained on; with all their copies
-    they are a tenth at most."""
+    """The texts that are trained on, and up to ``most`` different ones that are held out. With all their copies, the
+    held-out texts are a tenth at most."""
     copies, first = Counter[int](), dict[int, int]()
     for number, text in enumerate(texts):
         copies[hash(text)] += 1

@@ -63,7 +63,7 @@ def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
-    """What stages use where the recipe leaves a setting open, by the setting's dotted name."""
+    """The values that stages use for settings that the recipe leaves open, by dotted name."""
     used: dict[str, Any] = {}
 
     def texts(setting: str, given: tuple[str, ...], corpora: tuple[Corpus, ...]) -> None:
@@ -129,7 +129,7 @@ def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def _queries_beside(recipe: Recipe) -> Iterator[Corpus]:
-    """Of each evaluation set the judgements that it is not judged on, in the order in which they are preferred."""
+    """Other splits of each evaluation set, the preferred ones first."""
     if recipe.evaluate is None or not recipe.evaluate.bm25:
         return
     for corpus in evaluation_sets(recipe):
