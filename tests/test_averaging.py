@@ -8,7 +8,17 @@ import torch
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
 from test_validation import HELD_OUT, TRAINED_ON
-from tiny import collection, encoder, interrupted_at, same, scratch_recipe, tokenizer, weights, write_collection
+from tiny import (
+    add_training_queries,
+    collection,
+    encoder,
+    interrupted_at,
+    same,
+    scratch_recipe,
+    tokenizer,
+    weights,
+    write_collection,
+)
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.sides import encode_side
@@ -123,10 +133,10 @@ def test_the_second_round_learns_from_negatives_of_the_first_rounds_encoder(tmp_
 
 def test_a_recipe_says_what_the_mean_has(tmp_path: Path) -> None:
     tokenizer().save_pretrained(str(tmp_path / "target"))
-    write_collection(tmp_path / "collection", collection(48, seed=4))
+    judged = collection(48, seed=4)
+    add_training_queries(write_collection(tmp_path / "collection", judged), judged)
     qrels = tmp_path / "collection" / "qrels"
-    for split in ("train", "dev"):
-        (qrels / f"{split}.tsv").write_text((qrels / "test.tsv").read_text("utf-8"), "utf-8")
+    (qrels / "dev.tsv").write_text((qrels / "train.tsv").read_text("utf-8"), "utf-8")
     recipe = tmp_path / "averaged.toml"
     recipe.write_text(
         scratch_recipe(

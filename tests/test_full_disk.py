@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny import TOKENS, collection, model, shuffled, texts, tokenizer, write_collection
+from tiny import TOKENS, add_training_queries, collection, model, shuffled, texts, tokenizer, write_collection
 
 from vtkit.cli import main
 from vtkit.pipeline.run import run
@@ -35,8 +35,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model().save_pretrained(folder / "source")
     tokenizer().save_pretrained(str(folder / "source"))
     tokenizer(shuffled(3)).save_pretrained(str(folder / "target"))
-    qrels = write_collection(folder / "set", collection(40)) / "qrels"
-    shutil.copy(qrels / "test.tsv", qrels / "train.tsv")
+    judged = collection(40)
+    add_training_queries(write_collection(folder / "set", judged), judged)
     (folder / "corpus.txt").write_text("\n".join(texts(80)))
     (folder / "tiny.toml").write_text(RECIPE)
     return folder / "tiny.toml"

@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "evaluation": (1692, 178),
     "export": (1353, 152),
     "inspect": (1087, 107),
-    "pipeline": (3895, 356),
+    "pipeline": (3896, 356),
     "recipe": (1523, 150),
     "report": (2466, 236),
     "search": (2241, 235),

@@ -530,6 +530,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def judged(tmp_path: Path, hub_cache: Path) -> Path:
     """A recipe whose model and tokenizer are in the cache, and which is judged on collections that are there."""
+    write(hub_cache, "models--org--model/refs/main", "1")
     for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
         write(hub_cache, f"models--{name}", "{}")
     collection(tmp_path / "judged", "test")

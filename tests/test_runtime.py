@@ -106,10 +106,9 @@ def test_freed_memory_is_used_again_without_asking_the_system() -> None:
         return [int(number) for number in done.stdout.split()]
 
     # six tensors of 32 MiB: 49,152 pages of 4 KiB, or 96 of 2 MiB, unless they are there already; a machine short of
-    # memory may take some away meanwhile, so the best of three counts
-    asked, given_back = min(counted("reuse_memory()") for _ in range(3))
-    assert asked < 20
-    assert asked < counted("pass")[0]
+    # memory may take some away meanwhile, so the best of six counts
+    asked, given_back = min(counted("reuse_memory()") for _ in range(6))
+    assert asked < counted("pass")[0] / 2
     # and the next stage starts without them
     assert given_back > 24
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import TOKENS, collection, encoder, finished_run, texts, tokenizer
+from tiny import TOKENS, add_training_queries, collection, encoder, finished_run, texts, tokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder
@@ -99,9 +99,9 @@ def test_an_encoder_that_ranks_by_the_cosine_does_so_everywhere_until_it_is_trai
         np.testing.assert_allclose([result.score for result in results.results], own, rtol=1e-5)
     by_dot_products = (vectors[0] @ vectors[1].T).numpy()
     assert (by_dot_products.argmax(axis=1) != scores.argmax(axis=1)).any()
-    recipe.write_text(
-        recipe.read_text("utf-8") + '[finetune]\ndata = "collection"\nsplit = "test"\nsteps = 2\n', "utf-8"
-    )
+    add_training_queries(tmp_path / "collection", found)
+    finetune = '[finetune]\ndata = "collection"\nsplit = "train"\nsteps = 2\n'
+    recipe.write_text(recipe.read_text("utf-8") + finetune, "utf-8")
     tuned = run(recipe, runs=tmp_path / "again", until="finetune")
     assert load_encoder(str(tuned / "model")).similarity_fn_name == "dot"
     path.write_text(json.dumps(settings | {"similarity_fn_name": "euclidean"}), "utf-8")

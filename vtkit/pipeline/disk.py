@@ -126,14 +126,15 @@ def earlier_times(steps: Iterable[Step], store: Store) -> str:
         pattern = f"{stage.replace(':', '-')}-{'[0-9a-f]' * 20}"
         outputs = sorted(store.root.glob(pattern), key=lambda folder: folder.stat().st_mtime, reverse=True)
         manifest = next(filter(None, map(read_manifest, outputs)), None)
+        name = stage.partition(":")[0]
         if manifest is None:
-            unknown[stage] = None
+            unknown[name] = None
         else:
-            took[stage] = took.get(stage, 0.0) + manifest["seconds"]
+            took[name] = took.get(name, 0.0) + manifest["seconds"]
     if not took:
         return ""
-    each = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in took.items() if seconds >= 1)
-    line = f"time: these stages last took {duration(sum(took.values()))}{f' ({each})' if each else ''}"
+    each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())
+    line = f"time: these stages last took {duration(sum(took.values()))} ({each})"
     return f"{line}; never run here: {', '.join(unknown)}" if unknown else line
 
 
