@@ -9,6 +9,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield node.name, text
 
 
+@cache
 def sizes() -> dict[str, tuple[int, int]]:
     """Room -> code lines and definitions."""
     lines: Counter[str] = Counter()

@@ -8,6 +8,7 @@ texts and 256 active dimensions a document, which only the trained encoder knows
 import gzip
 import json
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,8 +122,7 @@ def earlier_times(steps: Iterable[Step], store: Store) -> str:
     """How long the stages of ``steps`` took when they last ran in this store; empty if none of them has run."""
     took: dict[str, float] = {}
     unknown: dict[str, None] = {}
-    for step in steps:
-        stage = step.dependencies.stage
+    for stage, count in Counter(step.dependencies.stage for step in steps).items():
         pattern = f"{stage.replace(':', '-')}-{'[0-9a-f]' * 20}"
         outputs = sorted(store.root.glob(pattern), key=lambda folder: folder.stat().st_mtime, reverse=True)
         manifest = next(filter(None, map(read_manifest, outputs)), None)
@@ -130,7 +130,7 @@ def earlier_times(steps: Iterable[Step], store: Store) -> str:
         if manifest is None:
             unknown[name] = None
         else:
-            took[name] = took.get(name, 0.0) + manifest["seconds"]
+            took[name] = took.get(name, 0.0) + count * manifest["seconds"]
     if not took:
         return ""
     each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())

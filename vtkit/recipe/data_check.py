@@ -159,22 +159,22 @@ def _overlaps(recipe: Recipe) -> Iterator[_Check]:
     """How many evaluated queries are among those that a model learns from or that choose something, set by set."""
     if recipe.evaluate is None:
         return
+    trained = list(_trained_queries(recipe))
     for name in recipe.evaluate.sets:
         split = recipe.evaluate.split or collections.default_split(name)
         if is_local(name) and not recipe.evaluate.ignore_identical_ids:
             yield _Check("evaluate.sets", f"ids {name} {split}", (), partial(_own_documents, name, split))
         evaluated = query_keys(name, split)
-        for setting, learned, keys in [*_trained_queries(recipe), *_choosing_queries(recipe, name, split)]:
+        for setting, learned, keys in [*trained, *_choosing_queries(recipe, name, split)]:
             if evaluated and keys:
                 shared = len(evaluated & keys)
                 both = f"{shared:,} of {len(evaluated):,} evaluated queries of {Path(name).name}"
                 counted = f"{both} are among {len(keys):,} {learned}"
-                whole = shared >= WHOLE * len(evaluated)
                 yield _Check(
                     setting,
                     f"{setting} {learned} {split} {name}",
                     (),
-                    partial(_whole, counted, whole and "choose" not in learned),
+                    partial(_whole, counted, shared >= WHOLE * len(evaluated) and "choose" not in learned),
                     partial(_partial, counted, shared > 0 and "choose" not in learned),
                 )
 
