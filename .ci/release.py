@@ -1,7 +1,7 @@
 """Whether the version of the sources is that of their tag; ``make wheel`` builds nothing otherwise.
 
-The version stands in ``vtkit/__init__.py``, and not in the tags alone: archives, Docker images and shallow clones have
-no tags, and an editable install would keep the version of the day on which it was made.
+The version stands in ``vtkit/system/version.py``, and not in the tags alone: archives, Docker images and shallow
+clones have no tags, and an editable install would keep the version of the day on which it was made.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def problems(root: Path) -> list[str]:
     A tagged commit must have the version of its tag, also in ``CITATION.cff``, and its entry in ``CHANGELOG.md``. A
     commit after a release must not have the version of that release.
     """
-    version = _version(root / "vtkit" / "__init__.py", r'^__version__ = "(.+)"$')
+    version = _version(root / "vtkit" / "system" / "version.py", r'^__version__ = "(.+)"$')
     here, every = (_git(root, "tag", "--list", "v*", *more) for more in (["--points-at", "HEAD"], []))
     found = []
     for tag in here:
         for name, stands in (
-            ("vtkit/__init__.py", version),
+            ("vtkit/system/version.py", version),
             ("CITATION.cff", _version(root / "CITATION.cff", r"^version: (.+)$")),
         ):
             if tag != f"v{stands}":
@@ -32,7 +32,9 @@ def problems(root: Path) -> list[str]:
         if not re.search(rf"^## {re.escape(tag[1:])}\b", (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
             found.append(f"CHANGELOG.md has no entry for {tag[1:]}. Rename its part 'Unreleased'.")
     if not here and f"v{version}" in every:
-        found.append(f"v{version} is tagged already. Set the next version, such as X.Y.Z.dev0, in vtkit/__init__.py.")
+        found.append(
+            f"v{version} is tagged already. Set the next version, such as X.Y.Z.dev0, in vtkit/system/version.py."
+        )
     return found
 
 

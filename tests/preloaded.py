@@ -8,5 +8,5 @@ for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # read when torch and num
     os.environ[name] = "1"
 
 for module in walk_packages(import_module("vtkit").__path__, "vtkit."):
-    if not module.name.endswith("__main__") and ".export.scripts." not in module.name:  # these run outside of vtkit
+    if not module.name.endswith("__main__") and ".deploy.scripts." not in module.name:  # these run outside of vtkit
         import_module(module.name)

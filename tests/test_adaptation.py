@@ -13,8 +13,8 @@ from transformers import TrainerState
 from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
-from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.pipeline.steps.adapt_encoder import HELD_OUT, _held_out
+from vtkit.search.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import masking, mlm, resuming

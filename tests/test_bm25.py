@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
-from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25
+from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.analysers import LUCENE, Analysis
 from vtkit.system.errors import MissingExtra, RecipeError
 

@@ -12,12 +12,12 @@ import tiny
 from command_line import invoke
 from test_report import cut_off, shown_by_a_browser
 
-from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.report.compared import ComparedRuns, Line, compared_page
+from vtkit.search.measures.significance import holm, paired_randomization
 
 SET = "collection"
 

@@ -14,7 +14,11 @@ from test_overlap import ROLES, byte_level, wordpiece
 from tokenizers import Regex, normalizers
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.inspect.composition import (
+from vtkit.report.plots import StackedBars, stacked_bars
+from vtkit.report.vocabulary_page import tables
+from vtkit.system.console import table_lines
+from vtkit.system.errors import DataError, RecipeError
+from vtkit.vocabulary.composition import (
     EVIDENCE_PROBABILITY,
     LANGUAGES,
     LANGUAGES_OF_SCRIPT,
@@ -24,15 +28,11 @@ from vtkit.inspect.composition import (
     parse_languages,
     settle,
 )
-from vtkit.inspect.inspection import Inspection, corpus_use, inspect_vocabulary, normalizer_steps
-from vtkit.inspect.reachability import duplicates, unreachable
-from vtkit.report.plots import StackedBars, stacked_bars
-from vtkit.report.vocabulary_page import tables
-from vtkit.system.console import table_lines
-from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary, normalizer_steps
 from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.reachability import duplicates, unreachable
 
 
 def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", **settings: Any) -> dict[str, tuple[str, str]]:

@@ -16,9 +16,9 @@ from typer.testing import Result
 
 from vtkit.data.corpora import read_corpus
 from vtkit.data.spelling import preparation
-from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
-from vtkit.inspect.words import words
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
+from vtkit.vocabulary.words import words
 
 COUNTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30).filter(
     lambda pairs: sum(a for a, _ in pairs) > 0 and sum(b for _, b in pairs) > 0

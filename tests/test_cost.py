@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
 from vtkit.search.exact import ExactIndex
 from vtkit.search.maxscore import maxscore_operations, query_cost
+from vtkit.search.measures.cost import activation_shares, active_dimensions, flops
 
 
 def index_of(lists: dict[int, dict[int, float]], documents: int) -> ExactIndex:

@@ -19,11 +19,11 @@ from tiny import TOKENS, collection, encoder, tokenizer
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.pipeline.steps.index_corpus import IndexedSet, IndexResult
 from vtkit.pipeline.store import Dependencies, Store
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import IndexRecord
+from vtkit.search.measures.cost import Sparsity
 from vtkit.system.results import Result
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 

@@ -13,8 +13,8 @@ from joint_training import TRAININGS, starts, trained
 from safetensors import safe_open
 from tiny import SCRATCH, collection, texts, tokenizer, write_collection
 
+from vtkit.system import distributed
 from vtkit.system.errors import DataError
-from vtkit.training import distributed
 from vtkit.training.resuming import Shares
 
 ROOT = Path(__file__).resolve().parents[1]

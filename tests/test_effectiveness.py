@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.trec import Run
-from vtkit.evaluation.measures.effectiveness import evaluate, per_query, validate_measures
+from vtkit.search.measures.effectiveness import evaluate, per_query, validate_measures
 from vtkit.system.errors import RecipeError
 
 MEASURES = ("nDCG@10", "R@5", "RR@10")

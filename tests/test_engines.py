@@ -20,8 +20,6 @@ from opensearch_server import opensearch_server, running
 from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.evaluation.judging import EvaluateResult
-from vtkit.evaluation.measures.agreement import agreement
-from vtkit.evaluation.measures.cost import DocumentFrequencies, Histogram, activation_shares, active_dimensions
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
@@ -30,6 +28,8 @@ from vtkit.search import opensearch_client, seismic
 from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised
+from vtkit.search.measures.agreement import agreement
+from vtkit.search.measures.cost import DocumentFrequencies, Histogram, activation_shares, active_dimensions
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection

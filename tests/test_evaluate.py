@@ -25,9 +25,9 @@ from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.trec import read_trec, write_trec
 from vtkit.evaluation.balance import AS_THEY_ARE, combined
 from vtkit.evaluation.comparison import Comparison
-from vtkit.evaluation.measures.significance import bonferroni, mean_interval, paired_t
 from vtkit.evaluation.mteb_results import languages_in_mteb, mteb_task
 from vtkit.pipeline.folder import report_of
+from vtkit.search.measures.significance import bonferroni, mean_interval, paired_t
 from vtkit.system.errors import RecipeError
 
 MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")

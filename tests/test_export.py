@@ -31,21 +31,21 @@ from test_expansion import wordpiece
 from tokenizers import Tokenizer
 
 from vtkit import encode_texts, export_for, index_vectors, load_encoder
+from vtkit.deploy import documents, network
+from vtkit.deploy import opensearch as opensearch_target
+from vtkit.deploy import postgres as postgres_target
+from vtkit.deploy import vespa as vespa_target
+from vtkit.deploy.documents import Collection, Entry
+from vtkit.deploy.elasticsearch import four_inputs
+from vtkit.deploy.features import model_stays_outside, token_names
+from vtkit.deploy.network import MODEL, QUANTISED, Checked, TermWeights, check_onnx, quantise, write_onnx
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.postgres import sparsevec
+from vtkit.deploy.result import Target
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
-from vtkit.export import documents, network
-from vtkit.export import opensearch as opensearch_target
-from vtkit.export import postgres as postgres_target
-from vtkit.export import vespa as vespa_target
-from vtkit.export.documents import Collection, Entry
-from vtkit.export.elasticsearch import four_inputs
-from vtkit.export.features import model_stays_outside, token_names
-from vtkit.export.network import MODEL, QUANTISED, Checked, TermWeights, check_onnx, quantise, write_onnx
-from vtkit.export.portable import Portable, Source
-from vtkit.export.postgres import sparsevec
-from vtkit.export.result import Target
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents

@@ -20,12 +20,12 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.corpora import read_corpus
 from vtkit.data.spelling import lowered
-from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
-from vtkit.inspect.words import Punctuation, script_of, script_of_text, word_spans, words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, wrap
+from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
 from vtkit.vocabulary.trained import train
+from vtkit.vocabulary.words import Punctuation, script_of, script_of_text, word_spans, words
 
 TEXTS = [
     "The wild-type IL-2 receptor (CD25) wasn't expressed; 3.14 % of  cells.",

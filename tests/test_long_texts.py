@@ -18,7 +18,7 @@ MEGABYTES = 350
 
 PEAK = """
 import resource, sys
-from vtkit.inspect.fragmentation import measure_fragmentation
+from vtkit.vocabulary.fragmentation import measure_fragmentation
 from vtkit.encoder.idf import document_frequencies
 from vtkit.vocabulary.existing import load_tokenizer
 

@@ -18,7 +18,7 @@ from opensearch_server import nine_bits
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.export.ml_commons import MOST_TOKENS, query_model
+from vtkit.deploy.ml_commons import MOST_TOKENS, query_model
 from vtkit.search.java import cast_to, java_class
 from vtkit.search.opensearch import LARGEST_WEIGHT
 from vtkit.system.errors import DataError

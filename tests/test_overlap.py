@@ -16,7 +16,6 @@ from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
 import vtkit
-from vtkit.inspect.reachability import unreachable
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import canonical_classes
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
@@ -24,6 +23,7 @@ from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, FILLER, SENTENCEPIECE, WORDPIECE, Canonical
 from vtkit.vocabulary.overlap import KINDS, find_overlap, is_symbol
 from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.reachability import unreachable
 from vtkit.vocabulary.trimmed import trim_vocabulary
 
 XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_overlap import byte_level, wordpiece
 
-from vtkit.inspect.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.overlap_report import HEADER, MODES, overlap_report, pair_rows
 
 
 @pytest.fixture

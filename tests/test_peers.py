@@ -16,8 +16,6 @@ from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
 from vtkit.evaluation.judging import read_per_query
-from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
@@ -28,6 +26,8 @@ from vtkit.report.plots import effectiveness_charts
 from vtkit.report.verdict import standings, verdict
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
+from vtkit.search.measures.effectiveness import evaluate
+from vtkit.search.measures.significance import holm, paired_randomization
 from vtkit.system.errors import DataError, RecipeError
 
 

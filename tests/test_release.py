@@ -23,8 +23,8 @@ def git(folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A checkout of version 1.2.3, which is not tagged."""
-    (tmp_path / "vtkit").mkdir()
-    (tmp_path / "vtkit" / "__init__.py").write_text('"""Doc."""\n\n__version__ = "1.2.3"\n')
+    (tmp_path / "vtkit" / "system").mkdir(parents=True)
+    (tmp_path / "vtkit" / "system" / "version.py").write_text('"""Doc."""\n\n__version__ = "1.2.3"\n')
     (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.2.3\n")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (2026-11-25)\n")
     git(tmp_path, "init", "-q")
@@ -44,7 +44,7 @@ def test_a_tag_of_another_version_is_refused_wherever_it_differs(sources: Path) 
     git(sources, "tag", "v1.2.4")
     found = release.problems(sources)
     assert len(found) == 3
-    for line, named in zip(found, ("vtkit/__init__.py", "CITATION.cff", "CHANGELOG.md"), strict=True):
+    for line, named in zip(found, ("vtkit/system/version.py", "CITATION.cff", "CHANGELOG.md"), strict=True):
         assert named in line
         assert "1.2.4" in line
 
@@ -54,7 +54,7 @@ def test_a_commit_after_a_release_needs_a_version_of_its_own(sources: Path) -> N
     git(sources, "commit", "-q", "--allow-empty", "-m", "two")
     (found,) = release.problems(sources)
     assert found.startswith("v1.2.3 is tagged already. Set the next version, such as X.Y.Z.dev0")
-    version = sources / "vtkit" / "__init__.py"
+    version = sources / "vtkit" / "system" / "version.py"
     version.write_text(version.read_text().replace("1.2.3", "1.3.0.dev0"))
     assert release.problems(sources) == []
 
@@ -64,7 +64,7 @@ def test_clones_without_tags_and_archives_are_built(sources: Path, tmp_path_fact
     clone, archive = tmp_path_factory.mktemp("clones") / "shallow", tmp_path_factory.mktemp("archive")
     git(sources, "clone", "-q", "--depth", "1", "--no-tags", sources.as_uri(), str(clone))
     assert release.problems(clone) == []
-    for name in ("vtkit/__init__.py", "CITATION.cff", "CHANGELOG.md"):
-        (archive / name).parent.mkdir(exist_ok=True)
+    for name in ("vtkit/system/version.py", "CITATION.cff", "CHANGELOG.md"):
+        (archive / name).parent.mkdir(parents=True, exist_ok=True)
         (archive / name).write_bytes((sources / name).read_bytes())
     assert release.problems(archive) == []

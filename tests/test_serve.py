@@ -32,13 +32,13 @@ from hypothesis import strategies as st
 
 import vtkit
 from vtkit.data.retrieval import Document, RetrievalSet
+from vtkit.deploy.batching import Batcher
+from vtkit.deploy.snippets import WIDTH, snippet
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_query_table
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.lexical import LexicalPart
-from vtkit.serve.batching import Batcher
-from vtkit.serve.snippets import WIDTH, snippet
 
 MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
 NASTY = [

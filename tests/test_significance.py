@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test, t
 
 from vtkit.evaluation.judging import Role
-from vtkit.evaluation.measures.significance import (
+from vtkit.pipeline.steps.write_report import with_tests
+from vtkit.report.data import ReportData, Row, SetResults
+from vtkit.report.diagnosis import diagnose
+from vtkit.report.verdict import recommendation
+from vtkit.search.measures.significance import (
     difference,
     holm,
     paired_randomization,
     paired_randomization_over_sets,
     paired_t,
 )
-from vtkit.pipeline.steps.write_report import with_tests
-from vtkit.report.data import ReportData, Row, SetResults
-from vtkit.report.diagnosis import diagnose
-from vtkit.report.verdict import recommendation
 
 values = st.integers(0, 4).map(lambda quarter: quarter / 4)
 pairs = st.lists(st.tuples(values, values), min_size=1, max_size=9)

@@ -23,7 +23,6 @@ from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.evaluation.measures.significance import difference, holm
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.listing import running_by
 from vtkit.pipeline.run import run
@@ -32,6 +31,7 @@ from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
 from vtkit.report.sweep_page import pareto_front
 from vtkit.report.sweep_tables import Place, table_rows
+from vtkit.search.measures.significance import difference, holm
 from vtkit.system.errors import RecipeError, VtkitError
 
 BASE = """

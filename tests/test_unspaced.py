@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.unspaced import begins_unspaced, count_unspaced, cut_run, cut_runs
-from vtkit.inspect.words import words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train
+from vtkit.vocabulary.words import words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

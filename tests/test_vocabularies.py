@@ -3,9 +3,9 @@
 import pytest
 from test_composition import byte_level, wordpiece
 
-from vtkit.inspect.composition import SEMBRIDGE
-from vtkit.inspect.profiles import Sample, VocabularyAnalysis
-from vtkit.inspect.vocabularies import analyse_vocabularies, languages_told_apart
+from vtkit.vocabulary.composition import SEMBRIDGE
+from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
+from vtkit.vocabulary.vocabularies import analyse_vocabularies, languages_told_apart
 
 DOCUMENTS = ["the school is the school", "한국어 school", "the 山"]
 QUERIES = ["the school", "한국어"]

@@ -1,6 +1,6 @@
 """vtkit moves a learned sparse retrieval encoder onto the vocabulary its user needs.
 
-The public names, each loaded when it is first asked for: ``import vtkit`` itself loads nothing (docs/python.md).
+The public names, each loaded when it is first asked for: ``import vtkit`` loads the version alone (docs/python.md).
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from vtkit.system.version import __version__ as __version__
 
 _NAMES_OF_MODULE = {
-    "inspect.corpus_gap": ("Gap",),
-    "inspect.inspection": ("InspectedVocabulary",),
-    "inspect.fragmentation": ("Fragmentation",),
+    "vocabulary.corpus_gap": ("Gap",),
+    "vocabulary.inspection": ("InspectedVocabulary",),
+    "vocabulary.fragmentation": ("Fragmentation",),
     "evaluation.comparison": ("Comparison",),
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
@@ -27,7 +27,7 @@ _NAMES_OF_MODULE = {
     "encoder.asymmetric": ("dimension_names",),
     "encoder.calibrated": ("Calibration",),
     "encoder.casing": ("CasingChange",),
-    "export.result": ("Export",),
+    "deploy.result": ("Export",),
     "system.errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
     "settings.recipe": ("Recipe",),
     "report.data": ("ReportData",),
@@ -74,14 +74,11 @@ if TYPE_CHECKING:  # each name under its own, which exports it
     from vtkit.api import transfer_encoder as transfer_encoder
     from vtkit.api import with_static_queries as with_static_queries
     from vtkit.data.corpora import read_corpus as read_corpus
+    from vtkit.deploy.result import Export as Export
     from vtkit.encoder.asymmetric import dimension_names as dimension_names
     from vtkit.encoder.calibrated import Calibration as Calibration
     from vtkit.encoder.casing import CasingChange as CasingChange
     from vtkit.evaluation.comparison import Comparison as Comparison
-    from vtkit.export.result import Export as Export
-    from vtkit.inspect.corpus_gap import Gap as Gap
-    from vtkit.inspect.fragmentation import Fragmentation as Fragmentation
-    from vtkit.inspect.inspection import InspectedVocabulary as InspectedVocabulary
     from vtkit.pipeline.folder import RunFolder as RunFolder
     from vtkit.report.data import ReportData as ReportData
     from vtkit.search.bm25 import Bm25 as Bm25
@@ -99,7 +96,10 @@ if TYPE_CHECKING:  # each name under its own, which exports it
     from vtkit.transfer.encoder import Transfer as Transfer
     from vtkit.vocabulary.casing import CasingCounts as CasingCounts
     from vtkit.vocabulary.casing import count_casing as count_casing
+    from vtkit.vocabulary.corpus_gap import Gap as Gap
     from vtkit.vocabulary.expanded import Expansion as Expansion
+    from vtkit.vocabulary.fragmentation import Fragmentation as Fragmentation
+    from vtkit.vocabulary.inspection import InspectedVocabulary as InspectedVocabulary
     from vtkit.vocabulary.overlap import Overlap as Overlap
     from vtkit.vocabulary.pair import VocabularyPair as VocabularyPair
     from vtkit.vocabulary.specification import Built as Built

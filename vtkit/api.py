@@ -24,14 +24,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
+    from vtkit.deploy.result import Export, Target
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.evaluation.comparison import Comparison
-    from vtkit.export.result import Export, Target
-    from vtkit.inspect.composition import Han
-    from vtkit.inspect.corpus_gap import Gap
-    from vtkit.inspect.fragmentation import Fragmentation
-    from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.report.data import ReportData
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
@@ -39,7 +35,11 @@ if TYPE_CHECKING:
     from vtkit.settings.transfer import OverlapMode
     from vtkit.system.runtime import Precision
     from vtkit.transfer.encoder import Transfer
+    from vtkit.vocabulary.composition import Han
+    from vtkit.vocabulary.corpus_gap import Gap
     from vtkit.vocabulary.expanded import Expansion
+    from vtkit.vocabulary.fragmentation import Fragmentation
+    from vtkit.vocabulary.inspection import InspectedVocabulary
     from vtkit.vocabulary.pair import VocabularyPair
     from vtkit.vocabulary.specification import Built
 
@@ -304,7 +304,7 @@ def export_for(
     from typing import get_args
 
     from vtkit.data.document_files import read_query_file
-    from vtkit.export.result import Target
+    from vtkit.deploy.result import Target
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
     from vtkit.search.folders import is_index_folder
@@ -328,8 +328,8 @@ def export_for(
     else:
         searcher, name, settings = None, located(str(source)), IndexSection()
     encoder = load_encoder(name, device="cpu")
-    from vtkit.export.export import export  # takes seconds
-    from vtkit.export.portable import QUERIES, Source, first_words
+    from vtkit.deploy.export import export  # takes seconds
+    from vtkit.deploy.portable import QUERIES, Source, first_words
 
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
@@ -777,8 +777,8 @@ def inspect_vocabulary(
         languages: to distinguish: ``all``, ``sembridge``, or codes separated by commas.
         han: the language of Han characters that Chinese, Japanese and Korean share.
     """
-    from vtkit.inspect.composition import parse_languages
-    from vtkit.inspect.inspection import inspect_vocabulary as inspect
+    from vtkit.vocabulary.composition import parse_languages
+    from vtkit.vocabulary.inspection import inspect_vocabulary as inspect
 
     called = name or (str(tokenizer) if isinstance(tokenizer, str | Path) else "vocabulary")
     return inspect(_tokenizer(tokenizer), called, parse_languages(languages), han)
@@ -807,8 +807,8 @@ def fragmentation(
     Raises:
         DataError: there is no text, or a tokenizer is not available.
     """
-    from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
-    from vtkit.inspect.words import script_of_text
+    from vtkit.vocabulary.fragmentation import language_groups, measure_fragmentation
+    from vtkit.vocabulary.words import script_of_text
 
     if not isinstance(tokenizers, Mapping):
         tokenizers = {name: name for name in _names(tokenizers)}
@@ -844,7 +844,7 @@ def corpus_gap(
     Raises:
         DataError: a corpus cannot be read, or has no words.
     """
-    from vtkit.inspect.corpus_gap import measure_gap
+    from vtkit.vocabulary.corpus_gap import measure_gap
 
     return measure_gap(_texts(first), _texts(second), language=language, punctuation=punctuation, top=top, seed=seed)
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit import __version__
 from vtkit.commands.options import STYLE, PlainCommand
 from vtkit.system import console
+from vtkit.system.distributed import is_main, leave
 from vtkit.system.errors import RecipeError, VtkitError, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
-from vtkit.training.distributed import is_main, leave
+from vtkit.system.version import __version__
 
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 

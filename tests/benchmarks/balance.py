@@ -23,9 +23,9 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.dense import load_dense
 from vtkit.evaluation.balance import WEIGHTS, chosen_weight, deviation, weighted_sum
 from vtkit.evaluation.balancing import balancing_queries
-from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.probe import probed_by_spans
 from vtkit.evaluation.systems import AboveLast, Bm25System, DenseSystem, SparseSystem, System
+from vtkit.search.measures.effectiveness import per_query
 from vtkit.settings.index import IndexSection
 
 SEED = 5

@@ -15,8 +15,8 @@ from typing import get_args
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import to_run
-from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.bm25 import Bm25
+from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.analysers import Analysis, known_as
 
 DEPTH = 100

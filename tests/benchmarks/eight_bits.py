@@ -18,11 +18,11 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from scipy import sparse
 
 from vtkit.data.collections import load_retrieval
+from vtkit.deploy.network import MODEL, QUANTISED, mean_cosine, quantise, run_onnx, write_onnx
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.export.network import MODEL, QUANTISED, mean_cosine, quantise, run_onnx, write_onnx
 from vtkit.search.exact import ExactIndex
+from vtkit.search.measures.effectiveness import evaluate
 
 
 def main() -> None:

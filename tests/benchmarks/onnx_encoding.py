@@ -20,9 +20,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from sentence_transformers import SparseEncoder
 
+from vtkit.deploy.network import MODEL, QUANTISED, run_onnx
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.export.network import MODEL, QUANTISED, run_onnx
 
 MAX_LENGTH = 256
 

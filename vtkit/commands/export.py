@@ -6,7 +6,7 @@ from typing import Annotated
 from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.document_files import QUERY_FORMS
-from vtkit.export.result import LEAST_COSINE, Target
+from vtkit.deploy.result import LEAST_COSINE, Target
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing

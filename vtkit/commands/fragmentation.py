@@ -22,7 +22,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.inspect.fragmentation import Counts, Fragmentation
+    from vtkit.vocabulary.fragmentation import Counts, Fragmentation
 
 SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
@@ -62,8 +62,8 @@ def fragmentation(
     without the special tokens around it; of a corpus of more than ten million characters a sample is read, and the
     result says so.
     """
-    from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
-    from vtkit.inspect.words import RULE, script_of_text
+    from vtkit.vocabulary.fragmentation import language_groups, measure_fragmentation
+    from vtkit.vocabulary.words import RULE, script_of_text
 
     if by_language and language is not None:
         raise RecipeError(
@@ -193,7 +193,7 @@ def _print_groups(found: list[Fragmentation]) -> None:
 
 
 def _sum(result: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.inspect.fragmentation import Counts
+    from vtkit.vocabulary.fragmentation import Counts
 
     total = Counts()
     for name, counts in result.groups.items():

@@ -18,7 +18,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.inspect.corpus_gap import CorpusWords, Gap, TypicalWord
+    from vtkit.vocabulary.corpus_gap import CorpusWords, Gap, TypicalWord
 
 
 def gap(
@@ -36,8 +36,8 @@ def gap(
     The result says what that means for expanding a vocabulary. The measure is the weighted Jaccard similarity of word
     frequencies; the thresholds come from the CAI paper's comparison of MS MARCO with BEIR.
     """
-    from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
-    from vtkit.inspect.words import RULE
+    from vtkit.vocabulary.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
+    from vtkit.vocabulary.words import RULE
 
     if first == second == "-":
         raise RecipeError("Only one corpus can come from standard input.")

@@ -16,7 +16,7 @@ from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
-    from vtkit.inspect.inspection import Inspection
+    from vtkit.vocabulary.inspection import Inspection
 
 
 def inspect_vocab(
@@ -61,8 +61,8 @@ def inspect_vocab(
         _list_candidates(as_json)
         return
     console.say(f"reading {', '.join(tokenizers)}")
-    from vtkit.inspect.composition import parse_languages
-    from vtkit.inspect.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
+    from vtkit.vocabulary.composition import parse_languages
+    from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
     with arguments_called(option_name):
         codes = parse_languages(languages)

@@ -25,7 +25,7 @@ def overlap(
 
     The first is SOURCE, the second TARGET. Shows the tokens by class, with examples, and the counts of the other modes.
     """
-    from vtkit.inspect.overlap import HEADER, overlap_report, pair_rows
+    from vtkit.vocabulary.overlap_report import HEADER, overlap_report, pair_rows
 
     refuse_folder(list_file)
     known, wanted = load(source), load(target)

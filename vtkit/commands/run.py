@@ -48,7 +48,7 @@ def run(
     from vtkit.pipeline.folder import report_of
     from vtkit.pipeline.run import run as run_recipe
     from vtkit.report.verdict import recommendation
-    from vtkit.training import distributed
+    from vtkit.system import distributed
 
     with console.details(verbose):
         folder = run_recipe(

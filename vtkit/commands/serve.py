@@ -4,7 +4,7 @@ import sys
 from typing import Annotated, Literal
 
 from vtkit.commands.options import DownloadOption, argument, option
-from vtkit.serve.limits import Limits
+from vtkit.deploy.limits import Limits
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
 from vtkit.system.runtime import kept_for_good
@@ -56,7 +56,8 @@ def serve(
     After Ctrl-C or SIGTERM, the server answers open requests and ends.
     """
     try:
-        from vtkit.serve import server
+        from vtkit.deploy import server
+        from vtkit.deploy.served import Served
     except ImportError as error:
         raise MissingExtra("vtkit serve", str(error.name), "serve") from error
     from vtkit.data.hub import located
@@ -66,9 +67,8 @@ def serve(
     names = [located(name) for name in served]
     limits = Limits(truncate, batch_size, body_size, DEFAULTS.query_characters, requests, batch_tokens, timeout)
     with kept_for_good():
-        opened = open_served(
-            names, stages=model or (), collection=collection, text_tokens=max_length, precision=precision
-        )
+        name, encoder, searchers, encoded_for = open_served(names, stages=model or (), collection=collection)
+    opened = Served(name, encoder, searchers, max_length, precision, encoded_for)
 
     def ready(address: str) -> None:
         console.write(f"serving {', '.join(served)} on {address}")

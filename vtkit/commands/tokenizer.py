@@ -80,8 +80,8 @@ def train_tokenizer(
 
 def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     refuse_existing(out)
-    from vtkit.inspect.inspection import algorithm, normalizer_steps
     from vtkit.system.runtime import peak_bytes
+    from vtkit.vocabulary.inspection import algorithm, normalizer_steps
     from vtkit.vocabulary.saved import save_tokenizer
 
     started = time.monotonic()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vtkit.data.trec import Run
-from vtkit.evaluation.measures.significance import CHANCE
+from vtkit.search.measures.significance import CHANCE
 from vtkit.system.results import Result
 
 ENCODER_WEIGHT = 0.2

@@ -12,8 +12,8 @@ from vtkit.data.overlap import query_key
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
-from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, System, query_vectors
+from vtkit.search.measures.effectiveness import per_query
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection

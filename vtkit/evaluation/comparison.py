@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vtkit.evaluation.judging import Evaluated, Judged
-from vtkit.evaluation.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
+from vtkit.search.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
 from vtkit.system.results import Result
 
 Correction = Literal["holm", "bonferroni"]

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
-from vtkit.evaluation.measures.agreement import Agreement
-from vtkit.evaluation.measures.cost import QueryCost, SearchCost
-from vtkit.evaluation.measures.effectiveness import per_query
+from vtkit.search.measures.agreement import Agreement
+from vtkit.search.measures.cost import QueryCost, SearchCost
+from vtkit.search.measures.effectiveness import per_query
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -31,7 +31,7 @@ class SystemFacts(Result):
     """Mean number of weights above zero; this and the next three are of encoders only."""
 
     document_dimensions: float | None = None
-    flops: float | None = None  # vtkit.evaluation.measures.cost.flops
+    flops: float | None = None  # vtkit.search.measures.cost.flops
     tied_scores: float | None = None  # share of the queries with equal scores among their first 10 results
     query_encoder: str | None = None  # the query encoder in words; None where documents have the same
     analyser: str | None = None  # how BM25 cuts texts into terms; this, `k1` and `b` are of BM25 only

@@ -19,7 +19,7 @@ from typing import Any
 from vtkit.data.collections import public_collection
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
-from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.search.measures.effectiveness import evaluate
 
 CUTS = (1, 3, 5, 10, 20, 100, 1000)
 MEASURES = {"ndcg": "nDCG", "map": "AP", "recall": "R", "precision": "P", "mrr": "RR", "hit_rate": "Success"}

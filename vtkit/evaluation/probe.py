@@ -16,9 +16,9 @@ from vtkit.data.trec import Run, to_run
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.gates.result import Seen
-from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
 from vtkit.evaluation.systems import System
 from vtkit.search.bm25 import Bm25
+from vtkit.search.measures.significance import CHANCE, paired_randomization
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision

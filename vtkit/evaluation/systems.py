@@ -14,8 +14,10 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.evaluation.balance import AS_THEY_ARE, Balance, above_last, combined, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
-from vtkit.evaluation.measures.agreement import agreement
-from vtkit.evaluation.measures.cost import (
+from vtkit.search.bm25 import Bm25
+from vtkit.search.maxscore import query_cost
+from vtkit.search.measures.agreement import agreement
+from vtkit.search.measures.cost import (
     QUERIES_TIMED,
     QueryCost,
     SearchCost,
@@ -23,9 +25,7 @@ from vtkit.evaluation.measures.cost import (
     active_dimensions,
     flops,
 )
-from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.search.bm25 import Bm25
-from vtkit.search.maxscore import query_cost
+from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import IndexSection

@@ -12,11 +12,11 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from vtkit import __version__
 from vtkit.data import hub
 from vtkit.pipeline.disk import free_bytes
 from vtkit.system.console import size
 from vtkit.system.runtime import bf16_is_fast, user_cache
+from vtkit.system.version import __version__
 
 ADDS = {  # extra -> what one can do with it
     "focus": "word vectors trained on a corpus, for transfer.method = focus",

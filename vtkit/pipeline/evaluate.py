@@ -175,7 +175,7 @@ def evaluate_named(
             for every system and collection, its run file and its values by query. Encoded documents are kept beside it
             until it is whole, so that the same command goes on after a kill.
     """
-    from vtkit.evaluation.measures.effectiveness import validate_measures
+    from vtkit.search.measures.effectiveness import validate_measures
 
     if out is not None:
         refuse_existing(out)

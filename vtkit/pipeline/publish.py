@@ -134,7 +134,7 @@ def _licensed(source: str | None, wanted: str | None) -> str | None:
 
 def intervals(run: RunFolder) -> dict[str, dict[str, tuple[float, float]]]:
     """Evaluation set -> measure -> 95 % interval of the final model's mean, as far as the run has the values."""
-    from vtkit.evaluation.measures.significance import mean_interval
+    from vtkit.search.measures.significance import mean_interval
 
     evaluated = run.steps.get(f"evaluate:{run.final_model}")
     by_set: dict[str, dict[str, tuple[float, float]]] = {}

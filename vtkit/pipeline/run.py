@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 
 from vtkit.data.documents import keep_large_collections
 from vtkit.encoder.model_folder import check_model
-from vtkit.evaluation.measures.effectiveness import validate_measures
 from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.order import refuse_unknown
@@ -30,16 +29,16 @@ from vtkit.recipe.load import LoadedRecipe, load_recipe, required_things
 from vtkit.recipe.preflight import NotFetched, preflight
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import resolved_toml
+from vtkit.search.measures.effectiveness import validate_measures
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import STORE, Recipe
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
 from vtkit.system.runtime import threads as processor_threads
-from vtkit.training import distributed
 
 LOG = "run.log"
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
-from vtkit.system.runtime import Precision, fastest_device
+from vtkit.system.runtime import fastest_device
 
 if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
     from vtkit.search.searcher import Searcher
-    from vtkit.serve.served import Served
 
 
 class Searched(NamedTuple):
@@ -23,6 +24,15 @@ class Searched(NamedTuple):
     model: str  # folder or hub id
     folder: Path  # of the index
     settings: IndexSection
+
+
+class Opened(NamedTuple):
+    """The encoder and the indexes that a server serves."""
+
+    name: str  # of the model or of the first run
+    encoder: SparseEncoder
+    searchers: dict[str, Searcher]
+    encoded_for: Searcher | None  # whose queries texts are encoded as; None for a model of its own
 
 
 def open_searcher(
@@ -90,10 +100,8 @@ def open_served(
     *,
     stages: Sequence[str] = (),
     collection: str | None = None,
-    text_tokens: int | None = None,
-    precision: Precision = "float32",
-) -> Served:
-    """Load what is to be served: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
+) -> Opened:
+    """Load what a server serves: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then
     as its index needs them. ``stages``
     and ``collection`` go for each run, as in :func:`searched`."""
@@ -120,7 +128,6 @@ def open_served(
     from vtkit.encoder.sides import EncoderQueries
     from vtkit.encoder.transformer_queries import TransformerQueries
     from vtkit.search.searcher import Searcher
-    from vtkit.serve.served import Served
 
     encoder = load_encoder(name, fastest_device(), "model")
     searchers = {called: Searcher.load(*loaded_from) for called, loaded_from in wanted.items()}
@@ -128,4 +135,4 @@ def open_served(
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
     index = None if models else next(iter(searchers.values()))
-    return Served(models[0] if models else next(iter(wanted)), encoder, searchers, text_tokens, precision, index)
+    return Opened(models[0] if models else next(iter(wanted)), encoder, searchers, index)

@@ -23,13 +23,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vtkit import __version__
 from vtkit.data import hub
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
 from vtkit.system.outputs import held, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import threads
+from vtkit.system.version import __version__
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_sha256"  # entry of a manifest: digest of all its other entries

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vtkit.evaluation.judging import EvaluateResult
-from vtkit.evaluation.measures.significance import Difference, difference, holm
 from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import refuse_full_disk
 from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
@@ -23,6 +22,7 @@ from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import ReportData
 from vtkit.report.sweep_tables import COSTS, Place, SweepResults, csv_table, latex_tables
+from vtkit.search.measures.significance import Difference, difference, holm
 from vtkit.settings.recipe import STORE
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable
 
-from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.report.blocks import Bar, Block, Command, Folded, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
@@ -12,6 +11,7 @@ from vtkit.report.training import calibration_section, training_section
 from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, row_label, verdict
 from vtkit.report.vocabularies import coverage_section, fragmentation_section, neighbours_section, vocabulary_section
 from vtkit.report.wording import amount, duration, is_number, share, visible, whole
+from vtkit.search.measures.cost import SearchCost
 from vtkit.system.console import size
 
 

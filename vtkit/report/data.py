@@ -12,12 +12,12 @@ from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
-from vtkit.evaluation.measures.cost import SearchCost, Sparsity
-from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.inspect.profiles import VocabularyAnalysis
+from vtkit.search.measures.cost import SearchCost, Sparsity
+from vtkit.search.measures.masked_predictions import HeldOutPredictions
 from vtkit.system.results import Result
 from vtkit.training.validated import Validated
 from vtkit.transfer.result import Neighbour, Probed
+from vtkit.vocabulary.profiles import VocabularyAnalysis
 
 Number = int | float | None
 WeightedToken = tuple[str, float]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import Code, Inlines, Token
 from vtkit.report.data import ReportData, Row
 from vtkit.report.verdict import Standing, recommendation, related, standings
 from vtkit.report.wording import amount, is_number, score, share, visible
+from vtkit.search.measures.significance import CHANCE
 
 NO_EVIDENCE = ("pieces", "reassigned", "mean", "overlap_mean", "random", "univariate", "multivariate", "masked")
 """What made the row of a token that no method had evidence for."""

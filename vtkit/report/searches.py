@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.encoder.truncation import first_tokens
-from vtkit.evaluation.measures.cost import QUERIES_TIMED, SearchCost
 from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome
+from vtkit.search.measures.cost import QUERIES_TIMED, SearchCost
 from vtkit.system import console
 
 if TYPE_CHECKING:

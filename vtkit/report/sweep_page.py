@@ -6,13 +6,13 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from vtkit.evaluation.measures.significance import Difference
 from vtkit.report.blocks import Cell, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
 from vtkit.report.sweep_tables import COSTS, TITLES, Place, SweepResults, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
+from vtkit.search.measures.significance import Difference
 
 LEGEND = 10  # lines that a legend names; of more, colours would not be told apart
 TICKS = 8  # values of a setting that each have a tick

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.measures.significance import CHANCE, Difference
 from vtkit.report.wording import visible
+from vtkit.search.measures.significance import CHANCE, Difference
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

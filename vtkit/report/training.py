@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.report.blocks import Block, Paragraph, Section, Table
 from vtkit.report.data import Number, ReportData
 from vtkit.report.wording import amount, is_number, score, share, whole
+from vtkit.search.measures.masked_predictions import HeldOutPredictions
 
 TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import KeyFigure
 from vtkit.report.data import Number, ReportData, Row, sortable
 from vtkit.report.wording import amount, is_number, p_value, score, share, visible
+from vtkit.search.measures.significance import CHANCE
 from vtkit.system.console import size
 
 DEMONSTRATION = (

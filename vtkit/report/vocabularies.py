@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from vtkit.inspect.composition import LANGUAGES
-from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.report.blocks import Bar, Block, Foreign, Inline, Paragraph, Section, Strong, Table, Token
 from vtkit.report.data import Number, ReportData
 from vtkit.report.wording import amount, count_and_share, is_number, p_value, score, share
 from vtkit.settings.transfer import ROW_ORIGINS
 from vtkit.transfer.result import Probed
+from vtkit.vocabulary.composition import LANGUAGES
+from vtkit.vocabulary.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 
 OVERLAP_RULES = {
     "exact": "equal tokens",

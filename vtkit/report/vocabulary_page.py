@@ -4,12 +4,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vtkit.inspect.composition import ETC, LANGUAGES
-from vtkit.inspect.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 from vtkit.report import blocks, pages
 from vtkit.report.blocks import Page, Paragraph, Section
 from vtkit.report.plots import StackedBars, stacked_bars
 from vtkit.system.console import one_line
+from vtkit.vocabulary.composition import ETC, LANGUAGES
+from vtkit.vocabulary.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 
 SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
 DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own

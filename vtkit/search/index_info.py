@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.evaluation.measures.cost import DocumentFrequencies, Histogram
+from vtkit.search.measures.cost import DocumentFrequencies, Histogram
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import DocumentWeighting

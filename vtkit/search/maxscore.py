@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from vtkit.evaluation.measures.cost import QueryCost
 from vtkit.search.exact import ExactIndex
+from vtkit.search.measures.cost import QueryCost
 from vtkit.search.pruning import compiled, first_not_below, push
 
 DEPTH = 10  # results per query

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
+from vtkit.search.measures.agreement import DEPTH
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result

@@ -18,8 +18,8 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
 from vtkit.settings.recipe import Reporter
+from vtkit.system import distributed
 from vtkit.system.errors import DataError
-from vtkit.training import distributed
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (

@@ -13,9 +13,8 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import query_table
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.results import Result
-from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 from vtkit.training.validation import BEST, Validation

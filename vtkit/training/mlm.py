@@ -27,12 +27,12 @@ from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
+from vtkit.search.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.recipe import Reporter
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
-from vtkit.training import distributed, reporting
+from vtkit.training import reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.asymmetric import writes_units
-from vtkit.training import distributed
+from vtkit.system import distributed
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget

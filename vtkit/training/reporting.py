@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.data.hub import downloads_allowed
 from vtkit.settings.recipe import Reporter
+from vtkit.system import distributed
 from vtkit.system.errors import MissingExtra
-from vtkit.training import distributed
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

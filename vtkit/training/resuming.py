@@ -24,9 +24,8 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from vtkit.encoder.families import takes_autocast
 from vtkit.settings.finetune import SIDES
 from vtkit.settings.recipe import Reporter
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.runtime import bf16_is_fast, without_notices
-from vtkit.training import distributed
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10
@@ -151,7 +150,7 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
 
 class JointSteps:
     """Before a library trainer among the bases of a class: gradients summed over all processes
-    (:mod:`vtkit.training.distributed`), and the tokens a second in the curve."""
+    (:mod:`vtkit.system.distributed`), and the tokens a second in the curve."""
 
     speed: Speed
     accelerator: Any

@@ -18,8 +18,8 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
-from vtkit.system import console
-from vtkit.training import distributed, reporting
+from vtkit.system import console, distributed
+from vtkit.training import reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, Speed, curve, train

@@ -19,13 +19,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
-from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.engine import index_in_memory
+from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.finetune import FinetuneValidation
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
-from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 

@@ -150,7 +150,7 @@ def _tokens(
 
 def tokens_of_words(tokenizer: Tokenizer, text: str) -> list[int]:
     """The number of tokens of each word of ``text``."""
-    from vtkit.inspect.words import word_spans
+    from vtkit.vocabulary.words import word_spans
 
     spans = list(word_spans(text, "cut"))
     starts = [start for start, end in tokenizer.encode(text, add_special_tokens=False).offsets]

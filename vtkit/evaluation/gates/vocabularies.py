@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.evaluation.gates.result import PROBE_LENGTH, CheckResult, Gate, Seen, results
-from vtkit.inspect.normalization import normalizer_losses
-from vtkit.inspect.words import script_of, script_of_text
 from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.normalization import normalizer_losses
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.statistics import TrimStats
+from vtkit.vocabulary.words import script_of, script_of_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

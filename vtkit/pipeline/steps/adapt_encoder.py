@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.data.sampling import drawn
 from vtkit.data.sequences import Lazy
-from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.search.measures.masked_predictions import HeldOutPredictions
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
@@ -53,7 +53,8 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.sides import rank_by_dot_products
-    from vtkit.training import distributed, reporting
+    from vtkit.system import distributed
+    from vtkit.training import reporting
 
     section = recipe.adapt
     assert section is not None

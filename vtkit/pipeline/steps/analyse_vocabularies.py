@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vtkit.data.sampling import draw
-from vtkit.inspect.profiles import Sample, VocabularyAnalysis
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import adaptation_corpus, evaluation_sets, read_texts
 from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.settings.recipe import Recipe
+from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
 
 DOCUMENTS = 2_000  # sampled of all sets together: shares of words are then known to a percentage point
 DOCUMENT_CHARACTERS = 4_000  # read of each of them
@@ -20,7 +20,7 @@ QUERIES = 5_000  # queries that are sampled, of all sets together
 def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:
     """Profile ``inputs["vocabulary"]`` and the source's vocabulary on the documents and queries the recipe is judged
     on; without any, on the texts of adaptation."""
-    from vtkit.inspect import vocabularies
+    from vtkit.vocabulary import vocabularies
 
     documents, queries = _Sampled(), _Sampled()
     for corpus in recipe.corpora("analyse.texts"):

@@ -85,7 +85,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     ``finetune.data`` (but for those that fine-tuning holds out to validate on)."""
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.kinds import as_splade
-    from vtkit.training import distributed
+    from vtkit.system import distributed
     from vtkit.training.document_expansion.expansions import listed_stop_words
     from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
     from vtkit.training.pairs import judged_pairs

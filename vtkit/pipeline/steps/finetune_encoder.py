@@ -48,7 +48,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of, rank_by_dot_products
-    from vtkit.training import distributed, reporting
+    from vtkit.system import distributed
+    from vtkit.training import reporting
     from vtkit.training.document_expansion.expansions import Expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder

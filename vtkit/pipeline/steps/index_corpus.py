@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.evaluation.measures.cost import Sparsity
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened, vectors_of
 from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.outputs import publish

@@ -73,8 +73,8 @@ def probed_transfer(
     alternative is taken where its mean reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired
     randomization).
     """
-    from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks
+    from vtkit.search.measures.significance import CHANCE, paired_randomization
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed
 

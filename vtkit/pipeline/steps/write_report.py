@@ -14,13 +14,6 @@ from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import EvaluateResult, read_per_query
-from vtkit.evaluation.measures.significance import (
-    Values,
-    holm,
-    paired_randomization,
-    paired_randomization_over_sets,
-)
-from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
@@ -34,11 +27,18 @@ from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
+from vtkit.search.measures.significance import (
+    Values,
+    holm,
+    paired_randomization,
+    paired_randomization_over_sets,
+)
 from vtkit.settings.named import is_local, named_things
 from vtkit.settings.recipe import SEED, Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.transfer.result import TransferResult
+from vtkit.vocabulary.profiles import VocabularyAnalysis
 
 R = TypeVar("R", bound=Result)
 

@@ -26,9 +26,8 @@ from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.settings.expand import CHECKPOINT_EVERY, ExpandSection
-from vtkit.system import console
+from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
-from vtkit.training import distributed
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import padded
 from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train

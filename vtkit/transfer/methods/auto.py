@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.inspect.words import script_of_text
 from vtkit.settings.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.transfer.combination import back_off
 from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only
 from vtkit.vocabulary.pair import VocabularyPair
+from vtkit.vocabulary.words import script_of_text
 
 SHORTEST_STEM = 3  # letters of a piece that can be a stem
 STEM_SHARE = 0.5  # share of a token's characters that its stem must make up

@@ -4,9 +4,9 @@ from 1. Without an HNSW index, search reads all rows and is exact."""
 import re
 from pathlib import Path
 
-from vtkit.export.documents import Collection, Entry
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
+from vtkit.deploy.documents import Collection, Entry
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 from vtkit.system.errors import DataError
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold

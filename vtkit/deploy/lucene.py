@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
+from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 from vtkit.system import console
 
 CIFF = "index.ciff"

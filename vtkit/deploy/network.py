@@ -16,12 +16,12 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
+from vtkit.deploy.result import LEAST_COSINE
 from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.export.result import LEAST_COSINE
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import quiet_libraries
 

@@ -20,11 +20,11 @@ import numpy as np
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 from numpy.typing import NDArray
 
-from vtkit.inspect.words import script_of
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.notation import Canonical
+from vtkit.vocabulary.words import script_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

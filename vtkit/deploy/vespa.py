@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.features import NAMES, model_stays_outside, numbered, token_names
+from vtkit.deploy.network import MODEL
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.features import NAMES, model_stays_outside, numbered, token_names
-from vtkit.export.network import MODEL
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
 from vtkit.system.templates import from_template
 from vtkit.vocabulary.tokenizer_file import FILE
 
@@ -37,7 +37,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     )  # fmt: skip
     application = folder / "application"
     (application / "schemas").mkdir(parents=True)
-    (application / "schemas" / "doc.sd").write_text(from_template("vtkit.export", "vespa_schema.sd"), encoding="utf-8")
+    (application / "schemas" / "doc.sd").write_text(from_template("vtkit.deploy", "vespa_schema.sd"), encoding="utf-8")
     if why is None:
         models = application / "models"
         models.mkdir()
@@ -45,7 +45,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
         parts = json.loads((folder / FILE).read_text("utf-8"))
         parts |= {"decoder": None, "added_tokens": [token | {"special": False} for token in parts["added_tokens"]]}
         (models / FILE).write_text(json.dumps(parts, ensure_ascii=False), encoding="utf-8")
-    services = from_template("vtkit.export", "vespa_services.xml", length=None if why else source.document_length)
+    services = from_template("vtkit.deploy", "vespa_services.xml", length=None if why else source.document_length)
     (application / "services.xml").write_text(services, encoding="utf-8")
     if collection is None:
         return {"why": why}

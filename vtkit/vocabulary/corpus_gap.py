@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vtkit.data.spelling import preparation
 from vtkit.data.word_counts import count_chunks
-from vtkit.inspect.words import KANA_SHARE, Punctuation, script_of_text, words
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.words import KANA_SHARE, Punctuation, script_of_text, words
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -104,8 +104,8 @@ def measure_gap(
     top: int = 20,
     seed: int = 0,
 ) -> Gap:
-    """Compare the frequencies of words (:mod:`vtkit.inspect.words`) in two corpora, each read once and prepared as for
-    BM25 (:func:`vtkit.data.spelling.preparation`): in one Unicode form and lower-case, without soft hyphens.
+    """Compare the frequencies of words (:mod:`vtkit.vocabulary.words`) in two corpora, each read once and prepared as
+    for BM25 (:func:`vtkit.data.spelling.preparation`): in one Unicode form and lower-case, without soft hyphens.
 
     Args:
         first: texts of the corpus that the model comes from.

@@ -11,15 +11,15 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from vtkit.deploy.documents import Collection
+from vtkit.deploy.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
+from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, registration, tokenizer_parts, write_zip
+from vtkit.deploy.network import InputNames, TermWeights, write_torchscript
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
-from vtkit.export.documents import Collection
-from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.export.ml_commons import MOST_TOKENS, query_model, registration, tokenizer_parts, write_zip
-from vtkit.export.network import InputNames, TermWeights, write_torchscript
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
 
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them

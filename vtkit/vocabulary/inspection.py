@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vtkit.data.text import batches
-from vtkit.inspect.composition import Composition, Han, compose
-from vtkit.inspect.reachability import duplicates, unreachable
 from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
+from vtkit.vocabulary.composition import Composition, Han, compose
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import Notation
 from vtkit.vocabulary.overlap import find_overlap
+from vtkit.vocabulary.reachability import duplicates, unreachable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -160,7 +160,7 @@ def inspect_vocabulary(
     """Statistics of the vocabulary of ``tokenizer``.
 
     Args:
-        languages: codes of the languages to tell apart (:func:`vtkit.inspect.composition.parse_languages`).
+        languages: codes of the languages to tell apart (:func:`vtkit.vocabulary.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """
     listed = Vocabulary(tokenizer).legible

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vtkit.inspect.composition import token_script
+from vtkit.vocabulary.composition import token_script
 from vtkit.vocabulary.notation import Canonical
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
+from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 
 VECTOR = "text"  # name of the sparse vector
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from vtkit.inspect.words import script_of
 from vtkit.vocabulary.notation import Notation
+from vtkit.vocabulary.words import script_of
 
 LOSSES = ("dropped", "stripped", "decomposed", "replaced")
 """What a normalizer does to a character beyond its case: it leaves nothing; takes marks off a letter (é becomes e);

@@ -19,12 +19,12 @@ from tokenizers import Encoding, Tokenizer
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
-from vtkit.inspect.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
-from vtkit.inspect.normalization import ScriptLoss, normalizer_losses
-from vtkit.inspect.words import Punctuation, script_of_text, word_spans
 from vtkit.system.errors import DataError
+from vtkit.vocabulary.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.normalization import ScriptLoss, normalizer_losses
+from vtkit.vocabulary.words import Punctuation, script_of_text, word_spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -150,7 +150,7 @@ def measure_fragmentation(
     Args:
         tokenizers: by the name to report them under.
         queries: texts that are also told apart by whether one of their words is split.
-        punctuation: whether punctuation inside a white-space word ends it (:mod:`vtkit.inspect.words`).
+        punctuation: whether punctuation inside a white-space word ends it (:mod:`vtkit.vocabulary.words`).
         group_of: the group, a language or a script, under which a text is counted.
         top: entries in the lists of words and of unknown characters.
         most_characters: of a larger corpus, a sample of about this size is tokenized.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scipy import sparse
 
+from vtkit.deploy.limits import invalid
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.results import Found
-from vtkit.serve.limits import invalid
 from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:

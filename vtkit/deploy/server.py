@@ -19,8 +19,8 @@ from vtkit.system.errors import MachineError
 from vtkit.system.interrupt import leave_interrupted, watched_elsewhere
 
 if TYPE_CHECKING:
-    from vtkit.serve.limits import Limits
-    from vtkit.serve.served import Served
+    from vtkit.deploy.limits import Limits
+    from vtkit.deploy.served import Served
 
 CONNECTIONS_A_REQUEST = 4  # open connections per request in progress: most connections are idle
 BACKLOG = 2048  # connections that the system queues until they are accepted
@@ -31,7 +31,7 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     """Answer requests on ``bound``, a socket of ``host``, until SIGTERM or Ctrl-C; then accept no more, and end when
     those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server accepts
     requests."""
-    from vtkit.serve.app import Service
+    from vtkit.deploy.app import Service
 
     bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host

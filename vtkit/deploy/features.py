@@ -8,9 +8,9 @@ from typing import Any
 
 from sentence_transformers import SparseEncoder
 
+from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.portable import Portable, Source
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
-from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.portable import Portable, Source
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names

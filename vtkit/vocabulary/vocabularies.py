@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vtkit.inspect.composition import LANGUAGES, SEMBRIDGE, compose
-from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, measure_fragmentation
-from vtkit.inspect.profiles import SplitWord, TextMetrics, VocabularyProfile
+from vtkit.vocabulary.composition import LANGUAGES, SEMBRIDGE, compose
+from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts, measure_fragmentation
+from vtkit.vocabulary.profiles import SplitWord, TextMetrics, VocabularyProfile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -14,6 +14,9 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from vtkit.data.document_files import is_blank
+from vtkit.deploy.documents import DEPTH, Collection, json_line
+from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
+from vtkit.deploy.result import Target
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import folded_dimensions
@@ -21,11 +24,8 @@ from vtkit.encoder.idf import IDF
 from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
 from vtkit.encoder.saturation import FILE as SATURATION
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
-from vtkit.evaluation.measures.agreement import agreement
-from vtkit.export.documents import DEPTH, Collection, json_line
-from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
-from vtkit.export.result import Target
 from vtkit.search.lexical import TERMS
+from vtkit.search.measures.agreement import agreement
 from vtkit.search.searcher import Searcher
 from vtkit.vocabulary.saved import save_tokenizer
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from vtkit.export.documents import Collection, Entry, json_line
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
+from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 
 
 def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:

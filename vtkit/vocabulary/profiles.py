@@ -1,4 +1,4 @@
-"""What is found of the vocabularies of a run, as plain values: made by :mod:`vtkit.inspect.vocabularies`."""
+"""What is found of the vocabularies of a run, as plain values: made by :mod:`vtkit.vocabulary.vocabularies`."""
 
 from dataclasses import dataclass
 
@@ -64,7 +64,7 @@ class VocabularyAnalysis(Result):
     @property
     def shared_scripts(self) -> dict[str, tuple[str, ...]]:
         """Scripts that several of :attr:`languages` are written in: their tokens are told apart word by word."""
-        from vtkit.inspect.composition import LANGUAGES_OF_SCRIPT  # which reads tokenizers
+        from vtkit.vocabulary.composition import LANGUAGES_OF_SCRIPT  # which reads tokenizers
 
         found = {
             script: tuple(code for code in codes if code in self.languages)

@@ -6,10 +6,10 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
-from vtkit.export.documents import Collection
-from vtkit.export.portable import SCRIPTS, Source, write_portable, write_replay
-from vtkit.export.readme import Facts, readme
-from vtkit.export.result import Export, Target
+from vtkit.deploy.documents import Collection
+from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
+from vtkit.deploy.readme import Facts, readme
+from vtkit.deploy.result import Export, Target
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import new_folder
@@ -36,7 +36,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         )
     if source.searcher is None and top_dimensions is not None:
         raise RecipeError("{top_dimensions} is for documents, which a model alone does not have.", "top_dimensions")
-    engine, collection = import_module(f"vtkit.export.{target}"), None
+    engine, collection = import_module(f"vtkit.deploy.{target}"), None
     if source.searcher is not None:
         collection = Collection.of(
             source.searcher.index.postings,

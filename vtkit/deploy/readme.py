@@ -6,17 +6,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from vtkit import __version__
+from vtkit.deploy.network import QUANTISED, TOLERANCE
+from vtkit.deploy.result import LEAST_COSINE
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.query_tables import query_encoder_of
-from vtkit.export.network import QUANTISED, TOLERANCE
-from vtkit.export.result import LEAST_COSINE
 from vtkit.system.templates import from_template
+from vtkit.system.version import __version__
 
 if TYPE_CHECKING:
-    from vtkit.export.documents import Collection
-    from vtkit.export.portable import Portable, Source
-    from vtkit.export.result import Export
+    from vtkit.deploy.documents import Collection
+    from vtkit.deploy.portable import Portable, Source
+    from vtkit.deploy.result import Export
 
 Facts = dict[str, Any]  # what an engine's part of the README says of this export
 
@@ -24,7 +24,7 @@ Facts = dict[str, Any]  # what an engine's part of the README says of this expor
 def readme(source: Source, portable: Portable, collection: Collection | None, exported: Export, facts: Facts) -> str:
     """``README.md``."""
     text = from_template(
-        "vtkit.export",
+        "vtkit.deploy",
         "README.md",
         version=__version__,
         source=source,

@@ -22,16 +22,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from vtkit import __version__
 from vtkit.data.document_files import is_blank
+from vtkit.deploy.batching import Batcher
+from vtkit.deploy.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded
+from vtkit.deploy.metrics import MEDIA_TYPE, Metrics
+from vtkit.deploy.served import Answer, Encoding, Kind, Searching, Served, Text, Work
+from vtkit.deploy.snippets import snippet
 from vtkit.search.results import Found, Weighted
-from vtkit.serve.batching import Batcher
-from vtkit.serve.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded
-from vtkit.serve.metrics import MEDIA_TYPE, Metrics
-from vtkit.serve.served import Answer, Encoding, Kind, Searching, Served, Text, Work
-from vtkit.serve.snippets import snippet
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError, machine_failure
+from vtkit.system.version import __version__
 
 T = TypeVar("T")
 
@@ -350,7 +350,7 @@ async def _disconnected(request: Request) -> None:
 
 async def _page(request: Request) -> Response:
     name, media_type = PAGE[request.scope["path"]]
-    return Response(files("vtkit.serve").joinpath("page", name).read_bytes(), media_type=media_type)
+    return Response(files("vtkit.deploy").joinpath("page", name).read_bytes(), media_type=media_type)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.export.documents import Collection
-from vtkit.export.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.export.network import InputList, TermWeights, write_torchscript
-from vtkit.export.portable import Portable, Source
-from vtkit.export.readme import Facts
+from vtkit.deploy.documents import Collection
+from vtkit.deploy.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
+from vtkit.deploy.network import InputList, TermWeights, write_torchscript
+from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.readme import Facts
 from vtkit.vocabulary.notation import WORDPIECE
 
 MODEL = "traced_pytorch_model.pt"
