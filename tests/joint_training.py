@@ -20,7 +20,7 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.settings.adapt import AdaptSection
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
 from vtkit.system import distributed, resuming, sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
@@ -95,7 +95,7 @@ def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:
 
 
 def of_likely_tokens(ours: SparseEncoder, folder: Path) -> Curves:
-    section = ExpandSection(steps=6, batch_size=8)
+    section = ExpandDocumentsSection(steps=6, batch_size=8)
     pairs = [(query.text, document.contents) for query, document in zip(DATA.queries, DATA.documents, strict=True)]
     counted = counted_tokens(ours, np.zeros(len(ours.tokenizer), dtype=bool))
     return train_tilde(ours, pairs, section, counted, 3, folder)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.masked import mask_dimensions
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 from vtkit.training.document_expansion import expansions, tilde
@@ -80,8 +80,8 @@ def test_the_loss_by_hand() -> None:
     assert float(likelihood_loss(logits.repeat(3, 1), terms.repeat(3, 1), counted)) == pytest.approx(wanted)
 
 
-def section(**changes: Any) -> ExpandSection:
-    return ExpandSection(**{"steps": 12, "batch_size": 6, **changes})
+def section(**changes: Any) -> ExpandDocumentsSection:
+    return ExpandDocumentsSection(**{"steps": 12, "batch_size": 6, **changes})
 
 
 def nothing_stops(model: SparseEncoder) -> torch.Tensor:
@@ -246,13 +246,13 @@ def test_expansions_are_found_again_by_their_texts(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_method_count_and_faults_are_told_at_once() -> None:
-    assert ExpandSection(method="none").settings_read == {"expand.method"}
-    assert not any("rankings" in name for name in ExpandSection().settings_read)
-    assert "expand.rankings" in ExpandSection(method="tilde-aug").settings_read
+    assert ExpandDocumentsSection(method="none").settings_read == {"expand_documents.method"}
+    assert not any("rankings" in name for name in ExpandDocumentsSection().settings_read)
+    assert "expand_documents.rankings" in ExpandDocumentsSection(method="tilde-aug").settings_read
     base: dict[str, Any] = {
         "recipe": {"name": "r"}, "source": {"model": "m"}, "vocabulary": {"kind": "existing", "tokenizer": "t"},
-        "transfer": {"method": "subtoken", "scope": "head-only"}, "expand": {},
+        "transfer": {"method": "subtoken", "scope": "head-only"}, "expand_documents": {},
     }  # fmt: skip
     with pytest.raises(ValidationError, match=r'add \[finetune\].*scope "head-only" does not read'):
         Recipe.model_validate(base)
-    Recipe.model_validate({**base, "expand": {"method": "none"}})
+    Recipe.model_validate({**base, "expand_documents": {"method": "none"}})

@@ -159,17 +159,20 @@ def test_what_has_no_section_is_no_step(folder: Path) -> None:
 
 
 def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folder: Path) -> None:
-    before = "expand.method='tilde'"
+    before = "expand_documents.method='tilde'"
     made, plain = plan(folder, before), plan(folder)
     assert [name for name in made.steps if name not in plain.steps] == ["expand", "expand:documents"]
     assert made.steps["expand"].inputs == {"model": "adapt"}  # not the calibrated one
     assert made.steps["finetune"].inputs == {"model": "calibrate", "expansions": "expand:documents"}
     assert made.steps["encode:finetune"].inputs["expansions"] == "expand:documents"
     assert made.steps["encode:adapt"].inputs == {"model": "adapt"}
-    assert keys(plan(folder, "expand.method='none'")) | {"report": ""} == keys(plain) | {"report": ""}
-    found = changed(folder, before, "expand.keep=40", before=(before,))
+    assert keys(plan(folder, "expand_documents.method='none'")) | {"report": ""} == keys(plain) | {"report": ""}
+    found = changed(folder, before, "expand_documents.keep=40", before=(before,))
     assert found == ["expand:documents", *judged_after("finetune")]
-    assert changed(folder, before, "expand.batch_size=8", before=(before,))[:2] == ["expand", "expand:documents"]
+    assert changed(folder, before, "expand_documents.batch_size=8", before=(before,))[:2] == [
+        "expand",
+        "expand:documents",
+    ]
 
 
 # keys

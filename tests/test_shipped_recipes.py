@@ -140,7 +140,7 @@ def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints(
     assert splade.finetune.penalties("document") == {"flops": 0.009}
     assert not splade.expands
     assert (LIKELIEST, POSITIVES, EPOCHS) == (200, 10, 5)
-    assert unicoil.expand.method == "tilde-aug"
+    assert unicoil.expand_documents.method == "tilde-aug"
     assert unicoil.finetune.epochs == 5.0
     assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == {}
 

@@ -29,7 +29,7 @@ RECIPE = Recipe.model_validate(
         "transfer": {"method": "parallel", "parallel": {"files": ("/pairs.tsv",)}},
         "adapt": {"corpus": ("/corpus.txt",)},
         "calibrate": {"target_activation": 0.1},
-        "expand": {"method": "tilde-aug"},
+        "expand_documents": {"method": "tilde-aug"},
         "finetune": {"data": "/train", "validation": {"queries": 0.1}},
         "evaluate": {"sets": ("/first", "/second/first")},
     }
@@ -83,10 +83,11 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
     keyed, files = stage.settings(RECIPE), stage.files(RECIPE, digest)
     assert isinstance(RECIPE.transfer, TransferSection)
     used = RECIPE.transfer.settings_read | RECIPE.adapt.settings_read | RECIPE.finetune.settings_read
-    used |= RECIPE.index.settings_read | RECIPE.expand.settings_read
+    used |= RECIPE.index.settings_read | RECIPE.expand_documents.settings_read
     for setting in settings(RECIPE):
         without_effect = (
-            setting.startswith(("transfer.", "adapt.", "expand.", "finetune.", "index.")) and setting not in used
+            setting.startswith(("transfer.", "adapt.", "expand_documents.", "finetune.", "index."))
+            and setting not in used
         )
         without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
         if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
@@ -175,7 +176,11 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
 
     def folders(evaluate: dict[str, Any], finetune: str | None = None, source: str | None = None) -> list[str | None]:
         sets = tuple(str(tmp_path / name) for name in ("first", "second", "third"))
-        changes = {"evaluate": {"sets": sets} | evaluate, "finetune": finetune and {"data": finetune}, "expand": None}
+        changes = {
+            "evaluate": {"sets": sets} | evaluate,
+            "finetune": finetune and {"data": finetune},
+            "expand_documents": None,
+        }
         if source is not None:
             earlier = tmp_path / f"{source}.toml"
             earlier.write_text(
@@ -223,7 +228,7 @@ def test_where_it_trains_on_the_training_queries_dev_queries_choose_the_weight(
     folder = str(tmp_path / "collection")
     write_splits(tmp_path / "collection", {"train": "ab", "dev": "cd", "test": "ef", "fit": "gh"})
     finetune = trained_on and {"data": folder, "split": trained_on}
-    changes = {"evaluate": {"sets": (folder,), "split": judged}, "finetune": finetune, "expand": None}
+    changes = {"evaluate": {"sets": (folder,), "split": judged}, "finetune": finetune, "expand_documents": None}
     recipe = Recipe.model_validate({**RECIPE.model_dump(), **changes})
     assert [corpus.split for corpus in training_queries(recipe)] == ([] if chosen is None else [chosen])
 

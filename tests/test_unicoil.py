@@ -301,7 +301,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
         '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
         '[adapt]\nobjective = "mlm"\nsteps = 5\nbatch_size = 4\n'
-        '[expand]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\nkeep = 3\n'
+        '[expand_documents]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\nkeep = 3\n'
         '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\n'
         '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
         "utf-8",

@@ -216,12 +216,12 @@ def expand_documents(
     """Add the likely words of their queries to documents, and write them as ``folder/corpus.jsonl``.
 
     Args:
-        expander: name of the model that ``[expand]`` trained, ``RUN/expander``.
+        expander: name of the model that ``[expand_documents]`` trained, ``RUN/expander``.
         texts: documents, as for ``vtkit encode``.
         folder: is created; it must not exist.
         language: its stop words are not added.
         max_length: tokens of a document that the encoder will read, including the added words.
-        settings: of ``[expand]`` (docs/settings.md): ``keep=40``.
+        settings: of ``[expand_documents]`` (docs/settings.md): ``keep=40``.
 
     Returns:
         The number of documents, and the mean number of words added to one.
@@ -232,10 +232,10 @@ def expand_documents(
     """
     from vtkit.data.document_files import read_document_file, write_documents
     from vtkit.data.retrieval import Document
-    from vtkit.settings.expand import ExpandSection
+    from vtkit.settings.expand_documents import ExpandDocumentsSection
     from vtkit.system.outputs import new_folder
 
-    section = section_of(ExpandSection, settings, refused="The settings of [expand] cannot be used:")
+    section = section_of(ExpandDocumentsSection, settings, refused="The settings of [expand_documents] cannot be used:")
     documents = read_document_file(str(texts))
     with new_folder(Path(folder)) as work, TemporaryDirectory(prefix=".tokens-", dir=work) as tokens:
         encoder = load_encoder(expander)

@@ -74,7 +74,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
     "cai_gpl": Rehearsed({"adapt.steps": 3, "adapt.batch_size": 4}, None, {"adapt.distill.queries": "crops"}),
     "chemistry_bpe": Rehearsed(PAPER),
     "csv_splade_doc": Rehearsed(CSV),
-    "csv_unicoil": Rehearsed({**CSV, "expand.steps": 2, "expand.batch_size": 4}),
+    "csv_unicoil": Rehearsed({**CSV, "expand_documents.steps": 2, "expand_documents.batch_size": 4}),
     "opensearch_source": Rehearsed(
         {},
         bring_collection,

@@ -13,20 +13,20 @@ from vtkit.commands.options import (
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.system import console
 from vtkit.system.outputs import refuse_existing
 
 
 def expand_documents(
     expander: Annotated[
-        str, argument("Folder or hub id of the expansion model: RUN/expander of a run with [expand].", "EXPANDER")
+        str, argument("Model that a run with [expand_documents] trained: RUN/expander, or a hub id.", "EXPANDER")
     ],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     language: Annotated[str, option("Language of the stop words to leave out.")] = "en",
     max_length: Annotated[int, option("Tokens the encoder will read, added words included.", min=4)] = 256,
-    settings: Annotated[list[str] | None, set_option("[expand]", "keep=40")] = None,
+    settings: Annotated[list[str] | None, set_option("[expand_documents]", "keep=40")] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
@@ -37,7 +37,7 @@ def expand_documents(
     refuse_existing(out)
     from vtkit.api import expand_documents as expand
 
-    given = section_settings(ExpandSection, settings, "keep=40")
+    given = section_settings(ExpandDocumentsSection, settings, "keep=40")
     count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
     if as_json:
         console.write_json({"documents": count, "words": words})

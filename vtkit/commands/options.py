@@ -217,7 +217,7 @@ def section_settings(kind: type[Section], given: Sequence[str] | None, example: 
     from vtkit.recipe.load import one_value
     from vtkit.recipe.problems import section_of
 
-    section = kind.__name__.removesuffix("Section").lower()
+    section = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Section")).lower()
     settings: dict[str, Any] = dict(options)
     for setting in given or ():
         name, equals, text = setting.partition("=")

@@ -16,7 +16,7 @@ from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.evaluate import EvaluateSection
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.index import IndexSection
@@ -122,7 +122,7 @@ class Recipe(Section):
     adapt: AdaptSection | None = None
     calibrate: CalibrateSection | None = None
     gates: GatesSection = GatesSection()
-    expand: ExpandSection | None = None
+    expand_documents: ExpandDocumentsSection | None = None
     finetune: FinetuneSection | None = None
     index: IndexSection = IndexSection()
     evaluate: EvaluateSection | None = None
@@ -146,7 +146,7 @@ class Recipe(Section):
     @property
     def expands(self) -> bool:
         """Whether documents are expanded."""
-        return self.expand is not None and self.expand.expands
+        return self.expand_documents is not None and self.expand_documents.method != "none"
 
     def run_by(self, *command: str) -> None:
         """Note the command line that it is run by."""
@@ -196,9 +196,12 @@ class Recipe(Section):
             yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
         if self.expands:
             if self.finetune is None:
-                yield "[expand] learns from the queries of finetune.data: add [finetune]"
+                yield "[expand_documents] learns from the queries of finetune.data: add [finetune]"
             if self.transfer is not None and self.transfer.scope == "head-only":
-                yield '[expand] adds output tokens to texts, which transfer.scope "head-only" does not read: set "full"'
+                yield (
+                    '[expand_documents] adds output tokens to texts, which transfer.scope "head-only" does not read: '
+                    'set "full"'
+                )
         if self.index.query_encoder == "idf" and not has_documents:
             yield "index.query_encoder counts tokens in documents: add [evaluate] or [finetune], which have some"
         if self.source.kind == "unicoil":

@@ -38,7 +38,7 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import expansion_words, write_expansions
 
-    section = recipe.expand
+    section = recipe.expand_documents
     assert section is not None
     corpora = (*recipe.corpora("finetune.data"), *recipe.corpora("evaluate.sets"))
     texts = list(dict.fromkeys(document.contents for corpus in corpora for document in opened(corpus).documents))
@@ -64,7 +64,7 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
     version=3,
-    reads=("expand.method", "expand.keep", "recipe.language"),
+    reads=("expand_documents.method", "expand_documents.keep", "recipe.language"),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,
     wire=_wired,
@@ -91,7 +91,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     from vtkit.training.pairs import judged_pairs
     from vtkit.training.validation import held_out_queries
 
-    section, tuning, seed = recipe.expand, recipe.finetune, recipe.recipe.seed
+    section, tuning, seed = recipe.expand_documents, recipe.finetune, recipe.recipe.seed
     assert section is not None
     assert tuning is not None
     data = unevaluated(recipe, tuning.split, "train")
@@ -124,7 +124,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, QUERY_LENGTH, RANKING_DEPTH, aggregated_pairs
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
 
-    section = recipe.expand
+    section = recipe.expand_documents
     assert section is not None
     contents = data.contents
     rankings = system_rankings(
@@ -135,7 +135,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
         out / CHECKPOINTS / RANKINGS_FOLDER,
         RANKING_DEPTH,
-        "expand.rankings",
+        "expand_documents.rankings",
     )
     pairs = aggregated_pairs(rankings, len(data.queries))
     blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
@@ -152,7 +152,7 @@ EXPAND = Stage(
     "expand",
     version=3,
     reads=(
-        *(f"expand.{name}" for name in ("method", "rankings", "steps", "batch_size")),
+        *(f"expand_documents.{name}" for name in ("method", "rankings", "steps", "batch_size")),
         "recipe.language",
         "finetune.data",
         "finetune.split",

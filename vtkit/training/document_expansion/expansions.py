@@ -21,7 +21,7 @@ from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.search.analysers import STOP_WORDS
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
 from vtkit.training.resuming import kept_array
 from vtkit.vocabulary.forms import Vocabulary
@@ -36,7 +36,7 @@ TEXTS_A_SHARD = 2048  # texts whose tokens are kept together while the others ar
 
 
 def expansion_words(
-    encoder: SparseEncoder, texts: Sequence[str], section: ExpandSection, language: str, folder: Path
+    encoder: SparseEncoder, texts: Sequence[str], section: ExpandDocumentsSection, language: str, folder: Path
 ) -> list[list[str]]:
     """The words that each of ``texts`` is expanded by, the likeliest first.
 

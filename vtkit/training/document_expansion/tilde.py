@@ -25,7 +25,7 @@ from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.settings.expand import CHECKPOINT_EVERY, ExpandSection
+from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.training.gates import LossGate
@@ -94,7 +94,7 @@ def counted_tokens(encoder: SparseEncoder, stop_words: NDArray[np.bool_]) -> Ten
 def train_tilde(
     encoder: SparseEncoder,
     pairs: Sequence[tuple[str, str]],
-    section: ExpandSection,
+    section: ExpandDocumentsSection,
     counted: Tensor,
     seed: int,
     folder: Path,
@@ -170,7 +170,7 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
         raise DataError(
             "Document expansion adds output tokens to texts, and this encoder reads another vocabulary "
-            '(transfer.scope "head-only"). Remove [expand], or set transfer.scope to "full".'
+            '(transfer.scope "head-only"). Remove [expand_documents], or set transfer.scope to "full".'
         )
     limit = min(max_length, encoder.max_seq_length or max_length)
     token_ids: list[list[int]] = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
@@ -178,7 +178,7 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     if any(ids[:1] != [cls] for ids in token_ids):
         raise DataError(
             "Document expansion reads the logits at the first token, [CLS], and this tokenizer does not start texts "
-            "with it. Remove [expand], or use a tokenizer that does."
+            "with it. Remove [expand_documents], or use a tokenizer that does."
         )
     return token_ids
 

@@ -1,4 +1,4 @@
-"""[expand] of a recipe: documents are extended by tokens that their queries are likely to have (TILDE)."""
+"""[expand_documents] of a recipe: documents are extended by tokens that their queries are likely to have (TILDE)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from vtkit.settings.types import ModelName, PositiveInt, Section, Steps
 CHECKPOINT_EVERY = 200  # steps between checkpoints; a killed run continues from the last
 
 
-class ExpandSection(Section):
-    """[expand]: before fine-tuning, a masked language model learns which tokens the queries of a document contain.
-    Every document that fine-tuning and the index read is then extended by the likeliest tokens that it lacks
+class ExpandDocumentsSection(Section):
+    """[expand_documents]: before fine-tuning, a masked language model learns which tokens the queries of a document
+    contain. Every document that fine-tuning and the index read is then extended by the likeliest tokens that it lacks
     (TILDE)."""
 
     method: Literal["none", "tilde", "tilde-aug"] = "tilde"
@@ -37,14 +37,9 @@ class ExpandSection(Section):
     training queries beside BM25."""
 
     @property
-    def expands(self) -> bool:
-        """Whether documents are expanded at all."""
-        return self.method != "none"
-
-    @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its method reads; the others have no effect."""
-        if not self.expands:
-            return {"expand.method"}
+        if self.method == "none":
+            return {"expand_documents.method"}
         unused = set() if self.method == "tilde-aug" else {"rankings"}
-        return {f"expand.{name}" for name in set(type(self).model_fields) - unused}
+        return {f"expand_documents.{name}" for name in set(type(self).model_fields) - unused}
