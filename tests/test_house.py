@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (1926, 220),
     "encoder": (2675, 275),
     "evaluation": (1436, 148),
-    "pipeline": (3898, 357),
+    "pipeline": (3778, 322),
     "recipe": (1523, 150),
     "report": (2466, 236),
     "search": (2497, 265),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from results import smallest
 
-from vtkit.pipeline.order import NAMES, STAGES
-from vtkit.pipeline.plan import Decision, Plan, Step
-from vtkit.pipeline.steps.models import rows_of
+from vtkit.pipeline.plan import NAMES, STAGES, Decision, Plan, Step
+from vtkit.pipeline.steps.calibrate_head import CALIBRATE
+from vtkit.pipeline.steps.write_report import rows_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.system.results import Result
@@ -373,11 +373,8 @@ def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
 
 
 def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtkit.pipeline.steps import calibrate_head
-
     previous = make(plan(folder))
-    newer = replace(calibrate_head.CALIBRATE, version=calibrate_head.CALIBRATE.version + 1)
-    monkeypatch.setattr(calibrate_head, "CALIBRATE", newer)
+    monkeypatch.setattr("vtkit.pipeline.plan.CALIBRATE", replace(CALIBRATE, version=CALIBRATE.version + 1))
     assert reasons(plan(folder).decide(previous))["calibrate"] == "the stage itself changed"
 
 

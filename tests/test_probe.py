@@ -22,7 +22,7 @@ from vtkit.evaluation.probe import (
     retrieval_gate,
     source_gate,
 )
-from vtkit.pipeline.order import STAGES
+from vtkit.pipeline.plan import STAGES
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.adapt_encoder import chosen_objectives
 from vtkit.pipeline.steps.checks import CHECK_ADAPTATION

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from vtkit.pipeline.steps.models import MODEL_LABELS
+from vtkit.pipeline.steps.write_report import MODEL_LABELS
 from vtkit.report import blocks, pages, plots
 from vtkit.report import model_card as cards
 from vtkit.report import verdict as verdicts

@@ -12,10 +12,10 @@ from results import smallest
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.evaluation.balancing import weight_queries
-from vtkit.pipeline.order import NAMES, STAGES, called, last_until
+from vtkit.pipeline.plan import NAMES, STAGES, called, last_until
 from vtkit.pipeline.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View
-from vtkit.pipeline.steps.models import MODEL_LABELS
 from vtkit.pipeline.steps.texts import trained_documents, training_queries
+from vtkit.pipeline.steps.write_report import MODEL_LABELS
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.results import Result

@@ -17,8 +17,7 @@ from vtkit.data.documents import keep_large_collections
 from vtkit.encoder.model_folder import check_model
 from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
-from vtkit.pipeline.order import refuse_unknown
-from vtkit.pipeline.plan import Decision, Plan, Step
+from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
 from vtkit.pipeline.stage import StageFunction
 from vtkit.pipeline.steps.build_vocabulary import build_vocabulary, vocabulary_stage
 from vtkit.pipeline.steps.checks import CHECK_VOCABULARY, look_at_vocabulary

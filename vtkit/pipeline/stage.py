@@ -7,17 +7,17 @@ is read is what the key of the output is made from, and nothing has to be listed
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
 from vtkit.recipe.write import resolved_toml
-from vtkit.settings.named import is_local, local_path, named_things
+from vtkit.settings.named import local_path, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.system.results import Result
 
@@ -56,45 +56,8 @@ class View(Recipe):
 R = TypeVar("R", bound=Result)
 
 
-@dataclass
-class Chain:
-    """The steps of one recipe as far as they are planned; later stages take their inputs here."""
-
-    source: Mapping[str, str]  # `{"source": step}` if another recipe makes the source, else empty
-    of_source: bool  # whether the recipe is itself the source of another
-    before: tuple[str, ...] = ()  # the steps of the recipes that make the source
-    steps: dict[str, str] = field(default_factory=dict)  # stage, with the model it is of (`index:finetune`) -> step
-    models: list[str] = field(default_factory=list)  # steps that make a model, the newest last
-
-    @property
-    def vocabulary(self) -> dict[str, str]:
-        """Inputs of a stage that compares both vocabularies."""
-        return {"vocabulary": self.steps["vocabulary"], **self.source}
-
-
-@dataclass(frozen=True)
-class Wired:
-    """A step of a stage, as a recipe needs it."""
-
-    stage: Stage[Any]
-    inputs: Mapping[str, str] = field(default_factory=dict)  # role -> the step that plays it
-    model: str = ""  # whose index or evaluation it is, if the stage has several steps
-    recipe: Recipe | None = None  # what the step reads, if that is not the recipe itself
-
-
-Wiring = Callable[[Recipe, Chain], Iterable[Wired]]
-"""The steps that a recipe has of a stage; the plan adds each to the chain before it asks for the next."""
-
 StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
-
-
-Rows = Mapping[str, tuple[str, str]]  # name behind `evaluate:` -> name and label of its row in reports
-
-
-def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
-    """For :attr:`Stage.wire` of a stage by itself."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -110,11 +73,6 @@ class Stage(Generic[R]):
     function: StageFunction[R]
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
-
-    wire: Wiring = nowhere  # its steps in the plan of a recipe, each with its inputs
-    rows: Rows | Callable[[Recipe, Mapping[str, str]], Rows] = field(default_factory=dict)
-    """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
-    the final one last."""
 
     trains: bool = False  # done by all processes of a launch; others by the main one
     draws: bool | Callable[[Recipe], bool] = False
@@ -153,8 +111,13 @@ class Stage(Generic[R]):
         for entry in self.reads:
             if entry.endswith("?"):
                 keyed[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"
-        sections = {entry.partition(".")[0] for entry in self.reads}
-        keyed |= {name: value for name, value in _flat(recipe, sections) if self._keys(name, recipe)}
+        named = {thing.setting for thing in named_things(recipe)}
+        for name, value in _flat(recipe):
+            if self._keys(name, recipe):
+                if name in named:
+                    entries = value if isinstance(value, tuple) else (value,)
+                    value = [entry.replace(local_path(entry) or "\0", "(file)") for entry in entries]
+                keyed[name] = list(value) if isinstance(value, tuple) else value
         for setting, texts in self.corpora.items():
             for part in ("split", "folder"):
                 values = [getattr(corpus, part) for corpus in texts(recipe)]
@@ -165,12 +128,11 @@ class Stage(Generic[R]):
     def files(self, recipe: Recipe, digest: Callable[[str], str]) -> dict[str, str]:
         """The files in the key: setting and position -> digest of the content, or the name of what is on the hub."""
         digests: dict[str, str] = {}
-        seen: Counter[str] = Counter()
-        for named in named_things(recipe):
-            number = seen[named.setting]
-            seen[named.setting] += 1
-            if named.what != "recipe" and is_local(named.value) and self._keys(named.setting, recipe):
-                digests[f"{named.setting}[{number}]"] = digest(local_path(named.value) or named.value)
+        for setting, things in groupby(named_things(recipe), lambda thing: thing.setting):
+            for number, thing in enumerate(things):
+                path = local_path(thing.value)
+                if thing.what != "recipe" and path is not None and self._keys(setting, recipe):
+                    digests[f"{setting}[{number}]"] = digest(path)
         for setting, texts in self.corpora.items():
             for number, corpus in enumerate(texts(recipe)):
                 path = local_path(corpus.name)
@@ -225,23 +187,11 @@ def _raising(kind: type[BaseModel]) -> type[BaseModel]:
     return type(kind.__name__, (kind,), {"__getattr__": missing, "__module__": kind.__module__})
 
 
-def _flat(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Dotted setting -> value, for all settings of these sections."""
-    for name in type(recipe).model_fields:
-        section = getattr(recipe, name)
-        if name in sections and section is not None:  # one that is left out has no settings
-            yield from _flat_section(
-                section, f"{name}.", {thing.setting for thing in named_things(section, f"{name}.")}
-            )
-
-
-def _flat_section(section: BaseModel, path: str, named: Collection[str]) -> Iterator[tuple[str, Any]]:
+def _flat(section: BaseModel, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted setting and value, for all settings of the sections that are there."""
     for name in type(section).model_fields:
-        value, setting = getattr(section, name), f"{path}{name}"
+        value = getattr(section, name)
         if isinstance(value, BaseModel):
-            yield from _flat_section(value, f"{setting}.", named)
-        elif setting in named:
-            values = value if isinstance(value, tuple) else (value,)
-            yield setting, [entry.replace(local_path(entry) or "\0", "(file)") for entry in values]
-        else:
-            yield setting, list(value) if isinstance(value, tuple) else value
+            yield from _flat(value, f"{path}{name}.")
+        elif path:  # a section that is left out has no settings
+            yield f"{path}{name}", value

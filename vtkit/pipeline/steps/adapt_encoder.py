@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import drawn
 from vtkit.data.sequences import Lazy
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
@@ -193,19 +193,19 @@ def _alignment(
     return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    section, fitted = recipe.adapt, recipe.source.fitted
-    if section is None:
-        return
-    stage: Stage[Any] = ADAPT
-    inputs = {"model": chain.models[-1]}
-    if recipe.transfer is not None:  # which tokens are new
-        inputs["transfer"] = chain.steps["transfer"]
+def adaptation_stage(recipe: Recipe) -> Stage[AdaptResult]:
+    """The stage as the adaptation of ``recipe`` needs it: with the source, the transfer and the language where its
+    objective may train the vectors."""
+    section = recipe.adapt
+    assert section is not None
+    more: tuple[str, ...] = ()
     if section.objective == "mlm":
-        stage = ADAPT.reading("source")
+        more = ("source",)
     elif not set(section.objectives) <= {"mlm", "sap"}:
-        stage, inputs = ADAPT.reading("source", "transfer"), {**inputs, **chain.source}
-    yield Wired(stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs)
+        more = ("source", "transfer")
+    if "distill" in section.objectives or recipe.source.fitted:
+        more = (*more, "recipe.language")
+    return ADAPT.reading(*more)
 
 
 ADAPT = Stage(
@@ -214,10 +214,8 @@ ADAPT = Stage(
     reads=("adapt", "report.training"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,
-    wire=_wired,
     publishes={"curves": "curves/adapt"},
     trains=True,
     label="after adaptation",
     draws=True,
 )
-"""Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

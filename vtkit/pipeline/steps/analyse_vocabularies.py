@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import adaptation_corpus, evaluation_sets, read_texts
@@ -74,15 +74,10 @@ def _texts(recipe: Recipe) -> tuple[Corpus, ...]:
     return evaluation_sets(recipe) or adaptation_corpus(recipe)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
-    yield Wired(ANALYSE, chain.vocabulary)
-
-
 ANALYSE = Stage(
     "analyse",
     version=3,
     reads=("recipe.language", "source.model", "casing.output"),
     corpora={"analyse.texts": _texts},
     function=analyse_vocabularies,
-    wire=_wired,
 )

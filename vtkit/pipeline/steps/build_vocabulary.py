@@ -1,12 +1,12 @@
 """Stage ``vocabulary``: the source's own tokenizer, whole or trimmed, or an existing, trained or expanded one with the
 casing policy in it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import read_texts, trimming_corpus
 from vtkit.settings.recipe import Recipe
@@ -63,14 +63,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), family, corpus, expansion, trimmed)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    stage = vocabulary_stage(recipe)
-    yield Wired(stage, {} if stage is VOCABULARY else chain.source)
-
-
-VOCABULARY = Stage(
-    "vocabulary", version=5, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
-)
+VOCABULARY = Stage("vocabulary", version=5, reads=("vocabulary", "casing.input"), function=build_vocabulary)
 
 VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")  # where the vocabulary is the source's own
 

@@ -3,17 +3,16 @@ static table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
 from vtkit.encoder.calibrated import Calibration
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
 from vtkit.settings.calibrate import PROBE_TEXTS, CalibrateSection
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -93,18 +92,12 @@ def calibrate_encoder(
     )
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.calibrate is not None:
-        yield Wired(CALIBRATE, {"model": chain.models[-1]})
-
-
 CALIBRATE = Stage(
     "calibrate",
     version=9,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,
-    wire=_wired,
     label="after calibration",
     draws=True,
 )

@@ -3,19 +3,18 @@ next stage. Each raises CollapseError on a failure under a gate that may stop th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, Checked, CheckResult, checked, results
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
 from vtkit.pipeline.steps.texts import adaptation_corpus, bias_corpus, calibration_corpus, head_corpus, probe_texts
 from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.pipeline.store import result_of
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device
@@ -47,11 +46,6 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     return checked(vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed))
 
 
-def _wired_vocabulary(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.source.scratch is None:
-        yield Wired(CHECK_VOCABULARY, chain.vocabulary)
-
-
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
     version=5,
@@ -62,7 +56,6 @@ CHECK_VOCABULARY = Stage(
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,
-    wire=_wired_vocabulary,
 )
 
 
@@ -143,11 +136,6 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
     return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
 
 
-def _wired_transfer(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.transfer is not None or recipe.source.fitted:
-        yield Wired(CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]})
-
-
 CHECK_TRANSFER = Stage(
     "check:transfer",
     version=9,
@@ -157,7 +145,6 @@ CHECK_TRANSFER = Stage(
     ),
     corpora={"transfer.bias.corpus": bias_corpus, "source.corpus": head_corpus},
     function=check_transfer,
-    wire=_wired_transfer,
 )
 
 
@@ -176,18 +163,12 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     return checked(results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))]))
 
 
-def _wired_adaptation(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.adapt is not None:
-        yield Wired(CHECK_ADAPTATION, {"model": chain.models[-2], "adapt": chain.steps["adapt"], **chain.source})
-
-
 CHECK_ADAPTATION = Stage(
     "check:adapt",
     version=1,
     reads=("source", "gates"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
-    wire=_wired_adaptation,
 )
 
 
@@ -201,18 +182,12 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     return checked(encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None))
 
 
-def _wired_calibration(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.calibrate is not None:
-        yield Wired(CHECK_CALIBRATION, {"calibrate": chain.models[-1]})
-
-
 CHECK_CALIBRATION = Stage(
     "check:calibrate",
     version=1,
     reads=("finetune?", "gates"),
     corpora={"calibrate.corpus": calibration_corpus},
     function=check_calibration,
-    wire=_wired_calibration,
 )
 
 

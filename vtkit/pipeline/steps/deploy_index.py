@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
-from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
 from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
 from vtkit.pipeline.steps.index_corpus import WEIGHTING, keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 
@@ -119,18 +118,10 @@ def _assembled(
     return _Assembled(documents, vectors.shape[1], part, balance)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    final, plain = chain.models[-1], recipe.index.engine == "exact" and recipe.index.lexical == "none"
-    if final in evaluated_models(recipe, chain) and not plain:  # else the judged index is used
-        inputs = {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
-        yield Wired(DEPLOY, inputs)
-
-
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=15,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures", "evaluate.ignore_identical_ids"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
-    wire=_wired,
 )

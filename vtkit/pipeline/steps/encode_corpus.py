@@ -1,21 +1,17 @@
 """Stage ``encode``: the documents of every evaluation set as sparse vectors on disk."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
-
-R = TypeVar("R", bound=Result)
 
 
 @dataclass(frozen=True)
@@ -94,45 +90,6 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
     return recipe.source.model
 
 
-def evaluated_models(recipe: Recipe, chain: Chain) -> dict[str, dict[str, str]]:
-    """The models of ``evaluate.models`` that the recipe has, each with what it adds to the inputs of a step: itself, or
-    nothing for the source as it is."""
-    models: dict[str, dict[str, str]] = {}
-    for model in recipe.evaluate.models if recipe.evaluate is not None else ():
-        if model == "source":
-            if recipe.source.scratch is None and not recipe.source.fitted:
-                models[model] = {"model": chain.source["source"]} if chain.source else {}
-        elif model in chain.steps:
-            models[model] = {"model": chain.steps[model]}
-    return models
-
-
-def of_model(stage: Stage[R], inputs: Mapping[str, str]) -> Stage[R]:
-    """``stage`` for one of :func:`evaluated_models`: for the source as it is, it reads the source's name."""
-    return stage if inputs else stage.reading("source.model")
-
-
-def vectors_of(model: str, chain: Chain) -> str:
-    """The step that encodes documents for a model: for queries by a table, that of the model before, if it is there."""
-    before = chain.models[chain.models.index(model) - 1] if model == TABLE else model
-    return chain.steps.get(f"encode:{before}") or chain.steps.get(f"encode:{model}", "")
-
-
-TABLE, EXPANDED = "query-table", ("finetune", "query-table")
-"""The model whose documents are encoded as those of the model before it, and the models that are trained on expanded
-documents, and so encode them."""
-
-
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    for model, inputs in evaluated_models(recipe, chain).items():
-        if not vectors_of(model, chain):
-            expanded = model in EXPANDED and recipe.expands
-            expansions = {"expansions": chain.steps["expand:documents"]} if expanded else {}
-            # the largest weights are other ones once they are weighted, so more of them are kept
-            weighted = () if recipe.index.top_dimensions is None else ("index.document_weighting", "index.own_tokens")
-            yield Wired(of_model(ENCODE, inputs).reading(*weighted), inputs | expansions, model)
-
-
 def opened(corpus: Corpus) -> RetrievalSet:
     """The collection that a stage reads."""
     assert corpus.split is not None
@@ -149,5 +106,4 @@ ENCODE = Stage(
     ),
     corpora={"evaluate.sets": evaluation_sets},
     function=encode_corpus,
-    wire=_wired,
 )

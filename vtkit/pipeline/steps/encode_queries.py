@@ -4,7 +4,7 @@ encoded once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,10 @@ from vtkit.data.corpora import read_corpora
 from vtkit.data.overlap import query_keys
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
-from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 
@@ -117,12 +116,6 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     return balancing_queries(collection, others, recipe.recipe.seed, trained, log, asked)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    final = chain.models[-1]
-    if final in (models := evaluated_models(recipe, chain)):
-        yield Wired(ENCODE_QUERIES, models[final])
-
-
 ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
     version=10,
@@ -140,5 +133,4 @@ ENCODE_QUERIES = Stage(  # of the final model
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,
-    wire=_wired,
 )

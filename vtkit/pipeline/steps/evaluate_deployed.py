@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
-from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
-from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
-from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, judged_sets
+from vtkit.pipeline.stage import Stage, View
+from vtkit.pipeline.steps.deploy_index import DEPLOYED, DeployResult
+from vtkit.pipeline.steps.encode_queries import JUDGED, SETS, judged_sets
 from vtkit.pipeline.steps.evaluate_runs import MEASURED, stored
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 
 
@@ -57,26 +56,10 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     return EvaluateResult(sets)
 
 
-LEXICAL = {"none": "", "bm25": "with BM25 in one index"}  # `index.lexical` -> words
-
-
-def _row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    engine = "" if recipe.index.engine == "exact" else f" ({recipe.index.engine})"
-    return {DEPLOYED: (DEPLOYED, (LEXICAL[recipe.index.lexical] or "in the deployed index") + engine)}
-
-
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if DEPLOY.name in chain.steps:
-        inputs = {"index": chain.steps[DEPLOY.name], "queries": chain.steps[ENCODE_QUERIES.name]}
-        yield Wired(EVALUATE_DEPLOYED, inputs)
-
-
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
     version=8,
     reads=(*MEASURED, *ENGINE),
     corpora=SETS,
     function=evaluate_deployed,
-    wire=_wired,
-    rows=_row,
 )

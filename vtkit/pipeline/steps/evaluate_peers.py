@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems
+from vtkit.pipeline.steps.evaluate_runs import MEASURED, SUMMED, balanced, evaluate_systems
 from vtkit.pipeline.steps.texts import distinct, peer_training_queries
 from vtkit.pipeline.store import result_of
 from vtkit.settings.evaluate import DEPTH
@@ -43,31 +43,14 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     return peers
 
 
-def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def with_each_peer(recipe: Recipe) -> dict[str, Recipe]:
     """Every peer, and ``recipe`` with it as the only one, so that another changes nothing of what this one found."""
-    for name, model in peers_of(recipe).items():
-        assert recipe.evaluate is not None
-        yield name, recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"peers": (model,)})})
-
-
-def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    """Each peer, and its sum behind it."""
-    rows = {}
-    for peer in peers_of(recipe):
-        rows[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
-        rows[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
-    return rows
-
-
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    yield from (Wired(EVALUATE_PEER, {}, name, of) for name, of in _each_peer(recipe))
-
-
-def _wired_sums(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if (bm25 := chain.steps.get(EVALUATE_BM25.name)) is not None:
-        for name, of in _each_peer(recipe):
-            inputs = {"bm25": bm25, "model": chain.steps[f"{EVALUATE_PEER.name}:{name}"]}
-            yield Wired(EVALUATE_HYBRID_PEER, inputs, name, of)
+    section = recipe.evaluate
+    assert section is not None
+    return {
+        name: recipe.model_copy(update={"evaluate": section.model_copy(update={"peers": (model,)})})
+        for name, model in peers_of(recipe).items()
+    }
 
 
 def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
@@ -133,8 +116,6 @@ EVALUATE_PEER = Stage(
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
-    wire=_wired,
-    rows=_rows,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
@@ -142,5 +123,4 @@ EVALUATE_HYBRID_PEER = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
-    wire=_wired_sums,
 )

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.stage import Chain, Corpus, Rows, Stage, View, Wired
-from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.encode_queries import (
     BALANCING,
-    ENCODE_QUERIES,
     JUDGED,
     SETS,
     TRAINING,
@@ -28,7 +27,6 @@ from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
-from vtkit.settings.recipe import Recipe
 
 if TYPE_CHECKING:
     from vtkit.evaluation.balance import Balance, ProbedWeight
@@ -101,39 +99,6 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
     return evaluate_systems(recipe, systems(), out, "hybrid")
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    for model, inputs in evaluated_models(recipe, chain).items():
-        queries = {"queries": chain.steps[ENCODE_QUERIES.name]} if model == chain.models[-1] else {}
-        yield Wired(of_model(EVALUATE, inputs), {"index": chain.steps[f"index:{model}"]} | queries | inputs, model)
-
-
-def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    return {name: (name, label) for name, label in models.items()}
-
-
-def _hybrid_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
-    final, label = list(models.items())[-1]
-    return {"hybrid": (f"{final} + BM25", f"{label} + BM25")}
-
-
-def _wired_bm25(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.evaluate is not None and recipe.evaluate.bm25:
-        yield Wired(EVALUATE_BM25)
-
-
-def _wired_bm25_words(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if EVALUATE_BM25.name in chain.steps:
-        yield Wired(EVALUATE_BM25_WORDS)
-
-
-def _wired_hybrid(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    final = chain.models[-1]
-    judged, bm25 = chain.steps.get(f"evaluate:{final}"), chain.steps.get(EVALUATE_BM25.name)
-    if judged is not None and bm25 is not None:
-        searched = {"index": chain.steps[f"index:{final}"], "queries": chain.steps[ENCODE_QUERIES.name]}
-        yield Wired(EVALUATE_HYBRID, {"bm25": bm25, "model": judged} | searched)
-
-
 def balanced(
     recipe: View,
     corpus: Corpus,
@@ -182,8 +147,6 @@ EVALUATE = Stage(  # of one model. Which others are judged changes nothing
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
-    wire=_wired,
-    rows=_rows,
 )
 
 EVALUATE_BM25 = Stage(
@@ -192,8 +155,6 @@ EVALUATE_BM25 = Stage(
     reads=(*MEASURED, *BM25),
     corpora=SETS,
     function=evaluate_bm25,
-    wire=_wired_bm25,
-    rows={"bm25": ("BM25", "BM25")},
 )
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
@@ -201,8 +162,6 @@ EVALUATE_BM25_WORDS = Stage(
     reads=(*MEASURED, "recipe.language"),
     corpora=SETS,
     function=evaluate_bm25_words,
-    wire=_wired_bm25_words,
-    rows={"bm25-words": ("BM25 (words)", "BM25 (words)")},
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
@@ -210,6 +169,4 @@ EVALUATE_HYBRID = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
-    wire=_wired_hybrid,
-    rows=_hybrid_row,
 )

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, evaluation_sets, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
@@ -56,18 +56,12 @@ def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
     return () if section is None else (Corpus(section.data, section.split),)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.expands:
-        yield Wired(EXPAND_DOCUMENTS, {"expand": chain.steps["expand"]})
-
-
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
     version=3,
     reads=("expand_documents.method", "expand_documents.keep", "recipe.language"),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,
-    wire=_wired,
 )
 
 
@@ -142,12 +136,6 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     return [(query, document) for query, document in pairs if query not in blank and contents[document].strip()]
 
 
-def _wired_training(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    """Train from the model before calibration, because a calibrated bias would predict other tokens."""
-    if recipe.expands:
-        yield Wired(EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])})
-
-
 EXPAND = Stage(
     "expand",
     version=3,
@@ -161,7 +149,6 @@ EXPAND = Stage(
     ),
     corpora={EVALUATED: evaluated_in_training},
     function=train_expander,
-    wire=_wired_training,
     publishes={"model": "expander"},
     trains=True,
     draws=True,

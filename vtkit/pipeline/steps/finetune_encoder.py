@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.training.validated import Validated
@@ -125,21 +124,12 @@ def _validation(
     return data, Validation(validation_set(judging, judged_on, seed), settings)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    if recipe.finetune is None:
-        return
-    stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
-    expanded = {"expansions": chain.steps["expand:documents"]} if recipe.expands else {}
-    yield Wired(stage, {"model": chain.models[-1]} | expanded)
-
-
 FINETUNE = Stage(
     "finetune",
     version=15,
     reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,
-    wire=_wired,
     publishes={"curves": "curves/finetune"},
     trains=True,
     label="after fine-tuning",

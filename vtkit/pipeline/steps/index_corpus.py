@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
-from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened, vectors_of
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
-from vtkit.settings.recipe import Recipe
 from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 
@@ -88,16 +87,10 @@ def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> Non
     publish(inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    for model, inputs in evaluated_models(recipe, chain).items():
-        yield Wired(of_model(INDEX, inputs), {"vectors": vectors_of(model, chain)} | inputs, model)
-
-
 INDEX = Stage(
     "index",
     version=11,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
-    wire=_wired,
 )

@@ -1,10 +1,10 @@
 """Stage ``query-table``: the final model with its queries encoded by a static table (SPLADE-doc), trained or not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.texts import opened, read_texts
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.recipe import Recipe
@@ -47,18 +47,11 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
     return opened(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    """A source goes on as it was trained."""
-    if recipe.index.query_encoder is not None and not chain.of_source:
-        yield Wired(QUERY_TABLE, {"model": chain.models[-1]})
-
-
 QUERY_TABLE = Stage(
     "query-table",
     version=1,
     reads=("index.query_encoder",),
     corpora={"index.query_encoder": _searched},
     function=tabulate_queries,
-    wire=_wired,
     label="with queries by a table",
 )

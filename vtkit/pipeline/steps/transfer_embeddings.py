@@ -4,13 +4,13 @@ whole or trimmed; or a new encoder."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import drawn
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder, starts_untrained
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
@@ -170,17 +170,12 @@ def _draws(recipe: Recipe) -> bool:
     return fitted or (recipe.transfer is not None and recipe.transfer.draws)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    yield Wired(TRANSFER, chain.vocabulary)
-
-
 TRANSFER = Stage(
     "transfer",
     version=16,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
-    wire=_wired,
     draws=_draws,
     label="after transfer",
     publishes={"bridge": "bridge"},

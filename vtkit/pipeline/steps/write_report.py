@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,16 +14,18 @@ from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import EvaluateResult, read_per_query
-from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired
-from vtkit.pipeline.steps.adapt_encoder import AdaptResult
+from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
+from vtkit.pipeline.steps.adapt_encoder import ADAPT, AdaptResult
+from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
+from vtkit.pipeline.steps.evaluate_peers import peers_of
 from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments, ExpanderResult
-from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
+from vtkit.pipeline.steps.finetune_encoder import FINETUNE, FinetuneResult
 from vtkit.pipeline.steps.index_corpus import IndexResult
-from vtkit.pipeline.steps.models import MODEL_LABELS, rows_of
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
 from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
+from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
@@ -41,6 +43,13 @@ from vtkit.transfer.result import TransferResult
 from vtkit.vocabulary.profiles import VocabularyAnalysis
 
 R = TypeVar("R", bound=Result)
+
+MODEL_LABELS = {"source": "source model"} | {
+    stage.name: stage.label for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE, QUERY_TABLE)
+}
+"""Model -> what reports call it, in the order the models are made."""
+
+LEXICAL = {"none": "in the deployed index", "bm25": "with BM25 in one index"}  # `index.lexical` -> words
 
 
 def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportData:
@@ -167,6 +176,24 @@ def _query_encoder(
 def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
     """The result of the step ``name``, or None if the run has no such step."""
     return result_of(inputs[name], kind) if name in inputs else None
+
+
+def rows_of(recipe: Recipe, models: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Name behind ``evaluate:`` -> name and label of its row, in the order of the report.
+
+    Args:
+        models: the recipe's models with their labels, the final one last.
+    """
+    final, label = list(models.items())[-1]
+    engine = "" if recipe.index.engine == "exact" else f" ({recipe.index.engine})"
+    rows = {"bm25": ("BM25",) * 2, "bm25-words": ("BM25 (words)",) * 2}
+    rows |= {name: (name, of_model) for name, of_model in models.items()}
+    rows["hybrid"] = f"{final} + BM25", f"{label} + BM25"
+    rows[DEPLOYED] = DEPLOYED, LEXICAL[recipe.index.lexical] + engine
+    for peer in peers_of(recipe):
+        rows[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
+        rows[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
+    return rows
 
 
 def _results(
@@ -323,17 +350,11 @@ def _without_evidence(transfer: Path) -> tuple[str, ...]:
 WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 
-def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
-    """With the outputs of every step before it: it quotes what each found and cost."""
-    yield Wired(REPORT, {step: step for step in (*chain.before, *chain.steps.values())})
-
-
 REPORT = Stage(
     "report",
     version=15,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
-    wire=_wired,
     draws=True,
 )
