@@ -21,7 +21,7 @@ from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.evaluation.gates.encoder import read_back_gate
-from vtkit.evaluation.probe import own_head_gate
+from vtkit.evaluation.probe import retrieval_gate
 from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import DataError, RecipeError
@@ -189,7 +189,10 @@ def test_the_gates_by_how_much_is_read_back() -> None:
     for read_back, finding in ((0.1, "fail"), (0.3, "warn"), (0.7, "pass")):
         assert read_back_gate(HeadFit(300, 4000, 0.1, read_back, 0.001))[0] == finding
     for own, finding in ((0.9, "warn"), (0.5, "pass"), (0.1, "pass")):  # beside a head of the source's own
-        assert own_head_gate(np.full(100, own), np.full(100, 0.5))[0] == finding
+        assert (
+            retrieval_gate("by the source's own masked-language-model head", np.full(100, own), np.full(100, 0.5))[0]
+            == finding
+        )
 
 
 @pytest.mark.parametrize(

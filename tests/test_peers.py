@@ -19,7 +19,7 @@ from vtkit.evaluation.judging import read_per_query
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
-from vtkit.pipeline.steps.evaluate_peers import peers_of
+from vtkit.pipeline.steps.evaluate_systems import peers_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.report.plots import effectiveness_charts

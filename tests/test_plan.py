@@ -51,7 +51,7 @@ STEPS = [
     *("vocabulary", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt"),
     *("calibrate", "check:calibrate", "finetune"),
     *judging("source", "transfer", "adapt", "calibrate", "finetune", beside=BM25),
-    *("evaluate:hybrid", "analyse", "report"),
+    *("evaluate:hybrid", "profile", "report"),
 ]
 
 
@@ -153,7 +153,7 @@ def test_what_has_no_section_is_no_step(folder: Path) -> None:
     made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
     judged = judging("source", "transfer", "calibrate")
     made_by = ["vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate"]
-    assert list(made.steps) == [*made_by, *judged, "analyse", "report"]
+    assert list(made.steps) == [*made_by, *judged, "profile", "report"]
     assert made.final_model == "calibrate"
     assert made.steps["calibrate"].inputs == {"model": "transfer"}
 
@@ -200,7 +200,7 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
         "index.query_length=32": ["encode:queries", *(name for name in encoded if name.startswith("evaluate:"))],
         "recipe.seed=1": downstream("adapt"),  # neither vocabulary nor rows are drawn
         "recipe.language=ja": [
-            *("check:transfer", "encode:queries", *BM25, "evaluate:finetune", "evaluate:hybrid", "analyse")
+            *("check:transfer", "encode:queries", *BM25, "evaluate:finetune", "evaluate:hybrid", "profile")
         ],
         "index.bm25_analyser='morphemes'": [
             *("check:transfer", "encode:queries", "evaluate:bm25", "evaluate:finetune", "evaluate:hybrid")
@@ -302,7 +302,7 @@ def test_a_changed_file_changes_the_stages_that_read_it(name: str, first: str, f
     after = keys(plan(folder))
     found = [step for step in after if before[step] != after[step]]
     source = ["encode:source", "index:source", "evaluate:source"] if name.startswith("source") else []
-    source += ["analyse"] if name.startswith(("source", "tokenizer")) else []
+    source += ["profile"] if name.startswith(("source", "tokenizer")) else []
     assert sorted(found) == sorted([*downstream(first), *source, "report"])
 
 
@@ -437,7 +437,7 @@ def test_until_a_stage_nothing_later_is_planned(last: str, step: str, folder: Pa
 
 def test_until_the_index_nothing_is_judged(folder: Path) -> None:
     decided = [decision.step.name for decision in plan(folder).decide({}, until="index")]
-    assert decided == [name for name in STEPS if not name.startswith(("evaluate", "analyse", "report"))]
+    assert decided == [name for name in STEPS if not name.startswith(("evaluate", "profile", "report"))]
 
 
 # a recipe whose source is another recipe
@@ -530,9 +530,9 @@ def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
 
 def test_vocabularies_are_analysed_again_when_they_or_the_judged_texts_change(folder: Path) -> None:
     before = keys(plan(folder))
-    assert plan(folder).steps["analyse"].inputs == {"vocabulary": "vocabulary"}
+    assert plan(folder).steps["profile"].inputs == {"vocabulary": "vocabulary"}
     (folder / "first-set" / "content").write_text("other documents\n")
-    assert keys(plan(folder))["analyse"] != before["analyse"]
+    assert keys(plan(folder))["profile"] != before["profile"]
 
 
 def test_the_report_is_written_again_for_another_command_line(folder: Path) -> None:

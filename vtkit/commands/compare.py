@@ -37,14 +37,15 @@ def compare(
     from vtkit.pipeline.compare import QueryFilter, compare_runs
 
     refuse_folder(html)
-    comparison = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
+    comparison, reports = compare_runs(
+        runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split)
+    )
     for note in comparison.notes:
         console.warn(note)
     if html is not None:
-        from vtkit.pipeline.compare import reports_of
         from vtkit.report.compared import compared_page
 
-        write_text(html, compared_page(comparison, reports_of(runs, comparison)))
+        write_text(html, compared_page(comparison, reports))
         console.say(f"page: {html}")
     if as_json:
         console.write_json(comparison.to_json())

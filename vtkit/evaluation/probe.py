@@ -83,48 +83,52 @@ def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> n
     return np.asarray(1 / ranks)
 
 
-def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
-    """Whether the encoder finds its own documents as well after a training as before: :func:`reciprocal_ranks` both."""
-    means, p, seen = _compared(before, after, "before")
-    if means[1] >= means[0]:
-        return "pass", seen, ""
-    advice = (
-        'Adaptation has made retrieval worse. Change adapt.objective ("auto" chooses one that trains retrieval), lower '
-        "adapt.learning_rate, or remove [adapt]."
-    )
-    return "fail" if p < CHANCE else "warn", seen, advice
-
-
-def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
-    """Whether the source finds more (:func:`reciprocal_ranks`); never a failure, because training can change it."""
-    advice = (
-        "Without further training, the source finds more than the moved encoder. Train after the transfer ([adapt], "
-        "[finetune]) and compare with the source (evaluate.models), or keep the source's vocabulary "
-        "(vocabulary.tokenizer) and train that."
-    )
-    return _warned(source, moved, "by the source", advice)
-
-
-def own_head_gate(own: np.ndarray, fitted: np.ndarray) -> Seen:
-    """Whether the head that a source has finds more than what was fitted to it (:func:`reciprocal_ranks` both)."""
-    by_own = "by the source's own masked-language-model head"
-    advice = "Keep the source's own head: remove [source.head] and [source.units]."
-    return _warned(own, fitted, by_own, advice)
-
-
 KNOWS = 0.5
 """Mean reciprocal rank of spans by an encoder over that by BM25, below which a dense source is taken not to know the
 language: multilingual embedders have .6 and more, English ones on Arabic or Hindi less than .3 (docs/transfer.md)."""
 
-
-def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
-    """Whether an encoder made of a dense embedder finds documents in this language at all (:func:`reciprocal_ranks`,
-    :func:`bm25_reciprocal_ranks`); never a failure, because training can teach it."""
-    advice = (
+COMPARED = {
+    "before": (
+        'Adaptation has made retrieval worse. Change adapt.objective ("auto" chooses one that trains retrieval), lower '
+        "adapt.learning_rate, or remove [adapt]."
+    ),
+    "by the source": (
+        "Without further training, the source finds more than the moved encoder. Train after the transfer ([adapt], "
+        "[finetune]) and compare with the source (evaluate.models), or keep the source's vocabulary "
+        "(vocabulary.tokenizer) and train that."
+    ),
+    "by the source's own masked-language-model head": (
+        "Keep the source's own head: remove [source.head] and [source.units]."
+    ),
+    "by BM25": (
         "The embedder may not know the language of these texts. Name one that does as source.model (multilingual-e5, "
         "bge-m3, gte-multilingual); this one is unlikely to improve on BM25."
+    ),
+}
+"""What an encoder is compared with -> what to change where the encoder finds less."""
+
+
+def retrieval_gate(against: str, first: np.ndarray, second: np.ndarray) -> Seen:
+    """Whether an encoder finds its own documents as well as what it is compared with, by :func:`reciprocal_ranks`.
+
+    Adaptation that makes retrieval worse beyond chance is a failure. The others only warn, beyond chance, because
+    training can change them. Less than :data:`KNOWS` of BM25 is a warning.
+
+    Args:
+        against: a key of :data:`COMPARED`.
+        first: ranks of what the encoder is compared with.
+        second: ranks of the encoder.
+    """
+    means = float(first.mean()), float(second.mean())
+    p = paired_randomization(dict(enumerate(second)), dict(enumerate(first)))
+    seen = (
+        f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
+        f"{means[0]:.3f} {against} (p = {p:.3f})"
     )
-    return _warned(bm25, encoder, "by BM25", advice, KNOWS)
+    least = KNOWS * means[0] if against == "by BM25" else means[0]
+    if means[1] >= least or (against != "before" and p >= CHANCE):
+        return "pass", seen, ""
+    return "fail" if against == "before" and p < CHANCE else "warn", seen, COMPARED[against]
 
 
 def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
@@ -154,25 +158,6 @@ def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
             above, tied = int((values > own).sum()), int((values == own).sum())
             ranks[number] = (1 / np.arange(above + 1, above + tied + 1)).mean()
     return ranks
-
-
-def _warned(first: np.ndarray, second: np.ndarray, when: str, advice: str, least: float = 1.0) -> Seen:
-    """A warning where the second reach less than ``least`` times what the first do, beyond chance."""
-    means, p, seen = _compared(first, second, when)
-    if means[1] >= least * means[0] or p >= CHANCE:
-        return "pass", seen, ""
-    return "warn", seen, advice
-
-
-def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:
-    """Both means, p of their difference, and these in words; ``when`` says what the first are."""
-    means = float(first.mean()), float(second.mean())
-    p = paired_randomization(dict(enumerate(second)), dict(enumerate(first)))
-    seen = (
-        f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
-        f"{means[0]:.3f} {when} (p = {p:.3f})"
-    )
-    return means, p, seen
 
 
 PAIRS = 500  # probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)

@@ -70,6 +70,8 @@ class SparseSystem:
     """BM25's terms behind the encoder's dimensions, and in ``balance`` what their share goes by."""
 
     balance: Balance | None = None
+    exact: tuple[Index, Engine, str] | None = None
+    """For an approximate engine: the same index, searched exactly, the engine, and the measure whose loss is told."""
 
     @classmethod
     def over(
@@ -102,31 +104,7 @@ class SparseSystem:
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)
-        return self._ranking(asked, queries, *self.index.search(queries, depth))
-
-    def rank_beside(self, exact: Index, engine: Engine, asked: RetrievalSet, depth: int, measure: str) -> Ranking:
-        """As :meth:`rank`, compared with exact search of the same vectors.
-
-        Args:
-            exact: the index, searched exactly.
-            engine: which engine searches it otherwise, for the message.
-            measure: whose loss is measured.
-        """
-        queries = self.queries(asked)
-        results, exactly = self.index.search(queries, depth), exact.search(queries, depth)
-        ranking = self._ranking(asked, queries, *results)
-        qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
-        best, own = (evaluate(run_of(asked, *one), qrels, [measure])[measure] for one in (exactly, results))
-        compared = replace(agreement(engine, *results, *exactly), measure=measure, measure_loss=best - own)
-        return replace(ranking, facts=replace(ranking.facts, agreement=compared))
-
-    def queries(self, asked: RetrievalSet) -> sp.csr_matrix:
-        """Vectors of the queries, (queries, width of the index)."""
-        texts = [query.text for query in asked.queries]
-        vectors = self.encode(texts)
-        return vectors if self.lexical is None else self.lexical.queries(vectors, texts)
-
-    def _ranking(self, asked: RetrievalSet, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> Ranking:
+        ids, scores = self.index.search(queries, depth)
         facts = SystemFacts(role=self.role, balance=self.balance)
         if self.role == "encoder":
             facts = SystemFacts(
@@ -137,7 +115,21 @@ class SparseSystem:
                 tied_scores=tied(scores),
                 query_encoder=self.query_encoder,
             )
-        return Ranking(run_of(asked, ids, scores), facts)
+        run = run_of(asked, ids, scores)
+        if self.exact is not None:
+            index, engine, measure = self.exact
+            exactly = index.search(queries, depth)
+            qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
+            best, own = (evaluate(each, qrels, [measure])[measure] for each in (run_of(asked, *exactly), run))
+            compared = agreement(engine, ids, scores, *exactly)
+            facts = replace(facts, agreement=replace(compared, measure=measure, measure_loss=best - own))
+        return Ranking(run, facts)
+
+    def queries(self, asked: RetrievalSet) -> sp.csr_matrix:
+        """Vectors of the queries, (queries, width of the index)."""
+        texts = [query.text for query in asked.queries]
+        vectors = self.encode(texts)
+        return vectors if self.lexical is None else self.lexical.queries(vectors, texts)
 
 
 @dataclass(frozen=True)
@@ -261,30 +253,20 @@ class AboveLast:
 
 @dataclass(frozen=True)
 class SumSystem:
-    """The weighted sum of a system's scores and BM25's (:func:`weighted_sum`)."""
+    """A system's scores and BM25's in one: their weighted sum (:func:`weighted_sum`), or combined as they are
+    (:data:`AS_THEY_ARE`)."""
 
     system: System
     bm25: System
-    balance: Balance
+    balance: Balance | str  # of the weighted sum; the name of another combination
     role: Role = "sum"
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
+        if isinstance(self.balance, str):
+            return Ranking(combined(*runs, depth, AS_THEY_ARE[self.balance]), SystemFacts(role=self.role))
         summed = weighted_sum(*runs, depth, self.balance.weight, self.balance.deviations)
         return Ranking(summed, SystemFacts(role=self.role, balance=self.balance))
-
-
-@dataclass(frozen=True)
-class PlainSum:
-    """A system's scores and BM25's combined as they are (:data:`AS_THEY_ARE`)."""
-
-    system: System
-    bm25: System
-    way: str
-
-    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
-        return Ranking(combined(*runs, depth, AS_THEY_ARE[self.way]), SystemFacts(role="sum"))
 
 
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,12 +15,13 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.comparison import compared
 from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult, Judged, read_per_query
 from vtkit.pipeline.folder import RESOLVED, RunFolder, open_run, report_of
-from vtkit.pipeline.steps.encode_corpus import opened
-from vtkit.pipeline.steps.texts import evaluation_sets
-from vtkit.pipeline.store import result_of
+from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
+from vtkit.pipeline.steps.write_report import REPORT
+from vtkit.pipeline.store import read_manifest, result_of
 from vtkit.recipe.problems import known_settings
 from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, TokenDifference
 from vtkit.report.data import ReportData
+from vtkit.report.wording import is_number
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 TOKENS_SHOWN = 6  # that made most of the difference, of each query
-NAMES = ("recipe.name", "recipe.about")  # settings that say nothing of what a run does
 
 
 @dataclass(frozen=True)
@@ -43,28 +44,29 @@ class QueryFilter:
 
 def compare_runs(
     folders: Sequence[Path], *, model: str | None = None, queries: int = 5, only: QueryFilter | None = None
-) -> ComparedRuns:
-    """Compare runs, with the store beside them, with the first of them: the results of the stage ``model``, by default
-    of the index to be used, else of the final model. Of the queries won and lost so many are explained, for which the
-    runs' models are loaded."""
+) -> tuple[ComparedRuns, dict[str, ReportData]]:
+    """Compare runs, with the store beside them, with the first of them; the second value are their reports by name.
+
+    Args:
+        model: the stage whose results are compared; default: the index to be used, else the final model.
+        queries: how many of the queries won and lost are explained, for which the runs' models are loaded.
+    """
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")
     runs = [open_run(folder) for folder in folders]
     names = [folder.absolute().name for folder in folders]
     names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
     judged = [_judged_model(run, model) for run in runs]
-    resolved = [dict(_flat(_written(folder))) for folder in folders]
-    reports, notes, recipes, unknown = [], [], [], set()
+    notes, recipes, reports = list[str](), list[Recipe](), dict[str, ReportData]()
     for name, folder, run in zip(names, folders, runs, strict=True):
         try:
-            reports.append(report_of(folder))
+            if (report := report_of(folder)) is not None:
+                reports[name] = report
         except VtkitError as error:
-            reports.append(None)
             notes.append(f"{name}: {error}")
         recipe, passed_over = _recipe(folder)
         recipes.append(recipe)
         passed_over = list(dict.fromkeys((*run.unknown, *passed_over)))
-        unknown.update(passed_over)
         if passed_over:
             notes.append(f"{name}: this version of vtkit does not know and ignores {', '.join(passed_over)}.")
     results = [
@@ -73,21 +75,17 @@ def compare_runs(
     sets = []
     for name in dict.fromkeys(name for sets_of_run in results for name in sets_of_run):
         values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
-        sets.append(_compare_set(name, folders, names, results, values, model, queries, only or QueryFilter()))
-    settings = [line for line in differing(resolved) if _tells(line, recipes, unknown)]
-    figures = [*_figures(runs, reports), *_costs(runs)]
-    return ComparedRuns(tuple(names), tuple(judged), tuple(settings), tuple(figures), tuple(sets), tuple(notes))
-
-
-def reports_of(folders: Sequence[Path], found: ComparedRuns) -> dict[str, ReportData]:
-    """The reports that this version can read, by the names of the runs."""
-    reports = {}
-    for name, folder in zip(found.runs, folders, strict=True):
-        with suppress(VtkitError):
-            report = report_of(folder)
-            if report is not None:
-                reports[name] = report
-    return reports
+        found = _compare_set(name, folders, names, results, values, model, queries, only or QueryFilter(), recipes[0])
+        sets.append(found)
+    read = set[str]().union(*map(_settings_read, runs))
+    settings = [
+        line
+        for line in differing([dict(_flat(_written(folder))) for folder in folders])
+        if any(f"{line.name}.".startswith(f"{setting}.") for setting in read)
+    ]
+    figures = differing([_figures(run, reports.get(name)) for name, run in zip(names, runs, strict=True)], equal=True)
+    compared = tuple(names), tuple(judged), tuple(settings), tuple(figures), tuple(sets), tuple(notes)
+    return ComparedRuns(*compared), reports
 
 
 def _judged_model(run: RunFolder, model: str | None) -> str:
@@ -127,90 +125,53 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield f"{above}{name}", value
 
 
-def differing(recipes: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """The settings that are not the same in all of some recipes, each with its value in every one; names left out."""
+def differing(runs: Sequence[Mapping[str, Any]], *, equal: bool = False) -> list[Line]:
+    """The settings or figures that are not the same in all runs, each with its value in every one; ``equal`` adds those
+    that are."""
     lines = []
-    for setting in dict.fromkeys(name for recipe in recipes for name in recipe):
-        values = tuple(recipe.get(setting) for recipe in recipes)
-        if setting not in NAMES and any(value != values[0] for value in values):
-            lines.append(Line(setting, values))
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = tuple(run.get(name) for run in runs)
+        if equal or any(value != values[0] for value in values):
+            lines.append(Line(name, values))
     return lines
 
 
-def _tells(line: Line, recipes: Sequence[Recipe], unknown: Set[str]) -> bool:
-    """Report whether a difference can have an effect. Settings without an effect in any run have none, nor have
-    settings of earlier versions on which all those runs agree."""
-
-    def within(names: Iterable[str]) -> bool:
-        return any(f"{line.name}.".startswith(f"{name}.") for name in names)
-
-    section, _, _ = line.name.partition(".")
-    read = [getattr(getattr(recipe, section, None), "settings_read", None) for recipe in recipes]
-    values = [value for value in line.values if value is not None]
-    if within(unknown):
-        return any(value != values[0] for value in values)
-    return any(of is None or within(of) for of in read)
+def _settings_read(run: RunFolder) -> set[str]:
+    """The settings that the stages of a run read: those of its manifests, and the names of the texts and files."""
+    read = {"recipe.seed", "source.recipe"}
+    for name, folder in run.steps.items():
+        if "/" not in name and name != REPORT.name:  # the report quotes the whole recipe
+            manifest = read_manifest(folder) or {}
+            read |= {re.split(r"[ \[]", key)[0] for part in ("settings", "files") for key in manifest.get(part, ())}
+    return read - {""}
 
 
-FIGURES: dict[str, Callable[[ReportData], Any]] = {  # of a report, in the order in which a comparison has them
-    "tokens of the vocabulary": lambda report: report.vocabulary and report.vocabulary.target_size,
-    "known to the source": lambda report: report.vocabulary and round(report.vocabulary.overlap_share, 4),
-    "tokens a word of a document": lambda report: _tokens_a_word(report, "documents"),
-    "tokens a word of a query": lambda report: _tokens_a_word(report, "queries"),
-    "calibration: bias lowered by": lambda report: report.calibration and round(report.calibration.shift, 3),
-    "bytes of the index": lambda report: report.cost and report.cost.index_bytes,
-    "milliseconds a query": lambda report: report.cost and round(report.cost.query_ms, 1),
-}
-
-
-def _tokens_a_word(report: ReportData, of: str) -> float | None:
-    if report.vocabularies is None:
-        return None
-    cut = getattr(report.vocabularies.target, of)
-    return None if cut is None else round(cut.tokens_per_word, 3)
-
-
-def _figures(runs: Sequence[RunFolder], reports: Sequence[ReportData | None]) -> Iterator[Line]:
-    def line(name: str, figure: Callable[[ReportData], Any]) -> Line:
-        return Line(name, tuple(None if report is None else figure(report) for report in reports))
-
-    lines = [line(name, figure) for name, figure in FIGURES.items()]
-    there = [report for report in reports if report is not None]
-    for origin in dict.fromkeys(name for report in there if report.vocabulary for name in report.vocabulary.methods):
-        lines.append(
-            line(f"rows from {origin}", lambda r, origin=origin: r.vocabulary and r.vocabulary.methods.get(origin))  # type: ignore[misc]
-        )
-    curves = dict.fromkeys((stage, name) for report in there for stage, of in report.curves.items() for name in of)
-    for stage, name in curves:
-        if name != "steps":
-            lines.append(line(f"{stage}: {name} at the end", lambda r, at=(stage, name): _last(r, *at)))  # type: ignore[misc]
-    for stage in dict.fromkeys(name.partition(":")[0] for report in there for name in report.seconds):
-        lines.append(line(f"seconds of {stage}", lambda r, stage=stage: _seconds(r, stage)))  # type: ignore[misc]
-    lines.append(line("seconds of all stages", lambda report: round(sum(v or 0 for v in report.seconds.values()), 1)))
-    return (each for each in lines if any(value is not None for value in each.values))
-
-
-def _costs(runs: Sequence[RunFolder]) -> Iterator[Line]:
-    """Active dimensions and FLOPS of the final encoders on each set."""
-    steps = [run.steps.get(f"evaluate:{run.final_model}") for run in runs]
-    results = [{} if step is None else result_of(step, EvaluateResult).sets for step in steps]
-    costs = {"query dimensions": "query_dimensions", "document dimensions": "document_dimensions", "FLOPS": "flops"}
-    for name in dict.fromkeys(name for sets in results for name in sets):
-        for label, field in costs.items():
-            values = [getattr(sets[name], field) if name in sets else None for sets in results]
-            if any(value is not None for value in values):
-                shown = tuple(None if value is None else round(value, 3) for value in values)
-                yield Line(f"{label}, {name}", shown)
-
-
-def _last(report: ReportData, stage: str, name: str) -> float | None:
-    values = [value for value in report.curves.get(stage, {}).get(name, ()) if value is not None]
-    return round(float(values[-1]), 4) if values else None
-
-
-def _seconds(report: ReportData, stage: str) -> float | None:
-    values = [value or 0 for name, value in report.seconds.items() if name.partition(":")[0] == stage]
-    return round(sum(values), 1) if values else None
+def _figures(run: RunFolder, report: ReportData | None) -> dict[str, Any]:
+    """The numbers of a report by their names in ``report.json``: vocabulary, calibration, cost, seconds, and the last
+    value of each curve; and the cost of the final encoder on each set."""
+    figures = dict[str, Any]()
+    if report is not None:
+        written = report.to_json()
+        told = {name: written[name] or {} for name in ("vocabulary", "calibration", "cost")}
+        for side in ("documents", "queries") if report.vocabularies is not None else ():
+            cut = (written["vocabularies"]["target"] or {}).get(side) or {}
+            told["vocabulary"][f"tokens_per_word, {side}"] = cut.get("tokens_per_word")
+        seconds = Counter[str]()
+        for step, took in report.seconds.items():
+            seconds[step.partition(":")[0]] += took or 0.0  # type: ignore[assignment]
+        ends = {
+            f"{stage}: {name} at the end": values[-1]
+            for stage, curves in report.curves.items()
+            for name, values in curves.items()
+            if values and name != "steps"
+        }
+        numbers = {**dict(_flat(told)), **ends, **{f"seconds.{stage}": took for stage, took in seconds.items()}}
+        figures = {**numbers, "seconds": float(seconds.total())}
+    evaluated = run.steps.get(f"evaluate:{run.final_model}")
+    for name, of in (result_of(evaluated, EvaluateResult).sets if evaluated is not None else {}).items():
+        for field in ("query_dimensions", "document_dimensions", "flops"):
+            figures[f"{field}, {name}"] = getattr(of, field)
+    return {name: round(value, 4) for name, value in figures.items() if is_number(value)}
 
 
 def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, float]] | None:
@@ -228,6 +189,7 @@ def _compare_set(
     model: str | None,
     explained: int,
     only: QueryFilter,
+    recipe: Recipe,
 ) -> ComparedSet:
     there = [each for each in values if each is not None]
     measures = [measure for measure in there[0] if all(measure in each for each in there)]
@@ -241,7 +203,7 @@ def _compare_set(
     collection = None
     kept = asked[0]
     if only != QueryFilter() or explained:
-        collection = next(opened(corpus) for corpus in evaluation_sets(_recipe(folders[0])[0]) if corpus.folder == name)
+        collection = collection_of(next(of for of in evaluation_sets(recipe) if of.folder == name)).whole
         kept = {query.id for query in collection.queries if query.id in kept and _counts(query.text, only, folders[0])}
     if not kept:
         return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")

@@ -3,9 +3,10 @@
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,19 +18,6 @@ from vtkit.pipeline.disk import free_bytes
 from vtkit.system.console import size
 from vtkit.system.runtime import bf16_is_fast, user_cache
 from vtkit.system.version import __version__
-
-ADDS = {  # extra -> what one can do with it
-    "focus": "word vectors trained on a corpus, for transfer.method = focus",
-    "ir-datasets": "collections by their ir_datasets names",
-    "lucene": "search with Lucene, and its analysers for BM25; Java comes with it",
-    "morphology": "BM25 by the morphemes of Korean and Japanese",
-    "onnx": "export to ONNX",
-    "opensearch": "search with OpenSearch",
-    "seismic": "search with Seismic",
-    "serve": "vtkit serve",
-    "tensorboard": "training curves in TensorBoard",
-    "wandb": "training curves in Weights & Biases",
-}
 
 FOR_AUTHORS = ("dev", "docs", "test")  # extras that only those need who change vtkit
 LITTLE_DISK = 5 * 10**9  # bytes free, below which usual runs are likely to fail
@@ -121,35 +109,32 @@ def _hub(ask: bool) -> Iterator[Finding]:
 
 
 def _disk(runs: Path) -> Iterator[Finding]:
-    places: dict[str, Callable[[], Path]] = {
-        "runs": lambda: runs.absolute(),
-        "hub's cache": hub.cache_folder,
-        "vtkit's cache": lambda: user_cache("").absolute(),
-        "temporary files": lambda: Path(tempfile.gettempdir()),
+    places = {
+        "runs": runs.absolute(),
+        "hub's cache": hub.cache_folder(),
+        "vtkit's cache": user_cache("").absolute(),
+        "temporary files": Path(tempfile.gettempdir()),
     }
-    for name, where in places.items():
-        place = where()
-        there = next(each for each in (place, *place.parents) if each.exists())
-        said = f"{place}: {size(free_bytes(place))} free of {size(shutil.disk_usage(there).total)}"
+    for name, place in places.items():
+        there, free = next(each for each in (place, *place.parents) if each.exists()), free_bytes(place)
+        said = f"{place}: {size(free)} free of {size(shutil.disk_usage(there).total)}"
         if not os.access(there, os.W_OK):
             yield Finding(f"disk, {name}", f"{said}; it cannot be written to", "note", "name another place")
-        elif free_bytes(place) < LITTLE_DISK:
+        elif free < LITTLE_DISK:
             yield Finding(f"disk, {name}", said, "note", "free some space; `vtkit clean` shows unused outputs")
         else:
             yield Finding(f"disk, {name}", said)
 
 
 def _extras() -> Iterator[Finding]:
-    packages = _requirements()
-    for extra, adds in ADDS.items():
-        own = [each for each in packages if each.marker is not None and each.marker.evaluate({"extra": extra})]
-        own = [each for each in own if each.marker is not None and not each.marker.evaluate({"extra": ""})]
-        wrong = [said for each in own if (said := _wrong(each)) is not None]
-        if wrong:
-            yield Finding(f"extra {extra}", f"{'; '.join(wrong)}: {adds}", "note", f"pip install 'vtkit[{extra}]'")
-        elif own:
-            yield Finding(f"extra {extra}", f"installed: {adds}")
-        else:
-            yield Finding(
-                f"extra {extra}", f"the installed vtkit does not have it yet: {adds}", "note", "install vtkit again"
-            )
+    """Each extra of the installed vtkit, but for those of its authors."""
+    by_extra: dict[str, list[Requirement]] = {}
+    for each in _requirements():
+        for extra in re.findall(r"extra == .([\w-]+).", str(each.marker)):
+            by_extra.setdefault(extra, []).append(each)
+    for extra, packages in sorted(by_extra.items()):
+        wrong = [said for each in packages if (said := _wrong(each)) is not None]
+        if wrong and extra not in FOR_AUTHORS:
+            yield Finding(f"extra {extra}", "; ".join(wrong), "note", f"pip install 'vtkit[{extra}]'")
+        elif extra not in FOR_AUTHORS:
+            yield Finding(f"extra {extra}", "installed")

@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.overlap import say_own_documents
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import is_run_folder, open_run
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE_HYBRID
+from vtkit.pipeline.steps.evaluate_systems import EVALUATE_HYBRID
 from vtkit.pipeline.steps.texts import distinct
 from vtkit.pipeline.store import result_of
-from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_failure
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
-    from vtkit.evaluation.balance import Balance
     from vtkit.evaluation.comparison import Comparison, Correction
     from vtkit.evaluation.judging import Judged
-    from vtkit.evaluation.systems import Bm25System, RunSystem, System
+    from vtkit.evaluation.systems import RunSystem, System
     from vtkit.search.searcher import Searcher
-    from vtkit.training.teachers import CrossEncoderTeacher, Teacher
 
     Given = RunSystem | Searcher
-    Fitting = Mapping[str, Mapping[str, Given]]
-    """Label of a system whose results or index are there -> collection -> those of it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,7 +62,7 @@ RESULTS, MTEB = "results.json", "mteb"
 ARGUMENTS = ("measures", "depth", "balance", "rerank", "baseline", "language")  # arguments that errors name
 
 
-@dataclass(frozen=True)
+@dataclass
 class Named:
     """A system by its name."""
 
@@ -76,6 +72,12 @@ class Named:
     settings: IndexSection
     summed: Way | None = None  # its sum or product with BM25
     run: Path | None = None  # the run whose final model or index it is
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Collection -> its results or its index; empty for systems that are computed here."""
+
+    def over(self, place: Collection) -> bool:
+        """Whether it is evaluated on a collection."""
+        return place.name in self.given or self.kind in ("bm25", "bm25-words", "model")
 
 
 @dataclass(frozen=True)
@@ -107,52 +109,6 @@ class _Problems(list[str]):
         except VtkitError as error:
             self.append(error.message.replace("\n", "\n  "))
             return []
-
-
-class Collection:
-    """A collection, and what several systems need of it, made once."""
-
-    def __init__(self, name: str, folder: str, split: str | None, setting: Setting) -> None:
-        self.name, self.folder, self._setting = name, folder, setting
-        self._bm25: dict[Analysis, Bm25System] = {}
-        self.split = split or default_split(name)
-        self.whole = load_retrieval(name, self.split)
-        if setting.ignore_identical_ids:
-            self.whole = replace(self.whole, own_documents=True)
-        say_own_documents(self.whole, "{ignore_identical_ids}")
-        if setting.balance_on is not None and (
-            setting.balance_on == self.split or setting.balance_on not in splits_of(name)
-        ):
-            others = [other for other in splits_of(name) if other != self.split]
-            raise RecipeError(
-                f"{{balance}} {setting.balance_on}: beside {self.split!r}, which is evaluated, {name} has "
-                f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave {{balance}} out.",
-                "balance",
-            )
-        self.judged = self.whole.sample(setting.max_queries, setting.seed)
-
-    @cached_property
-    def language(self) -> str:
-        """For BM25; RecipeError where the documents do not say."""
-        if self._setting.language is not None:
-            return self._setting.language
-        from vtkit.data.parallel import language_of
-
-        language = language_of(self.whole.contents[:4000])
-        if language is None:
-            raise RecipeError(
-                f"{self.name}: BM25 needs the language, which the texts do not show. Give {{language}}.", "language"
-            )
-        console.say(f"{self.name}: language {language}, detected from its texts")
-        return language
-
-    def bm25(self, analysis: Analysis) -> Bm25System:
-        """BM25 over its documents; with the same analysis the same."""
-        from vtkit.evaluation.systems import Bm25System
-
-        if analysis not in self._bm25:
-            self._bm25[analysis] = Bm25System.over(self.whole, self.language, analysis)
-        return self._bm25[analysis]
 
 
 def evaluate_named(
@@ -187,60 +143,50 @@ def evaluate_named(
         index = IndexSection(precision=runs[0].index.precision, bm25_analyser=runs[0].index.bm25_analyser)
     if setting.language is None and len({run.language for run in runs}) == 1:
         setting = replace(setting, language=runs[0].language)
-    named = [each for name in asked for found in problems.tried(_named, name, index) for each in found]
+    named = [each for name in asked for these in problems.tried(_named, name, index) for each in these]
     if setting.rerank is not None:
         problems.tried(_check_model, setting.rerank, reranks=True)
-    own, named = named, _told_apart(named)
-    labels = {each.label: known.label for each, known in zip(own, named, strict=True)}
     wanted = baseline or next((name for name in ("bm25", "bm25-words", *asked) if name in asked), "")
-    compared_with = labels.get(wanted, wanted)
-    if compared_with not in (*labels.values(), *asked):
+    own, short = [each.label for each in named], [Path(each.label).name or each.label for each in named]
+    for each, label in zip(named, short, strict=True):
+        each.label = label if short.count(label) == 1 else each.label
+    compared_with = named[own.index(wanted)].label if wanted in own else wanted
+    if compared_with not in (*(each.label for each in named), *asked):
         problems.append(f"{{baseline}} {baseline}: name one of the systems: {', '.join(asked)}.")
     folders: dict[str, str] = {}  # collection -> the name of its folder in the results, no two alike
     for name in dict.fromkeys(collections):
         folders[name] = distinct(_file_name(Path(name).name), folders.values())
     opened = [
-        place for name, folder in folders.items() for place in problems.tried(Collection, name, folder, split, setting)
+        place for name, folder in folders.items() for place in problems.tried(_opened, name, folder, split, setting)
     ]
-    given = {
-        each.label: made for each in named for made in problems.tried(_given, each, setting.query_language) if made
-    }
-    fitting: Fitting = {
-        label: {place.name: one for one in made for place in opened if not _misfit(one, place)}
-        for label, made in given.items()
-    }
-    places = {
-        each.label: [place for place in opened if each.label not in given or place.name in fitting[each.label]]
-        for each in named
-    }
     for each in named:
-        if opened and each.kind != "deployed" and each.label in given and not places[each.label]:
-            reasons = "; ".join(_misfit(given[each.label][0], place) for place in opened)
-            problems.append(f"{each.name} belongs to another collection: {reasons}.")
+        for given in problems.tried(_given, each, setting.query_language):
+            misfits = [(place.name, one, _misfit(one, place)) for one in given for place in opened]
+            each.given = {place: one for place, one, why in misfits if not why}
+            if misfits and not each.given and each.kind != "deployed":
+                problems.append(f"{each.name} belongs to another collection: {'; '.join(why for *_, why in misfits)}.")
         if each.summed and each.kind != "model":
             problems.append(f"{each.label}: only models can be summed with BM25. Evaluate other sums as run files.")
-    if any(each.summed or each.kind == "bm25" for each in named) and not problems:
-        for place in opened:
-            problems.tried(lambda where: where.language, place)
+    for place in opened if any(each.summed or each.kind.startswith("bm25") for each in named) else ():
+        if place.language is None:
+            problems.append(f"{place.name}: BM25 needs the language, which the texts do not show. Give {{language}}.")
+        elif setting.language is None and not problems:
+            console.say(f"{place.name}: language {place.language}, detected from its texts")
     if problems:
         raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems), *ARGUMENTS)
-    if out is None:
-        with TemporaryDirectory(prefix="vtkit-evaluate-") as work:
-            return _evaluated(named, places, fitting, opened, setting, compared_with, correction, Path(work), None)
-    kept = out.absolute().with_name(f".{out.name}.vectors")
-    with new_folder(out) as work:
-        comparison = _evaluated(named, places, fitting, opened, setting, compared_with, correction, kept, work)
-        text = json.dumps(comparison.to_json(), indent=1, ensure_ascii=False)
-        (work / RESULTS).write_text(text, encoding="utf-8")
-    if not comparison.failures:
+    with ExitStack() as stack:
+        if out is None:
+            kept, folder = Path(stack.enter_context(TemporaryDirectory(prefix="vtkit-evaluate-"))), None
+        else:
+            kept, folder = out.absolute().with_name(f".{out.name}.vectors"), stack.enter_context(new_folder(out))
+        comparison = _evaluated(named, opened, setting, compared_with, correction, kept, folder)
+    if out is not None and not comparison.failures:
         shutil.rmtree(kept, ignore_errors=True)
     return comparison
 
 
 def _evaluated(
     named: Sequence[Named],
-    places: Mapping[str, Sequence[Collection]],
-    fitting: Fitting,
     opened: Sequence[Collection],
     setting: Setting,
     baseline: str,
@@ -257,12 +203,12 @@ def _evaluated(
     for each in named:
         together.setdefault((each.kind, each.name, each.settings.model_dump_json()), []).append(each)
     for same in together.values():
-        loaded = _Loaded(same[0], setting, fitting.get(same[0].label))
-        for place, each in ((place, each) for place in opened for each in same if place in places[each.label]):
+        loaded = _Loaded(same[0], setting, kept)
+        for place, each in ((place, each) for place in opened for each in same if each.over(place)):
             console.say(f"{each.label} on {place.name}")
             started = time.perf_counter()
             try:
-                for label, of in loaded.judge(each, place, kept):
+                for label, of in loaded.judge(each, place):
                     judged[place.name][label] = of
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
@@ -274,14 +220,15 @@ def _evaluated(
                     reason = f"{type(error).__name__}: {reason}"
                 console.warn(f"{each.label} on {place.name} failed: {console.one_line(reason, 300)}")
                 failures.append(Failure(each.label, place.name, reason))
+    order = [label for each in named for label in (each.label, _reranked(each, setting))]
     cells: list[Cell] = []
     for place in opened:
-        on_place = judged[place.name]
-        order = [label for each in named for label in (each.label, _reranked(each, setting)) if label in on_place]
-        cells += compared({name: on_place[name] for name in order}, place.name, setting.measures, baseline, correction)
+        there = {label: judged[place.name][label] for label in order if label in judged[place.name]}
+        cells += compared(there, place.name, setting.measures, baseline, correction)
     comparison = Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
     if out is not None:
         _write_pages(comparison, [(place, judged[place.name]) for place in opened], out)
+        comparison.to_file(out / RESULTS)
     return comparison
 
 
@@ -307,30 +254,32 @@ def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[s
 class _Loaded:
     """A model, or other system, with its sums: loaded once for all collections, and each collection encoded once."""
 
-    def __init__(self, named: Named, setting: Setting, given: Mapping[str, Given] | None) -> None:
-        self.named, self.setting, self.given = named, setting, given
+    def __init__(self, named: Named, setting: Setting, kept: Path) -> None:
+        self.named, self.setting, self.kept = named, setting, kept
         self._encoded: tuple[Collection, System] | None = None
 
     @cached_property
-    def model(self) -> Teacher:
+    def model(self) -> Any:
         """The loaded model; the loader of teachers recognises its kind."""
-        return _load(self.named.name, self.named.settings)
+        return self.load(self.named.name)
 
     @cached_property
-    def cross_encoder(self) -> CrossEncoderTeacher:
-        from vtkit.training.teachers import CrossEncoderTeacher
+    def cross_encoder(self) -> Any:
+        """The reranker."""
+        return self.load(str(self.setting.rerank))
 
-        assert self.setting.rerank is not None
-        loaded = _load(self.setting.rerank, self.named.settings)
-        assert isinstance(loaded, CrossEncoderTeacher)  # its configuration says so
-        return loaded
+    def load(self, name: str) -> Any:
+        """The model in a folder or of the hub, whatever its kind."""
+        from vtkit.training.teachers import load_teacher
 
-    def judge(self, named: Named, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
+        return load_teacher(name, (self.named.settings.query_length, self.named.settings.document_length), "model")
+
+    def judge(self, named: Named, place: Collection) -> Iterator[tuple[str, Judged]]:
         """The system on a collection, and then its results reranked, each under its label."""
         from vtkit.evaluation.judging import judge
         from vtkit.evaluation.systems import RerankedSystem, RunSystem, cost_of
 
-        system = self.system(named, place, kept)
+        system = self.system(named, place)
         ranking = system.rank(place.judged, self.setting.depth)
         ranking = replace(ranking, facts=replace(ranking.facts, cost=cost_of(system, place.judged)))
         yield named.label, judge(place.judged, ranking, self.setting.measures)
@@ -339,82 +288,89 @@ class _Loaded:
             ranking = reranked.rank(place.judged, self.setting.depth)
             yield _reranked(named, self.setting), judge(place.judged, ranking, self.setting.measures)
 
-    def system(self, named: Named, place: Collection, kept: Path) -> System:
+    def system(self, named: Named, place: Collection) -> System:
         """The system over the documents of a collection."""
         from vtkit.encoder.checkpoint import load_encoder
         from vtkit.evaluation.systems import RunSystem, SparseSystem, query_vectors
         from vtkit.system.runtime import fastest_device
 
-        if self.given is not None:
-            given = self.given[place.name]
-            if isinstance(given, RunSystem):
-                return given
-            if named.run is None or self.setting.query_language is not None:
-                return SparseSystem(given.index, given.encode, role="index" if named.run is None else "deployed")
-            run = open_run(named.run)  # queries are encoded as when the run evaluated the index, in its precision
-            encoder = load_encoder(run.model(run.final_model), fastest_device())
-            encode = query_vectors(encoder, named.settings, f"encoding the queries of {place.name}")
-            return SparseSystem(given.index, encode, role="deployed", lexical=given.lexical)
-        match named.kind:
-            case "bm25":
-                return place.bm25(named.settings.bm25_analyser)
-            case "bm25-words":
-                return place.bm25("words")
-            case _:
-                return self._sum(named, place, kept) if named.summed else self._whole(place, kept)
+        if named.kind in ("bm25", "bm25-words"):
+            analysis = "words" if named.kind == "bm25-words" else named.settings.bm25_analyser
+            return place.bm25(str(place.language), analysis)
+        if named.kind == "model":
+            return self._sum(named, place) if named.summed else self._whole(place)
+        given = named.given[place.name]
+        if isinstance(given, RunSystem):
+            return given
+        if named.run is None or self.setting.query_language is not None:
+            return SparseSystem(given.index, given.encode, role="index" if named.run is None else "deployed")
+        run = open_run(named.run)  # queries are encoded as when the run evaluated the index, in its precision
+        encoder = load_encoder(run.model(run.final_model), fastest_device())
+        encode = query_vectors(encoder, named.settings, f"encoding the queries of {place.name}")
+        return SparseSystem(given.index, encode, role="deployed", lexical=given.lexical)
 
-    def _whole(self, place: Collection, kept: Path) -> System:
+    def _whole(self, place: Collection) -> System:
         """The model over all documents of a collection; those of the last one are kept for its sums."""
         if self._encoded is None or self._encoded[0] is not place:
-            self._encoded = place, self._over(place.whole, kept)
+            name = self.named.name
+            self._encoded = place, self._over(place.whole, _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}"))
         return self._encoded[1]
 
-    def _over(self, documents: RetrievalSet, kept: Path | None = None) -> System:
-        """The model over the documents of any collection, a few of them without ``kept``."""
+    def _over(self, documents: RetrievalSet, folder: str = "") -> System:
+        """The model over the documents of any collection, whose vectors are kept in ``folder``; else in memory."""
         from vtkit.evaluation.systems import DenseSystem, SparseSystem
-        from vtkit.training.teachers import DenseTeacher, SparseTeacher
+        from vtkit.training.teachers import SparseTeacher
 
         model, name, settings = self.model, self.named.name, self.named.settings
         if isinstance(model, SparseTeacher):
-            folder = None if kept is None else kept / _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}")
-            return SparseSystem.over(model.encoder, documents, settings, folder)
-        assert isinstance(model, DenseTeacher)  # cross-encoders are refused before
-        return DenseSystem.over(model.embedder, documents, name, settings.precision)
+            return SparseSystem.over(model.encoder, documents, settings, self.kept / folder if folder else None)
+        return DenseSystem.over(model.embedder, documents, name, settings.precision)  # cross-encoders are refused
 
-    def _sum(self, named: Named, place: Collection, kept: Path) -> System:
+    def _sum(self, named: Named, place: Collection) -> System:
         """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged; that of a
         run's model on the run's own collection is the run's."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
         from vtkit.evaluation.probe import probed_by_spans
-        from vtkit.evaluation.systems import AboveLast, PlainSum, SumSystem
+        from vtkit.evaluation.systems import AboveLast, SumSystem
         from vtkit.training.teachers import DenseTeacher
 
-        analysis, seed, way = named.settings.bm25_analyser, self.setting.seed, named.summed
-        if way is not None and way != "balanced":
-            return PlainSum(self._whole(place, kept), place.bm25("words"), way)
+        language, analysis, setting = str(place.language), named.settings.bm25_analyser, self.setting
+        if named.summed is not None and named.summed != "balanced":
+            return SumSystem(self._whole(place), place.bm25(language, "words"), named.summed)
         summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
-        system, bm25, balance_on = summable(self._whole(place, kept)), place.bm25(analysis), self.setting.balance_on
-        if named.run is not None and balance_on is None and (balance := _own_balance(named.run, place)) is not None:
-            console.say(f"  the encoder weighs {balance.weight:g}, as in the run")
-            return SumSystem(system, bm25, balance)
-        probed = probed_by_spans(place.whole, lambda spans: summable(self._over(spans)), seed, place.language, analysis)
-        training = None if balance_on is None else load_retrieval(place.name, balance_on)
-        balancing = balancing_queries(place.whole, training, seed)
-        measure = self.setting.measures[0]
-        return SumSystem(system, bm25, balance_of(system, bm25, balancing, self.setting.depth, measure, probed))
+        system, bm25 = summable(self._whole(place)), place.bm25(language, analysis)
+        step = None if named.run is None else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
+        judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
+        own = judged is not None and judged.documents == len(place.whole.documents) and setting.balance_on is None
+        if judged is not None and judged.balance is not None and own:
+            console.say(f"  the encoder weighs {judged.balance.weight:g}, as in the run")
+            return SumSystem(system, bm25, judged.balance)
+        probed = probed_by_spans(
+            place.whole, lambda spans: summable(self._over(spans)), setting.seed, language, analysis
+        )
+        training = None if setting.balance_on is None else load_retrieval(place.name, setting.balance_on)
+        balancing = balancing_queries(place.whole, training, setting.seed)
+        balance = balance_of(system, bm25, balancing, setting.depth, setting.measures[0], probed)
+        return SumSystem(system, bm25, balance)
 
 
-def _own_balance(run: Path, place: Collection) -> Balance | None:
-    """How a run balances the sum with BM25 on one of its own collections; None for others."""
-    step = open_run(run).steps.get(EVALUATE_HYBRID.name)
-    judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
-    return judged.balance if judged is not None and judged.documents == len(place.whole.documents) else None
-
-
-def _load(name: str, settings: IndexSection) -> Teacher:
-    from vtkit.training.teachers import load_teacher
-
-    return load_teacher(name, (settings.query_length, settings.document_length), "model")
+def _opened(name: str, folder: str, split: str | None, setting: Setting) -> Collection:
+    """A collection, its judged queries drawn, and its language the one that is given; RecipeError for judgements to
+    balance on that it does not have beside those that are evaluated."""
+    place = Collection(name, split or default_split(name), folder)
+    place.whole = replace(place.whole, own_documents=setting.ignore_identical_ids or place.whole.own_documents)
+    say_own_documents(place.whole, "{ignore_identical_ids}")
+    others = [other for other in splits_of(name) if other != place.split] if setting.balance_on is not None else []
+    if setting.balance_on is not None and setting.balance_on not in others:
+        raise RecipeError(
+            f"{{balance}} {setting.balance_on}: beside {place.split!r}, which is evaluated, {name} has "
+            f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave {{balance}} out.",
+            "balance",
+        )
+    place.judged = place.whole.sample(setting.max_queries, setting.seed)
+    if setting.language is not None:
+        place.language = setting.language
+    return place
 
 
 def _named(name: str, index: IndexSection | None) -> list[Named]:
@@ -454,15 +410,6 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
         raise DataError(f"{label} is not a cross-encoder. Name a model that scores a query and a document together.")
     if is_cross_encoder and not reranks:
         raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it as {{rerank}}.", "rerank")
-
-
-def _told_apart(named: Sequence[Named]) -> list[Named]:
-    """Labels made short: the last part of a path, where no other system has the same."""
-    short = [Path(each.label).name or each.label for each in named]
-    return [
-        replace(each, label=label if short.count(label) == 1 else each.label)
-        for each, label in zip(named, short, strict=True)
-    ]
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:

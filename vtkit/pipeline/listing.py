@@ -5,7 +5,6 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +54,15 @@ def list_runs(runs: Path) -> list[ListedRun]:
     """Every run in ``runs``, by name."""
     folders = run_folders(runs)
     outputs = {folder: [runs / STORE / output for output in finished_steps(folder).values()] for folder in folders}
-    inodes = {folder: dict(_inodes([folder, *outputs[folder]])) for folder in folders}
+    inodes = {  # by device and inode: a run's files are links to those of the store
+        folder: {
+            (stat.st_dev, stat.st_ino): stat.st_size
+            for place in (folder, *outputs[folder])
+            for path in place.rglob("*")
+            if path.is_file() and not path.is_symlink() and (stat := path.stat())
+        }
+        for folder in folders
+    }
     users = Counter(inode for files in inodes.values() for inode in files)
     return [
         _listed(folder, outputs[folder], inodes[folder], {each for each, count in users.items() if count == 1})
@@ -133,15 +140,6 @@ def _state(folder: Path) -> str:
         if name in reported and output.rpartition("-")[2] != reported[name][: len(output.rpartition("-")[2])]
     ]
     return f"stopped after {newer[-1]}; its report is older" if newer else "finished"
-
-
-def _inodes(folders: Iterable[Path]) -> Iterator[tuple[Inode, int]]:
-    """Files below ``folders`` by their inode, with their bytes: a run's files are links to those of the store."""
-    for folder in folders:
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                stat = path.stat()
-                yield (stat.st_dev, stat.st_ino), stat.st_size
 
 
 _OUTPUT = re.compile(r".+-[0-9a-f]{20}")  # a finished output's folder: a stage, and the beginning of a key

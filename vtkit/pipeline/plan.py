@@ -8,19 +8,26 @@ from typing import Any
 
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.adapt_encoder import ADAPT, adaptation_stage
-from vtkit.pipeline.steps.analyse_vocabularies import ANALYSE
 from vtkit.pipeline.steps.build_vocabulary import VOCABULARY, vocabulary_stage
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.checks import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
-from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED
-from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, with_each_peer
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.pipeline.steps.evaluate_systems import (
+    EVALUATE,
+    EVALUATE_BM25,
+    EVALUATE_BM25_WORDS,
+    EVALUATE_DEPLOYED,
+    EVALUATE_HYBRID,
+    EVALUATE_HYBRID_PEER,
+    EVALUATE_PEER,
+    with_each_peer,
+)
 from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.index_corpus import INDEX
+from vtkit.pipeline.steps.profile_vocabularies import PROFILE
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.steps.write_report import REPORT
@@ -33,7 +40,7 @@ STAGES: tuple[Stage[Any], ...] = (
     *(VOCABULARY, CHECK_VOCABULARY, TRANSFER, CHECK_TRANSFER, ADAPT, CHECK_ADAPTATION, CALIBRATE, CHECK_CALIBRATION),
     *(EXPAND, EXPAND_DOCUMENTS, FINETUNE, QUERY_TABLE, ENCODE, ENCODE_QUERIES, INDEX, DEPLOY),
     *(EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE, EVALUATE_HYBRID, EVALUATE_DEPLOYED),
-    *(EVALUATE_PEER, EVALUATE_HYBRID_PEER, ANALYSE, REPORT),
+    *(EVALUATE_PEER, EVALUATE_HYBRID_PEER, PROFILE, REPORT),
 )
 """All stages in the order they run; options and report labels use their names."""
 
@@ -212,7 +219,7 @@ def steps_of(plan: Plan, recipe: Recipe, prefix: str = "") -> str:
         if recipe.index.query_encoder is not None:
             models.append(add(QUERY_TABLE, {"model": models[-1]}))
         add_evaluation(plan, recipe, source, models)
-        add(ANALYSE, both)
+        add(PROFILE, both)
         add(REPORT, {name: name for name in plan.steps})  # it quotes what each found and cost
     return models[-1]
 

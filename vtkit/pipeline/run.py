@@ -21,7 +21,7 @@ from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
 from vtkit.pipeline.stage import StageFunction
 from vtkit.pipeline.steps.build_vocabulary import build_vocabulary, vocabulary_stage
 from vtkit.pipeline.steps.checks import CHECK_VOCABULARY, look_at_vocabulary
-from vtkit.pipeline.steps.texts import used_where_left_open
+from vtkit.pipeline.steps.texts import forget_collections, used_where_left_open
 from vtkit.pipeline.store import Store, versions
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe, required_things
@@ -120,6 +120,7 @@ def run(
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
         begun = time.monotonic()
+        forget_collections()
         for number, decision in enumerate(decisions, start=1):
             step = decision.step
             if decision.runs:
@@ -136,6 +137,7 @@ def run(
                 console.say(f"  {done}, memory {console.size(peak_bytes() or 0)}", short="")
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)
+        forget_collections()
         publish_results(folder, store, plan, steps)
         if any(decision.runs for decision in decisions):
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")

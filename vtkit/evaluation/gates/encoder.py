@@ -1,6 +1,7 @@
 """All checks of an encoder that a transfer or a calibration made."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -28,35 +29,36 @@ TIED = (0.5, 0.999)
 
 def vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
-) -> list[tuple[Gate, Seen]]:
+) -> list[tuple[Gate, Callable[[], Seen]]]:
     """Activation rate (not of uniCOIL), active dimensions and ties on ``texts``, whose openings stand for queries."""
-    wanted: list[Gate] = [gate for gate in _OF_VECTORS if gate not in section.off]
-    if is_unicoil(encoder) and "activation" in wanted:
-        wanted.remove("activation")
-    if not wanted:
-        return []
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
-        advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
-        return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice))]
-    found: list[tuple[Gate, Seen]] = []
     broken: Finding = "warn" if more_follows else "fail"
-    if "activation" in wanted:
-        found.append(("activation", activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken)))
-    if wanted == ["activation"]:
-        return found
-    opening = min(QUERY_TOKENS, PROBE_LENGTH)
-    documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
-    queries = encode_side(encoder, texts, "query", opening, description="encoding probe queries")
-    if "dimensions" in wanted:
+
+    @cache
+    def vectors() -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+        opening = min(QUERY_TOKENS, PROBE_LENGTH)
+        documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
+        return encode_side(encoder, texts, "query", opening, description="encoding probe queries"), documents
+
+    def dimensions() -> Seen:
         vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
-        found.append(("dimensions", dimensions_gate(queries, documents, vocabulary, broken)))
-    if "ties" in wanted and len(texts) > 2:
-        # an untrained uniCOIL encoder counts shared terms, and many texts share as many
-        found.append(("ties", ties_gate(queries, documents, "warn" if is_unicoil(encoder) else broken)))
-    return found
+        return dimensions_gate(*vectors(), vocabulary, broken)
 
-
-_OF_VECTORS: tuple[Gate, ...] = ("activation", "dimensions", "ties")
+    # an untrained uniCOIL encoder counts shared terms, and many texts share as many
+    ties: Finding = "warn" if is_unicoil(encoder) else broken
+    gates: dict[Gate, Callable[[], Seen]] = {
+        "activation": lambda: activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken),
+        "dimensions": dimensions,
+        "ties": lambda: ties_gate(*vectors(), ties),
+    }
+    if is_unicoil(encoder):
+        del gates["activation"]
+    if len(texts) < 3:
+        del gates["ties"]
+    wanted = [gate for gate in gates if gate not in section.off]
+    if wanted and not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
+        advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
+        return [(wanted[0], lambda: ("fail", "weights are not finite (NaN or infinite)", advice))]
+    return list(gates.items())
 
 
 def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
@@ -136,19 +138,18 @@ def encoder_gates(
         more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
             worth a warning then, and no failure.
     """
-    found: list[tuple[Gate, Seen]] = []
-    if fitted is not None and "read_back" not in section.off:
-        found.append(("read_back", read_back_gate(fitted)))
-    if moved is not None and "identity" not in section.off:
-        found.append(("identity", identity_gate(moved, encoder)))
-    if moved is not None and "neighbours" not in section.off:
-        found.append(("neighbours", neighbours_gate(moved, encoder)))
+    gates: list[tuple[Gate, Callable[[], Seen]]] = []
+    if fitted is not None:
+        gates.append(("read_back", partial(read_back_gate, fitted)))
+    if moved is not None:
+        gates.append(("identity", partial(identity_gate, moved, encoder)))
+        gates.append(("neighbours", partial(neighbours_gate, moved, encoder)))
     probes = [text for text in texts if text.strip()]
-    if probes and stage == "transfer" and "unicode" not in section.off and head_only(encoder):
-        found.append(("unicode", unicode_gate(encoder.tokenizer, probes, PROBE_LENGTH)))
+    if probes and stage == "transfer" and head_only(encoder):
+        gates.append(("unicode", partial(unicode_gate, encoder.tokenizer, probes, PROBE_LENGTH)))
     if probes:
-        found += vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)
-    return results(section, stage, found)
+        gates += vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)
+    return results(section, stage, gates)
 
 
 def read_back_gate(fitted: HeadFit) -> Seen:

@@ -6,7 +6,7 @@ that should be copies and are not), that they are worth a *warning* (outside wha
 look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,8 +48,9 @@ class Checked(Result):
     gates: tuple[CheckResult, ...]
 
 
-def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:
-    """The results of the gates of one stage, each with its level in the recipe."""
+def results(section: GatesSection, stage: Stage, gates: Iterable[tuple[Gate, Callable[[], Seen]]]) -> list[CheckResult]:
+    """The results of the gates of one stage that are not off, each with its level in the recipe."""
+    found = [(gate, look()) for gate, look in gates if gate not in section.off]
     return [
         CheckResult(gate, stage, finding, section.level(gate), seen, advice) for gate, (finding, seen, advice) in found
     ]

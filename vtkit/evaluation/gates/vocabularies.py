@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vtkit.encoder.truncation import shortened, whole_encodings
@@ -65,15 +66,15 @@ def vocabulary_gates(
         aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
         trimmed: what trimming found; None where nothing was.
     """
-    found: list[tuple[Gate, Seen]] = []
-    if aligned is not None and "overlap" not in section.off:
-        found.append(("overlap", overlap_gate(target, aligned)))
-    if trimmed is not None and "trimmed" not in section.off:
-        found.append(("trimmed", trimmed_gate(trimmed, len(target))))
+    gates: list[tuple[Gate, Callable[[], Seen]]] = []
+    if aligned is not None:
+        gates.append(("overlap", partial(overlap_gate, target, aligned)))
+    if trimmed is not None:
+        gates.append(("trimmed", partial(trimmed_gate, trimmed, len(target))))
     probes = [text for text in texts if text.strip()]
-    if probes and "unicode" not in section.off:
-        found.append(("unicode", unicode_gate(target, probes, PROBE_LENGTH)))
-    return results(section, "transfer", found)
+    if probes:
+        gates.append(("unicode", partial(unicode_gate, target, probes, PROBE_LENGTH)))
+    return results(section, "transfer", gates)
 
 
 def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:

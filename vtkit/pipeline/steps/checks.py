@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, Checked, CheckResult, checked, results
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, Checked, Seen, checked, results
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
@@ -21,7 +22,7 @@ from vtkit.system.runtime import fastest_device
 from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
+    import numpy as np
 
     from vtkit.evaluation.probe import Probe
 
@@ -66,74 +67,47 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     from vtkit.encoder.families import mlm_head
     from vtkit.evaluation.gates.encoder import encoder_gates
     from vtkit.evaluation.gates.rows import Moved
+    from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
-    section = recipe.transfer
-    transfer = result_of(inputs["transfer"], TransferResult)
-    if section is None:
-        return _check_head(recipe, inputs, transfer)
-    assert transfer.moved is not None
-    source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
-    rows = mlm_head(source[0].auto_model).decoder.out_features
-    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows)
-    pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
-    gates = encoder_gates(
-        recipe.gates,
-        "transfer",
-        moved,
-        probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed),
-        Moved(source, pair.overlap, mixture, section.bias.method),
-        more_follows=recipe.adapt is not None or recipe.calibrate is not None,
-    )
-    return checked(gates + _against_source(recipe, source, moved))
-
-
-def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
-    """The gates read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
-    from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.evaluation.gates.encoder import encoder_gates
-
+    section, seed = recipe.transfer, recipe.recipe.seed
     encoder = load_encoder(str(inputs["transfer"] / "model"))
-    gates = encoder_gates(
-        recipe.gates,
-        "transfer",
-        encoder,
-        probe_texts(recipe.corpora("source.corpus"), PROBE_TEXTS, recipe.recipe.seed),
-        fitted=transfer.head,
-        more_follows=True,
-    )
-    return checked(gates + _in_this_language(recipe, encoder))
+    moved, corpus, more_follows = None, "source.corpus", True
+    if section is not None:
+        source, corpus = source_encoder(recipe, inputs), "transfer.bias.corpus"
+        rows = mlm_head(source[0].auto_model).decoder.out_features
+        pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
+        mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows)
+        moved = Moved(source, pair.overlap, mixture, section.bias.method)
+        more_follows = recipe.adapt is not None or recipe.calibrate is not None
+    texts = probe_texts(recipe.corpora(corpus), PROBE_TEXTS, seed)
+    head = result_of(inputs["transfer"], TransferResult).head
+    gates = encoder_gates(recipe.gates, "transfer", encoder, texts, moved, head, more_follows=more_follows)
+    probe = retrieval_probe(recipe, corpus, "transfer")
+    if probe is not None:
+        ranks = partial(reciprocal_ranks, probe=probe, max_length=PROBE_LENGTH)
+        if moved is None:
+            found = _in_this_language(recipe, probe, ranks(encoder.to(fastest_device())))
+        else:
+            before, after = (ranks(each.to(fastest_device())) for each in (moved.source, encoder))
+            found = [retrieval_gate("by the source", before, after)]
+        gates += results(recipe.gates, "transfer", [("retrieval", lambda seen=seen: seen) for seen in found])  # type: ignore[misc]
+    return checked(gates)
 
 
-def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:
-    """The gate retrieval, where there is something to look at."""
-    from vtkit.evaluation.probe import reciprocal_ranks, source_gate
-
-    probe = retrieval_probe(recipe, "transfer.bias.corpus", "transfer")
-    if probe is None:
-        return []
-    device = fastest_device()
-    ranks = [reciprocal_ranks(encoder.to(device), probe, PROBE_LENGTH) for encoder in (source, moved)]
-    return results(recipe.gates, "transfer", [("retrieval", source_gate(*ranks))])
-
-
-def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]:
-    """The gate retrieval of a dense source, beside BM25, and beside the masked-language-model head of a source that has
-    one; nothing where there are too few texts."""
+def _in_this_language(recipe: View, probe: Probe, by_encoder: np.ndarray) -> list[Seen]:
+    """A dense source beside BM25, and beside the masked-language-model head of a source that has one."""
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, own_head_gate, reciprocal_ranks
+    from vtkit.evaluation.probe import bm25_reciprocal_ranks, reciprocal_ranks, retrieval_gate
 
-    probe = retrieval_probe(recipe, "source.corpus", "transfer")
-    if probe is None:
-        return []
-    by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, PROBE_LENGTH)
     by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
-    found = [language_gate(by_bm25, by_encoder)]
+    found = [retrieval_gate("by BM25", by_bm25, by_encoder)]
     with suppress(DataError):  # it has none
         own = load_encoder(str(recipe.source.model), fastest_device())
-        found.append(own_head_gate(reciprocal_ranks(own, probe, PROBE_LENGTH), by_encoder))
-    return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
+        by_own = reciprocal_ranks(own, probe, PROBE_LENGTH)
+        found.append(retrieval_gate("by the source's own masked-language-model head", by_own, by_encoder))
+    return found
 
 
 CHECK_TRANSFER = Stage(
@@ -160,7 +134,7 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
         reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
         for role in ("model", "adapt")
     )
-    return checked(results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))]))
+    return checked(results(recipe.gates, "adapt", [("retrieval", partial(retrieval_gate, "before", before, after))]))
 
 
 CHECK_ADAPTATION = Stage(

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
-from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
-from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
+from vtkit.pipeline.steps.encode_corpus import model_name
+from vtkit.pipeline.steps.encode_queries import (
+    BALANCING,
+    SETS,
+    SUMMED,
+    TRAINING,
+    TUNED,
+    EncodeQueriesResult,
+    balancing_of,
+    stored,
+)
 from vtkit.pipeline.steps.index_corpus import WEIGHTING, keep_documents, weighted_vectors
-from vtkit.pipeline.steps.texts import training_queries, tuned_collections
+from vtkit.pipeline.steps.texts import collection_of, training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.system import console
@@ -104,12 +112,12 @@ def _assembled(
         return _Assembled(vectors, vectors.shape[1])
     from vtkit.evaluation.balancing import in_one_index
 
-    collection, folder = opened(corpus), str(corpus.folder)
+    place, folder = collection_of(corpus), str(corpus.folder)
     documents, part, balance = in_one_index(
         vectors,
-        collection.documents,
+        place.whole.documents,
         stored(inputs["queries"] / folder / BALANCING),
-        balancing_of(recipe, corpus, collection),
+        balancing_of(recipe, place),
         recipe.recipe.language,
         recipe.index.bm25_analyser,
         result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.data.collections import load_retrieval
 from vtkit.data.document_files import DOCUMENTS, write_documents
-from vtkit.data.retrieval import RetrievalSet
-from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.pipeline.stage import Stage, View
+from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -52,7 +50,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     expansions = Expansions.load(inputs["expansions"]) if "expansions" in inputs else None
     sets: dict[str, EncodedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
-        collection, folder = opened(corpus), str(corpus.folder)
+        collection, folder = collection_of(corpus).whole, str(corpus.folder)
         texts = [document.contents for document in collection.documents]
         length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
         if expansions is not None:
@@ -88,12 +86,6 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
         return str(inputs["model"] / "model")
     assert recipe.source.model is not None
     return recipe.source.model
-
-
-def opened(corpus: Corpus) -> RetrievalSet:
-    """The collection that a stage reads."""
-    assert corpus.split is not None
-    return load_retrieval(corpus.name, corpus.split)
 
 
 ENCODE = Stage(

@@ -9,24 +9,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpora
 from vtkit.data.overlap import query_keys
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
-from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.evaluation.collection import Collection
+from vtkit.pipeline.stage import Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
-from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
+from vtkit.pipeline.steps.texts import (
+    collection_of,
+    evaluation_sets,
+    trained_documents,
+    training_queries,
+    tuned_collections,
+)
 from vtkit.system import console
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from vtkit.evaluation.balancing import Balancing
+    from vtkit.evaluation.systems import EncodeQueries
 
 JUDGED, BALANCING = "judged", "balancing"  # folders of the vectors of one set
 SETS = {"evaluate.sets": evaluation_sets}
 TRAINING = "training queries of evaluate.sets"
 TUNED = "collections that were fine-tuned on"
+SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log")  # read to balance a sum with BM25
 
 
 @dataclass(frozen=True)
@@ -57,9 +67,10 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
     seed, index = recipe.recipe.seed, recipe.index
     sets: dict[str, EncodedQueries] = {}
     for corpus in recipe.corpora("evaluate.sets"):
-        folder, collection = str(corpus.folder), opened(corpus)
+        place = collection_of(corpus)
+        folder, collection = place.folder, place.whole
         asked = [query.text for query in judged_of(recipe, collection).queries]
-        balancing = balancing_of(recipe, corpus, collection)
+        balancing = balancing_of(recipe, place)
         if index.query_log and not (balancing.logged or balancing.judged):
             console.warn(
                 f"  index.query_log has fewer than {FEWEST_WEIGHT_QUERIES} different queries that {folder} does not "
@@ -83,11 +94,6 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
     return EncodeQueriesResult(sets)
 
 
-def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
-    """Folder name -> collection with the queries that are judged."""
-    return {str(corpus.folder): judged_of(recipe, opened(corpus)) for corpus in recipe.corpora("evaluate.sets")}
-
-
 def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
     """``collection`` with the queries that are judged."""
     assert recipe.evaluate is not None
@@ -100,20 +106,27 @@ def with_own_documents(recipe: View, collection: RetrievalSet) -> RetrievalSet:
     return replace(collection, own_documents=own or collection.own_documents)
 
 
-def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING) -> Balancing:
-    """The queries of ``collection`` that bring two rankings together; the record names the collections that training
+def balancing_of(recipe: View, place: Collection, corpora: str = TRAINING) -> Balancing:
+    """The queries of a collection that bring two rankings together; the record names the collections that training
     queries are of under ``corpora``."""
     from vtkit.evaluation.balancing import balancing_queries
 
     log = read_corpora(recipe.index.query_log)
-    training = next((other for other in recipe.corpora(corpora) if other.folder == corpus.folder), None)
+    training = next((other for other in recipe.corpora(corpora) if other.folder == place.folder), None)
     if training is None:
-        return balancing_queries(collection, None, recipe.recipe.seed, log=log)
+        return balancing_queries(place.whole, None, recipe.recipe.seed, log=log)
     tuned = recipe.corpora(TUNED) if corpora == TRAINING else ()
-    trained = trained_documents(tuned, corpus.name, collection)
+    trained = trained_documents(tuned, place.name, place.whole)
     asked = frozenset[str]().union(*(query_keys(each.name, str(each.split)) for each in tuned))
-    others = with_own_documents(recipe, opened(training))
-    return balancing_queries(collection, others, recipe.recipe.seed, trained, log, asked)
+    others = with_own_documents(recipe, load_retrieval(training.name, str(training.split)))
+    return balancing_queries(place.whole, others, recipe.recipe.seed, trained, log, asked)
+
+
+def stored(folder: Path) -> EncodeQueries:
+    """Encodes queries by vectors that were encoded before, whatever the texts are."""
+    from vtkit.search.stored_vectors import read_vectors
+
+    return lambda _: read_vectors(folder)
 
 
 ENCODE_QUERIES = Stage(  # of the final model

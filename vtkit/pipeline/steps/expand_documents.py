@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import opened
-from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, evaluation_sets, unevaluated
+from vtkit.pipeline.steps.texts import EVALUATED, collection_of, evaluated_in_training, evaluation_sets, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.finetune import BM25, MiningSection
 from vtkit.settings.recipe import Recipe
@@ -41,7 +40,9 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     section = recipe.expand_documents
     assert section is not None
     corpora = (*recipe.corpora("finetune.data"), *recipe.corpora("evaluate.sets"))
-    texts = list(dict.fromkeys(document.contents for corpus in corpora for document in opened(corpus).documents))
+    texts = list(
+        dict.fromkeys(document.contents for corpus in corpora for document in collection_of(corpus).whole.documents)
+    )
     encoder = load_encoder(str(inputs["expand"] / "model"), fastest_device())
     words = expansion_words(encoder, texts, section, recipe.recipe.language, out / CHECKPOINTS)
     write_expansions(out, texts, words)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
-from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.pipeline.steps.encode_corpus import model_name
+from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
 from vtkit.system.outputs import publish
@@ -79,7 +79,9 @@ def weighted_vectors(
 
     stored = inputs["vectors"] / str(corpus.folder) / VECTORS
     out.mkdir(parents=True, exist_ok=True)
-    return as_indexed(encoder, read_vectors(stored), opened(corpus).contents, recipe.index, read_sums(stored), out)
+    return as_indexed(
+        encoder, read_vectors(stored), collection_of(corpus).whole.contents, recipe.index, read_sums(stored), out
+    )
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:

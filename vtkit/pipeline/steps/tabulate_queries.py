@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.texts import opened, read_texts
+from vtkit.pipeline.steps.texts import corpora_of, read_texts
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -43,8 +43,8 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
     if recipe.index.query_encoder != "idf":
         return ()
     if recipe.evaluate is not None:
-        return opened(recipe, recipe.evaluate.sets)
-    return opened(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
+        return corpora_of(recipe, recipe.evaluate.sets)
+    return corpora_of(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
 
 
 QUERY_TABLE = Stage(

@@ -1,7 +1,7 @@
 """Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
 
 import os
-from collections.abc import Container, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from vtkit.data.overlap import query_key, query_keys
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.data.training_files import is_training_data
+from vtkit.evaluation.collection import Collection
 from vtkit.pipeline.stage import Corpus, View
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.named import is_local
@@ -25,64 +26,73 @@ EVALUATED = "evaluated queries that finetune.data holds"
 PROBED_TEXTS = 10_000  # probe texts are sampled from so many of the first texts of a corpus
 
 
-def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """adapt.corpus, else the fine-tuning documents, else the evaluation documents."""
-    if recipe.adapt is not None and recipe.adapt.corpus:
-        return opened(recipe, recipe.adapt.corpus)
-    if recipe.finetune is not None:
-        return opened(recipe, (recipe.finetune.data,))
-    return opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
+_last_opened: list[Collection] = []
 
 
-def trimming_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts whose tokens a trimmed vocabulary keeps: vocabulary.corpus, else what adaptation reads."""
-    if isinstance(recipe.vocabulary, TrimmedVocabulary) and recipe.vocabulary.corpus:
-        return opened(recipe, recipe.vocabulary.corpus)
-    return adaptation_corpus(recipe)
+def collection_of(corpus: Corpus) -> Collection:
+    """The collection that a stage reads. The last one is kept, so that the stages of a run read it once."""
+    asked = corpus.name, str(corpus.split), str(corpus.folder)
+    if [(each.name, each.split, each.folder) for each in _last_opened] != [asked]:
+        forget_collections()
+        _last_opened.append(Collection(*asked))
+    return _last_opened[0]
+
+
+def forget_collections() -> None:
+    """Read collections anew, as at the beginning of a run: files may have changed."""
+    _last_opened.clear()
+
+
+def texts_of(*settings: str) -> Callable[[Recipe], tuple[Corpus, ...]]:
+    """The texts of the first of ``settings`` that a recipe gives; else adapt.corpus, the fine-tuning documents, or the
+    evaluation documents."""
+
+    def corpora(recipe: Recipe) -> tuple[Corpus, ...]:
+        for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"):
+            names = _given(recipe, setting)
+            if names:
+                return corpora_of(recipe, (names,) if isinstance(names, str) else names)
+        return ()
+
+    return corpora
+
+
+def _given(recipe: Recipe, setting: str) -> Any:
+    """The value of a setting; None where its section is left out or has no such setting."""
+    value: Any = recipe
+    for name in setting.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+adaptation_corpus = texts_of()
+trimming_corpus = texts_of("vocabulary.corpus")  # texts whose tokens a trimmed vocabulary keeps
+calibration_corpus = texts_of("calibrate.corpus")
+bias_corpus = texts_of("transfer.bias.corpus")  # texts for the target prior
 
 
 def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
-    if not recipe.source.fitted:
-        return ()
-    return opened(recipe, recipe.source.corpus) if recipe.source.corpus else trimming_corpus(recipe)
-
-
-def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Probe texts: calibrate.corpus, else what adaptation reads."""
-    if recipe.calibrate is not None and recipe.calibrate.corpus:
-        return opened(recipe, recipe.calibrate.corpus)
-    return adaptation_corpus(recipe)
-
-
-def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts for the target prior: transfer.bias.corpus, else what adaptation reads."""
-    if recipe.transfer is not None and recipe.transfer.bias.corpus:
-        return opened(recipe, recipe.transfer.bias.corpus)
-    return adaptation_corpus(recipe)
+    return texts_of("source.corpus", "vocabulary.corpus")(recipe) if recipe.source.fitted else ()
 
 
 def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
     """The values that stages use for settings that the recipe leaves open, by dotted name."""
     used: dict[str, Any] = {}
-
-    def texts(setting: str, given: tuple[str, ...], corpora: tuple[Corpus, ...]) -> None:
-        if not given and corpora:
+    transfer = recipe.transfer
+    read = {
+        "transfer.bias.corpus": transfer is not None and "transfer.bias.corpus" in transfer.settings_read,
+        "source.corpus": recipe.source.fitted,
+        "vocabulary.corpus": isinstance(recipe.vocabulary, TrimmedVocabulary),
+        "adapt.corpus": recipe.adapt is not None,
+        "calibrate.corpus": recipe.calibrate is not None,
+    }
+    for setting, is_read in read.items():
+        instead = ("vocabulary.corpus",) if setting == "source.corpus" else ()
+        if is_read and not _given(recipe, setting) and (corpora := texts_of(*instead)(recipe)):
             used[setting] = [corpus.name for corpus in corpora]
-
-    if (transfer := recipe.transfer) is not None:
-        if "transfer.bias.corpus" in transfer.settings_read:
-            texts("transfer.bias.corpus", transfer.bias.corpus, bias_corpus(recipe))
-        if transfer.fallback == "auto" and transfer.reassigns:
-            used["transfer.fallback"] = "reassigned"
-    if recipe.source.fitted:
-        texts("source.corpus", recipe.source.corpus, head_corpus(recipe))
-    if isinstance(recipe.vocabulary, TrimmedVocabulary):
-        texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))
-    if recipe.adapt is not None:
-        texts("adapt.corpus", recipe.adapt.corpus, adaptation_corpus(recipe))
-    if recipe.calibrate is not None:
-        texts("calibrate.corpus", recipe.calibrate.corpus, calibration_corpus(recipe))
+    if transfer is not None and transfer.fallback == "auto" and transfer.reassigns:
+        used["transfer.fallback"] = "reassigned"
     if recipe.evaluate is not None and recipe.evaluate.split is None:
         used["evaluate.split"] = {corpus.name: corpus.split for corpus in evaluation_sets(recipe)}
     return used
@@ -242,7 +252,7 @@ def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
     return draw(islice(read_texts(corpora), PROBED_TEXTS), count, seed)
 
 
-def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
+def corpora_of(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
     """Named texts; those of training data are the documents of the collection that they make."""
 
     tuning = recipe.finetune

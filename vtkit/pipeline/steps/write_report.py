@@ -18,13 +18,13 @@ from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
 from vtkit.pipeline.steps.adapt_encoder import ADAPT, AdaptResult
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
-from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
-from vtkit.pipeline.steps.evaluate_peers import peers_of
+from vtkit.pipeline.steps.encode_corpus import EncodeResult
+from vtkit.pipeline.steps.evaluate_systems import peers_of
 from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments, ExpanderResult
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE, FinetuneResult
 from vtkit.pipeline.steps.index_corpus import IndexResult
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
-from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
+from vtkit.pipeline.steps.texts import collection_of, evaluation_sets, used_where_left_open
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
@@ -48,6 +48,8 @@ MODEL_LABELS = {"source": "source model"} | {
     stage.name: stage.label for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE, QUERY_TABLE)
 }
 """Model -> what reports call it, in the order the models are made."""
+
+ENCODER = "encoder"  # the row and its label of a source that was transferred nowhere: new, trimmed, or with a new head
 
 LEXICAL = {"none": "in the deployed index", "bm25": "with BM25 in one index"}  # `index.lexical` -> words
 
@@ -73,9 +75,10 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
 
 def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     """The results of the finished steps of a run, as the data of its report."""
-    labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
-    final = list(labels)[-1]
     transfer = result_of(inputs["transfer"], TransferResult)
+    labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
+    labels |= {} if transfer.moved is not None else {"transfer": ENCODER}  # nothing was transferred
+    final = list(labels)[-1]
     moved = transfer.moved
     adapted = _found(inputs, "adapt", AdaptResult)
     tuned = _found(inputs, "finetune", FinetuneResult)
@@ -111,7 +114,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         else Overlap(
             moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods, moved.probed
         ),
-        vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
+        vocabularies=_found(inputs, "profile", VocabularyAnalysis),
         neighbours=moved.neighbours if moved is not None else (),
         curves={
             name: {curve: tuple(values) for curve, values in training.curve.items()}
@@ -132,7 +135,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
         sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
-        **_searches(recipe, inputs, final, results),
+        **_searches(recipe, inputs, labels, results),
         without_evidence=_without_evidence(inputs["transfer"]),
         warnings=tuple(dict.fromkeys([*of_steps, *console.warned()])),
     )
@@ -184,11 +187,12 @@ def rows_of(recipe: Recipe, models: Mapping[str, str]) -> dict[str, tuple[str, s
     Args:
         models: the recipe's models with their labels, the final one last.
     """
+    names = {name: ENCODER if label == ENCODER else name for name, label in models.items()}
     final, label = list(models.items())[-1]
     engine = "" if recipe.index.engine == "exact" else f" ({recipe.index.engine})"
     rows = {"bm25": ("BM25",) * 2, "bm25-words": ("BM25 (words)",) * 2}
-    rows |= {name: (name, of_model) for name, of_model in models.items()}
-    rows["hybrid"] = f"{final} + BM25", f"{label} + BM25"
+    rows |= {name: (names[name], of_model) for name, of_model in models.items()}
+    rows["hybrid"] = f"{names[final]} + BM25", f"{label} + BM25"
     rows[DEPLOYED] = DEPLOYED, LEXICAL[recipe.index.lexical] + engine
     for peer in peers_of(recipe):
         rows[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
@@ -279,8 +283,11 @@ def with_tests(
     return tuple(replace(of, rows=of_set) for of, of_set in zip(results, rows, strict=True)), source
 
 
-def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Sequence[SetResults]) -> dict[str, Any]:
+def _searches(
+    recipe: View, inputs: Mapping[str, Path], labels: Mapping[str, str], results: Sequence[SetResults]
+) -> dict[str, Any]:
     """Fields of :class:`ReportData` about searching the index to be used with the queries of the first set."""
+    final = list(labels)[-1]
     if f"index:{final}" not in inputs or recipe.evaluate is None:
         return {}
     from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost
@@ -290,11 +297,11 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Seq
     folder = str(first.folder)
     index = inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / folder
     searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
-    collection = opened(first).sample(recipe.evaluate.max_queries, SEED)
+    collection = collection_of(first).whole.sample(recipe.evaluate.max_queries, SEED)
     collection = replace(collection, name=folder)
     compared = None
     if results and results[0].bm25 is not None and results[0].planned is not None:
-        steps = {model: name for name, (model, _) in rows_of(recipe, {final: final}).items()}
+        steps = {model: name for name, (model, _) in rows_of(recipe, labels).items()}
         system, baseline = results[0].planned, results[0].bm25
         values = (
             read_per_query(inputs[f"evaluate:{steps[row.model]}"] / folder)[measure] for row in (system, baseline)
@@ -306,15 +313,18 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str, results: Seq
         "examples": examples(searcher, collection, recipe.report.example_query, compared),
         "query_tokens_shared": query_tokens_shared(searcher, collection),
         "cost": search_cost(searcher, collection, index),
-        "coverage": _coverage(recipe, inputs, final, collection),
+        "coverage": _coverage(recipe, inputs, labels, collection),
     }
 
 
-def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: RetrievalSet) -> dict[str, Coverage]:
+def _coverage(
+    recipe: View, inputs: Mapping[str, Path], labels: Mapping[str, str], collection: RetrievalSet
+) -> dict[str, Coverage]:
     """Coverage of the source and of the final model, on the indexes that they were evaluated on."""
     from vtkit.report.searches import term_coverage
     from vtkit.search.searcher import Searcher
 
+    final = list(labels)[-1]
     source_models = [
         str(folder / "model") for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()
     ]
@@ -328,7 +338,7 @@ def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: 
             searcher = Searcher.load(model, inputs[f"index:{name}"] / collection.name, recipe.index)
             covered = term_coverage(searcher, collection)
             if covered is not None:
-                coverages[MODEL_LABELS[name]] = covered
+                coverages[labels[name]] = covered
     return coverages
 
 
@@ -352,7 +362,7 @@ WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 REPORT = Stage(
     "report",
-    version=15,
+    version=16,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

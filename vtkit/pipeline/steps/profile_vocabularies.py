@@ -1,13 +1,13 @@
-"""Stage ``analyse``: the languages of the old and the new vocabulary, and how they cut up the run's own texts."""
+"""Stage ``profile``: the languages of the old and the new vocabulary, and how they cut up the run's own texts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from pathlib import Path
 
 from vtkit.data.sampling import draw
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.source import source_tokenizer
-from vtkit.pipeline.steps.texts import adaptation_corpus, evaluation_sets, read_texts
+from vtkit.pipeline.steps.texts import adaptation_corpus, collection_of, evaluation_sets, read_texts
 from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.settings.recipe import Recipe
 from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
@@ -17,20 +17,21 @@ DOCUMENT_CHARACTERS = 4_000  # read of each of them
 QUERIES = 5_000  # queries that are sampled, of all sets together
 
 
-def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:
+def profile_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:
     """Profile ``inputs["vocabulary"]`` and the source's vocabulary on the documents and queries the recipe is judged
     on; without any, on the texts of adaptation."""
     from vtkit.vocabulary import vocabularies
 
-    documents, queries = _Sampled(), _Sampled()
-    for corpus in recipe.corpora("analyse.texts"):
+    documents, queries = list[Iterable[str]](), list[Iterable[str]]()
+    for corpus in recipe.corpora("profile.texts"):
         if corpus.folder is None:
-            documents.add(read_texts([corpus]))
+            documents.append(read_texts([corpus]))
         else:
-            collection = opened(corpus)
-            documents.add(document.contents for document in collection.documents)
-            queries.add(query.text for query in collection.queries)
-    texts, asked = documents.sample(DOCUMENTS, recipe.recipe.seed), queries.sample(QUERIES, recipe.recipe.seed)
+            collection = collection_of(corpus).whole
+            documents.append(collection.contents)
+            queries.append([query.text for query in collection.queries])
+    texts, of_texts = _sampled(documents, DOCUMENTS, recipe.recipe.seed)
+    asked, of_queries = _sampled(queries, QUERIES, recipe.recipe.seed)
     from_nothing = "source" not in inputs and recipe.source.model is None
     source, target = vocabularies.analyse_vocabularies(
         None if from_nothing else source_tokenizer(recipe, inputs),
@@ -42,31 +43,18 @@ def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     shortened = sum(len(text) > DOCUMENT_CHARACTERS for text in texts)
     return VocabularyAnalysis(
         languages=vocabularies.languages_told_apart(recipe.recipe.language),
-        documents=Sample(len(texts), documents.count, shortened),
-        queries=Sample(len(asked), queries.count, 0),
+        documents=Sample(len(texts), of_texts, shortened),
+        queries=Sample(len(asked), of_queries, 0),
         source=source,
         target=target,
     )
 
 
-class _Sampled:
-    """Texts of several collections, counted as they are sampled."""
-
-    def __init__(self) -> None:
-        self.parts: list[Iterable[str]] = []
-        self.count = 0
-
-    def add(self, texts: Iterable[str]) -> None:
-        self.parts.append(texts)
-
-    def sample(self, most: int, seed: int) -> list[str]:
-        return draw(self._counted(), most, seed)
-
-    def _counted(self) -> Iterator[str]:
-        for texts in self.parts:
-            for text in texts:
-                self.count += 1
-                yield text
+def _sampled(parts: Iterable[Iterable[str]], most: int, seed: int) -> tuple[list[str], int]:
+    """Up to ``most`` of the texts of several collections, and how many there are."""
+    counted = count()
+    texts = draw((text for text, _ in zip(chain.from_iterable(parts), counted, strict=False)), most, seed)
+    return texts, next(counted)
 
 
 def _texts(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -74,10 +62,10 @@ def _texts(recipe: Recipe) -> tuple[Corpus, ...]:
     return evaluation_sets(recipe) or adaptation_corpus(recipe)
 
 
-ANALYSE = Stage(
-    "analyse",
+PROFILE = Stage(
+    "profile",
     version=3,
     reads=("recipe.language", "source.model", "casing.output"),
-    corpora={"analyse.texts": _texts},
-    function=analyse_vocabularies,
+    corpora={"profile.texts": _texts},
+    function=profile_vocabularies,
 )

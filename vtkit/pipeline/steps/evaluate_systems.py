@@ -1,0 +1,309 @@
+"""Stages ``evaluate:…``: models, BM25, the deployed index, dense embedders and their sums with BM25, each judged on
+every evaluation set. Every stage fills ``out/SET`` with ``run.trec.gz`` and ``per_query.json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.evaluation.collection import Collection
+from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
+from vtkit.pipeline.stage import Stage, View
+from vtkit.pipeline.steps.deploy_index import DEPLOYED, DeployResult
+from vtkit.pipeline.steps.encode_corpus import model_name
+from vtkit.pipeline.steps.encode_queries import (
+    BALANCING,
+    JUDGED,
+    SETS,
+    SUMMED,
+    TRAINING,
+    TUNED,
+    EncodeQueriesResult,
+    balancing_of,
+    judged_of,
+    stored,
+)
+from vtkit.pipeline.steps.texts import (
+    collection_of,
+    distinct,
+    peer_training_queries,
+    training_queries,
+    tuned_collections,
+)
+from vtkit.pipeline.store import result_of
+from vtkit.settings.engines import ENGINE
+from vtkit.settings.evaluate import DEPTH
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.balance import ProbedWeight
+    from vtkit.evaluation.systems import SumSystem, System
+
+MEASURED = ("evaluate.measures", "evaluate.max_queries", "evaluate.ignore_identical_ids")
+BALANCING_RUN = "balancing.trec.gz"  # a peer's results for the queries that balance its sum with BM25
+PEERS = "evaluate.peers"
+LONGEST_NAME = 60  # characters of a peer's name in file names
+_OF_PEERS = "training queries of evaluate.sets, peers"
+
+
+def evaluate_each(recipe: View, out: Path, tag: str, system_over: Callable[[Collection], System]) -> EvaluateResult:
+    """Judge the system that ``system_over`` makes of each set."""
+    assert recipe.evaluate is not None
+    sets: dict[str, Evaluated] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        place = collection_of(corpus)
+        judged = judged_of(recipe, place.whole)
+        ranking = system_over(place).rank(judged, DEPTH)
+        if ranking.facts.agreement is not None:
+            console.say(f"  {ranking.facts.agreement.words()}")
+        sets[place.folder] = judge(judged, ranking, recipe.evaluate.measures).write(out / place.folder, tag)
+    return EvaluateResult(sets)
+
+
+def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search ``inputs["index"]`` exactly with the encoder of ``inputs["model"]``, or the source.
+
+    Query vectors are those of ``inputs["queries"]``, an output of the stage ``encode:queries``, where it is there.
+    """
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.evaluation.systems import SparseSystem, query_vectors
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.system.runtime import fastest_device
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    tag = inputs["index"].name.removeprefix("index-").rsplit("-", 1)[0]  # ``finetune`` of index-finetune-0123…
+
+    def system_over(place: Collection) -> SparseSystem:
+        encode = query_vectors(encoder, recipe.index, f"encoding the queries of {place.folder}")
+        if "queries" in inputs:
+            encode = stored(inputs["queries"] / place.folder / JUDGED)
+        index = open_index(IndexSection(), inputs["index"] / place.folder / POSTINGS)
+        return SparseSystem(index, encode, query_encoder=query_encoder_of(encoder))
+
+    return evaluate_each(recipe, out, tag, system_over)
+
+
+EVALUATE = Stage(  # of one model. Which others are judged changes nothing
+    "evaluate",
+    version=6,
+    reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
+    corpora=SETS,
+    function=evaluate_model,
+)
+
+
+def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """BM25 over the same documents and queries, with the analyser that the recipe names."""
+    language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
+    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(language, analysis))
+
+
+EVALUATE_BM25 = Stage(
+    "evaluate:bm25",
+    version=6,
+    reads=(*MEASURED, "recipe.language", "index.bm25_analyser"),
+    corpora=SETS,
+    function=evaluate_bm25,
+)
+
+
+def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
+    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(recipe.recipe.language, "words"))
+
+
+EVALUATE_BM25_WORDS = Stage(
+    "evaluate:bm25-words",
+    version=4,
+    reads=(*MEASURED, "recipe.language"),
+    corpora=SETS,
+    function=evaluate_bm25_words,
+)
+
+
+def summed(
+    recipe: View,
+    inputs: Mapping[str, Path],
+    place: Collection,
+    system: System,
+    probed: ProbedWeight | None,
+    corpora: str = TRAINING,
+) -> SumSystem:
+    """The weighted sum of the runs of ``inputs["model"]`` and ``inputs["bm25"]``, both outputs of evaluations.
+
+    Args:
+        system: ranks the queries that choose weight and deviations.
+        probed: the weight that spans suggest.
+        corpora: as of :func:`balancing_of`; the queries of peers are others than those of the recipe's models.
+    """
+    from vtkit.evaluation.balancing import balance_of
+    from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
+
+    assert recipe.evaluate is not None
+    bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser)
+    balancing = balancing_of(recipe, place, corpora)
+    balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
+    model, words = (RunSystem.load(inputs[role] / place.folder / RUN_FILE) for role in ("model", "bm25"))
+    if corpora == TRAINING:
+        return SumSystem(model, words, balance)
+    return SumSystem(AboveLast(model), words, balance, role="peer-sum")
+
+
+def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """The sum with BM25 of the final model, balanced on ``inputs["queries"]`` over ``inputs["index"]``."""
+    from vtkit.evaluation.systems import SparseSystem
+    from vtkit.search.engine import POSTINGS, open_index
+
+    encoded = result_of(inputs["queries"], EncodeQueriesResult).sets
+
+    def system_over(place: Collection) -> SumSystem:
+        index = open_index(IndexSection(), inputs["index"] / place.folder / POSTINGS)
+        system = SparseSystem(index, stored(inputs["queries"] / place.folder / BALANCING))
+        return summed(recipe, inputs, place, system, encoded[place.folder].probed)
+
+    return evaluate_each(recipe, out, "hybrid", system_over)
+
+
+EVALUATE_HYBRID = Stage(
+    "evaluate:hybrid",
+    version=15,
+    reads=(*MEASURED, *SUMMED),
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
+    function=evaluate_hybrid,
+)
+
+
+def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search the index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the vectors of
+    ``inputs["queries"]``. Approximate engines are compared with exact search."""
+    from vtkit.evaluation.systems import SparseSystem
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.index_info import IndexRecord
+    from vtkit.search.lexical import LexicalPart
+
+    assert recipe.evaluate is not None
+    measure, engine = recipe.evaluate.measures[0], recipe.index.engine
+    built = result_of(inputs["index"], DeployResult).sets
+
+    def system_over(place: Collection) -> SparseSystem:
+        folder = inputs["index"] / place.folder
+        record, lexical = IndexRecord.load(folder), None
+        if record.lexical is not None:
+            lexical = LexicalPart.load(folder, record.lexical, record.vocabulary)
+        return SparseSystem(
+            open_index(recipe.index, folder / POSTINGS),
+            stored(inputs["queries"] / place.folder / JUDGED),
+            role="deployed",
+            lexical=lexical,
+            balance=built[place.folder].balance,
+            exact=None if engine == "exact" else (open_index(IndexSection(), folder / POSTINGS), engine, measure),
+        )
+
+    return evaluate_each(recipe, out, DEPLOYED, system_over)
+
+
+EVALUATE_DEPLOYED = Stage(
+    f"evaluate:{DEPLOYED}",
+    version=8,
+    reads=(*MEASURED, *ENGINE),
+    corpora=SETS,
+    function=evaluate_deployed,
+)
+
+
+def peers_of(recipe: Recipe) -> dict[str, str]:
+    """Name of each peer in steps and files -> its folder or hub id. The name is the last part of the id, plain and
+    distinct. A dense source is a peer of the models made from it."""
+    peers: dict[str, str] = {}
+    listed = recipe.evaluate.peers if recipe.evaluate is not None else ()
+    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted else []
+    for model in dict.fromkeys([*dense, *listed]):
+        plain = re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.")
+        peers[distinct(plain or "embedder", peers)] = model
+    return peers
+
+
+def with_each_peer(recipe: Recipe) -> dict[str, Recipe]:
+    """Every peer, and ``recipe`` with it as the only one, so that another changes nothing of what this one found."""
+    section = recipe.evaluate
+    assert section is not None
+    return {
+        name: recipe.model_copy(update={"evaluate": section.model_copy(update={"peers": (model,)})})
+        for name, model in peers_of(recipe).items()
+    }
+
+
+def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search every set with a dense embedder that could be used instead, exactly and by its own similarity.
+
+    Fills ``out/SET`` with ``balancing.trec.gz`` too, its results for the queries that balance its sum with BM25.
+    """
+    from vtkit.data.trec import write_trec
+    from vtkit.encoder.dense import load_dense
+    from vtkit.evaluation.probe import probed_by_spans
+    from vtkit.evaluation.systems import AboveLast, DenseSystem
+    from vtkit.system.runtime import fastest_device
+
+    assert recipe.evaluate is not None
+    index, (model,) = recipe.index, recipe.evaluate.peers
+    embedder = load_dense(model, PEERS).to(fastest_device())
+    over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision)
+    sets: dict[str, Evaluated] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        place = collection_of(corpus)
+        judged, system, folder = judged_of(recipe, place.whole), over(place.whole), place.folder
+        probed = probed_by_spans(
+            place.whole,
+            lambda spans: AboveLast(over(spans)),
+            recipe.recipe.seed,
+            recipe.recipe.language,
+            index.bm25_analyser,
+        )
+        ranking = system.rank(judged, DEPTH)
+        ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
+        sets[folder] = judge(judged, ranking, recipe.evaluate.measures, probed).write(out / folder, tag="peer")
+        asked = balancing_of(recipe, place, _OF_PEERS).asked
+        write_trec(system.rank(asked, DEPTH).run, out / folder / BALANCING_RUN, "vtkit-peer")
+    return EvaluateResult(sets)
+
+
+EVALUATE_PEER = Stage(
+    "evaluate:peer",
+    version=8,
+    reads=(*MEASURED, *SUMMED, PEERS, "index.precision"),
+    corpora=SETS | {_OF_PEERS: peer_training_queries},
+    function=evaluate_peer,
+)
+
+
+def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """The sum with BM25 of a peer, whose evaluation is ``inputs["model"]``.
+
+    The weight is chosen as for the recipe's own model; also on a set that the recipe fine-tunes on, for the peer is not
+    trained on these queries.
+    """
+    from vtkit.evaluation.systems import AboveLast, RunSystem
+
+    alone = result_of(inputs["model"], EvaluateResult).sets
+
+    def system_over(place: Collection) -> SumSystem:
+        system = AboveLast(RunSystem.load(inputs["model"] / place.folder / BALANCING_RUN))
+        return summed(recipe, inputs, place, system, alone[place.folder].probed, _OF_PEERS)
+
+    return evaluate_each(recipe, out, "hybrid-peer", system_over)
+
+
+EVALUATE_HYBRID_PEER = Stage(
+    "evaluate:hybrid-peer",
+    version=11,
+    reads=(*MEASURED, *SUMMED),
+    corpora=SETS | {_OF_PEERS: peer_training_queries},
+    function=evaluate_hybrid_peer,
+)
