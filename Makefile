@@ -18,7 +18,7 @@ test: $(VENV)/.installed-test $(OLDER)/.installed axe
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
-	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 	VTKIT_BF16=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m bf16 \
 	  $$(grep -l mark.bf16 tests/test_*.py)
 
@@ -62,7 +62,7 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
 
-# What damaged files, kills, flipped bits and Ctrl-C do to vtkit, about an hour; `make soak PARTS="kills flips"` for some of it.
+# What kills, flipped bits and Ctrl-C do to vtkit, about half an hour; `make soak PARTS="kills flips"` for some of it.
 soak: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak.py $(PARTS)
 

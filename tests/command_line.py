@@ -1,8 +1,8 @@
 """The command line as a user calls it, in a process of its own, without the seconds in which it would import torch.
 
 A server that has imported what the commands import is forked for each call: folder, environment, arguments, output and
-exit code are those of ``python -m vtkit``. What a process does while it imports is tested where it is the subject
-(``test_interrupt.py``, ``test_import_floors.py``).
+exit code are those of ``python -m vtkit``, or of ``python -c CODE`` where they begin with ``-c``. What a process does
+while it imports is tested where it is the subject (``test_interrupt.py``, ``test_import_floors.py``).
 """
 
 import multiprocessing
@@ -40,12 +40,12 @@ def start(
 
 
 def call(
-    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], typed: str = ""
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], typed: str | bytes = ""
 ) -> subprocess.CompletedProcess[str]:
     """What ``vtkit ARGUMENTS`` printed, with ``typed`` on standard input, and its exit code."""
     with tempfile.TemporaryDirectory() as name:
         outputs = Path(name)
-        (outputs / "stdin").write_text(typed, "utf-8")
+        (outputs / "stdin").write_bytes(typed.encode() if isinstance(typed, str) else typed)
         process = start(folder, arguments, environment, outputs, outputs / "stdin")
         process.join(SECONDS)
         if process.is_alive():
@@ -93,6 +93,10 @@ def _run(folder: Path, arguments: list[str], environment: dict[str, str], output
     os.chdir(folder)
     sys.argv = ["vtkit", *arguments]
     reload_config()  # numba's threads are as many as the environment says now, not as it said when numba was imported
+    if arguments[:1] == ["-c"]:
+        sys.argv = ["-c", *arguments[2:]]
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
+        return
     from vtkit.__main__ import main
 
     main()

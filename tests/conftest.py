@@ -20,6 +20,17 @@ settings.load_profile("vtkit")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background, and what they start, ignore it
 
 
+LONGEST = (
+    *("test_run_cli", "test_situations", "test_export", "test_distributed", "test_rehearsal", "test_python_api"),
+    *("test_command_lines", "test_elsewhere", "test_sweep", "test_negatives"),
+)
+"""Files that take longest, and so begin first: each is run by one process, and the last one is not to be waited for."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Real collections, vocabularies and models; VTKIT_DATA says where, ``../shared`` by default."""

@@ -117,10 +117,10 @@ TEACHERS: list[SparseEncoder] = []
 """Made with the encoders: libraries write files in the main process only once several are connected."""
 
 
-def starts(folder: Path) -> dict[str, SparseEncoder]:
+def starts(folder: Path, dropout: float = 0.0) -> dict[str, SparseEncoder]:
     """An encoder for each of the :data:`TRAININGS`, and the teacher."""
     TEACHERS[:] = [encoder(folder / "teacher", seed=3)]
-    ours = {name: encoder(folder / name, dropout=0.0) for name in TRAININGS}
+    ours = {name: encoder(folder / name, dropout=dropout) for name in TRAININGS}
     return {**ours, "uniCOIL": as_unicoil(ours["uniCOIL"])}
 
 

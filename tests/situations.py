@@ -116,17 +116,16 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines() if line]
 
 
-def run_situation(
+def write_recipe(
     name: str,
     documents: int,
     folder: Path,
-    settings: Sequence[str],
     shared: Path,
     vtkit: Command,
     on: str | None = None,
     tokenizer: str | None = None,
-) -> dict[str, Any]:
-    """Write the recipe of a situation, check it, run it, and read what its report says."""
+) -> Path:
+    """Write the recipe of a situation, on a part of its collection, and check it with its data."""
     situation = (SITUATIONS | OF_LANGUAGES)[name]
     situation = situation.on(on) if on else situation
     situation = replace(situation, tokenizer=tokenizer) if tokenizer else situation
@@ -137,17 +136,22 @@ def run_situation(
     recipe = folder / f"{called}.toml"
     vtkit("recipe", "new", "--name", called, *situation.answers(shared, collection), "--out", str(recipe))
     vtkit("recipe", "check", str(recipe), "--data")
+    return recipe
+
+
+def run_recipe(recipe: Path, settings: Sequence[str], vtkit: Command) -> dict[str, Any]:
+    """Run the recipe of a situation, and read its figures in the report."""
     begun = time.monotonic()
     vtkit("run", str(recipe), *(word for setting in settings for word in ("--set", setting)))
-    report = json.loads((folder / "runs" / called / "report.json").read_text("utf-8"))
+    report = json.loads((recipe.parent / "runs" / recipe.stem / "report.json").read_text("utf-8"))
     found = report["results"][0]
     index = next(row for row in found["rows"] if row["role"] == "deployed")
     encoder = [row for row in found["rows"] if row["role"] == "encoder"][-1]
     dense = [row for row in found["rows"] if row["role"] in ("peer", "peer-sum")]
     bm25 = max((row for row in found["rows"] if row["role"] == "bm25"), key=_effectiveness)
     return {
-        "situation": name,
-        "collection": situation.collection,
+        "recipe": recipe.stem,
+        "collection": found["set"],
         "documents": found["documents"],
         "queries": found["queries"],
         "bm25": round(_effectiveness(bm25), 4),
@@ -193,16 +197,9 @@ def main() -> None:
     for documents in given.documents:
         for name in given.only:
             folder = given.folder.absolute()
-            found = run_situation(
-                name,
-                documents,
-                folder,
-                given.set,
-                SHARED.absolute(),
-                command_in(folder),
-                given.collection,
-                given.tokenizer,
-            )
+            vtkit = command_in(folder)
+            recipe = write_recipe(name, documents, folder, SHARED.absolute(), vtkit, given.collection, given.tokenizer)
+            found = run_recipe(recipe, given.set, vtkit)
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""``make soak``: an hour of what damaged files, kills, flipped bits and Ctrl-C do to vtkit, in a table.
+"""``make soak``: half an hour of what kills, flipped bits and Ctrl-C do to vtkit, in a table.
 
 Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
 code that does not fit, a message without content, raw control characters, a changed number, or something left behind;
@@ -8,7 +8,6 @@ by name in ``make test``.
 """
 
 import argparse
-import json
 import os
 import random
 import re
@@ -29,7 +28,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u
 """Characters that must never reach a terminal: they move its cursor, change its colours or its reading direction."""
 
 LONGEST_MESSAGE = 20_000
-DAMAGED, KILLS = 100, 20  # files that are damaged at random, and runs that are killed
+KILLS = 20  # runs that are killed
 MOMENTS = (0.6, 2.0, 5.0, 9.0)  # seconds after which Ctrl-C is pressed
 QUERY = ("search", "runs/korean", "금의 녹는점")
 
@@ -114,34 +113,6 @@ def copy(folder: Path, name: str) -> Path:
     """A copy of a run's folder that shares no file with it."""
     shutil.rmtree(folder.parent / name, ignore_errors=True)
     return Path(shutil.copytree(folder, folder.parent / name, symlinks=True))
-
-
-def damaged_files(finished: Path, draw: random.Random, found: Findings) -> None:
-    """Random bytes of a random file of the collection or of a source model changed, cut out or repeated."""
-    base = copy(finished, "base")
-    models = (base / "runs" / "artifacts").glob("calibrate-*/model")
-    english = next(m for m in models if json.loads((m / "config.json").read_text("utf-8"))["vocab_size"] == 1200)
-    shutil.copytree(english, base / "model")
-    places = [
-        *(f"data/elements-ko/{name}" for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
-        *(f"model/{name}" for name in ("config.json", "tokenizer.json", "model.safetensors", "modules.json")),
-        *("data/elements-ko/qrels/train.tsv", "data/parallel-en-ko.tsv"),
-    ]
-    for number in range(DAMAGED):
-        folder, place = copy(base, "damaged"), draw.choice(places)
-        raw = bytearray((folder / place).read_bytes())
-        for _ in range(draw.randint(1, 5)):
-            at = draw.randrange(len(raw))
-            match draw.randrange(3):
-                case 0:
-                    raw[at] = draw.randrange(256)
-                case 1:
-                    del raw[at : at + draw.randint(1, 50)]
-                case _:
-                    raw[at:at] = draw.randbytes(draw.randint(1, 8))
-        (folder / place).write_bytes(raw)
-        source = ("--set", "source.recipe=none", "--set", "source.model=model") if place.startswith("model") else ()
-        found.note(f"damage {number} to {place}", vtkit(folder, "run", "korean.toml", *source), (0, 1, 2))
 
 
 def kills(finished: Path, draw: random.Random, found: Findings) -> None:
@@ -230,7 +201,7 @@ def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
             found.note(f"{' '.join(arguments)} after {moment} s", done, (130, 0, 1), slowest=3.0)
 
 
-PARTS = {"damage": damaged_files, "kills": kills, "flips": flips, "interrupts": interrupts}
+PARTS = {"kills": kills, "flips": flips, "interrupts": interrupts}
 
 
 def main() -> int:

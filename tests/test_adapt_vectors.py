@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from tiny import WORDS as KNOWN
-from tiny import cross_encoder, dense, encoder, resumed, same, texts, tokenizer, weights
+from tiny import cross_encoder, dense, encoder, same, texts, tokenizer, weights
 from transformers import BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import adapt as adaptation
-from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import info_nce, listwise_divergence, symmetric_divergence
@@ -156,27 +155,6 @@ def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> 
 
 
 # training
-
-
-CASES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "crop": ("crop", {}),
-    "align and crop": (("align", "crop"), {"target_active": {"document": 40}}),
-    "openings": ("distill", {"distill": {"queries": "openings"}}),
-    "align and distill": (("align", "distill"), {}),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_run_ends_like_a_whole_one(case: str, tmp_path: Path) -> None:
-    objective, changes = CASES[case]
-    pairs = [(text, text) for text in TEXTS[:40]]
-    more = {"alignment": Alignment(encoder(tmp_path / "source"), pairs)} if "align" in case else {}
-    ours, curves = resumed(tmp_path, sparse_trainer, lambda folder: trained(folder, objective, more=more, **changes), 3)
-    assert not ours.training
-    aimed = {f"{side}_lambda" for side in changes.get("target_active", ())}
-    assert aimed == {name for name in curves if name.endswith("_lambda")}
-    assert all(min(curves[name]) > 0 for name in aimed)
-    assert all(math.isfinite(value) for values in curves.values() for value in values)
 
 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:

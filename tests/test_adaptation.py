@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, TOKENS, encoder, model, resumed, same, texts, weights
+from tiny import ARCHITECTURES, TOKENS, encoder, model, same, texts, weights
 from transformers import TrainerState
 
 from vtkit.data.sequences import Ragged
@@ -82,11 +82,6 @@ def test_the_same_seed_gives_the_same_weights_however_often_checkpoints_are_writ
     assert same(weights(first), weights(second))
     assert first_curve == second_curve
     assert not same(weights(first), weights(other))
-
-
-@pytest.mark.parametrize("train", ["embeddings", "all"])
-def test_an_interrupted_run_ends_like_a_whole_one(train: str, tmp_path: Path) -> None:
-    resumed(tmp_path, mlm, lambda folder: trained(folder, train=train), 17, 22)
 
 
 def masked_batch(reader: Any, weights: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_expansion import byte_level
-from tiny import ROLES, TOKENS, WORDS, collection, encoder, resumed, texts, tokenizer
+from tiny import ROLES, TOKENS, WORDS, collection, encoder, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vtkit.encoder.asymmetric import WholeEncoder
@@ -139,11 +139,6 @@ def test_documents_are_expanded_by_words_of_their_queries(tmp_path: Path, monkey
     ours, curve = trained(tmp_path, pairs, steps=150, batch_size=16)
     assert curve["loss"][-1] < 0.5 * curve["loss"][0]
     assert found(ours, "trained") > max(0.7, before + 0.3)
-
-
-def test_an_interrupted_training_ends_as_an_undisturbed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tilde, "CHECKPOINT_EVERY", 5)
-    resumed(tmp_path, tilde, lambda folder: trained(folder, pairs_of(20, 2)), 8)
 
 
 def test_the_likeliest_tokens_are_those_at_the_first_position_whatever_stands_beside_a_text(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """Embedders and their cache: a text has one vector, whatever it is embedded with, and is embedded once."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
 import tiny
@@ -168,10 +168,12 @@ def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path
     outputs = [tmp_path / "0.npy", tmp_path / "1.npy"]
     halves = [tiny.WORDS[:40], tiny.WORDS[20:]]
     started = [
-        subprocess.Popen([sys.executable, "-c", code, plain, str(output), *words])
+        command_line.start(tmp_path, ["-c", code, plain, str(output), *words], os.environ, tmp_path)
         for output, words in zip(outputs, halves, strict=True)
     ]
-    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    for process in started:
+        process.join(300)
+    assert [process.exitcode for process in started] == [0, 0]
     torch.set_num_threads(1)
     for output, words in zip(outputs, halves, strict=True):
         assert np.array_equal(np.load(output), embed(words, Embedder(plain)))
@@ -180,7 +182,9 @@ def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path
     assert sorted(kept) == sorted(tiny.WORDS)  # none of them twice
 
 
-def test_a_killed_process_leaves_vectors_and_no_lock(plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_leaves_vectors_and_no_lock(
+    plain: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = (
         "import os, signal, sys, torch; torch.set_num_threads(1)\n"
         "from vtkit.transfer import embedders\n"
@@ -193,7 +197,7 @@ def test_a_killed_process_leaves_vectors_and_no_lock(plain: str, cache: Path, mo
         "embedders.Cache.write = counted\n"
         "embedders.embed(sys.argv[2:], embedders.Embedder(sys.argv[1]))\n"
     )
-    killed = subprocess.run([sys.executable, "-c", code, plain, *tiny.WORDS], capture_output=True, timeout=300)
+    killed = command_line.call(tmp_path, ["-c", code, plain, *tiny.WORDS], os.environ)
     assert killed.returncode == -9
     monkeypatch.setattr(embedders, "BATCH", 4)
     torch.set_num_threads(1)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
-from tiny import collection, encoder, resumed, same, texts, weights
+from tiny import collection, encoder, same, texts, weights
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import LOSSES, FinetuneSection
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
@@ -242,17 +242,6 @@ def test_after_training_the_encoder_is_the_librarys_own(tmp_path: Path, capsys: 
     save_encoder(ours, tmp_path / "model")
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(texts(5), convert_to_sparse_tensor=False)
     np.testing.assert_allclose(plain.numpy(), encode(ours, texts(5), 48).toarray(), atol=1e-5)
-
-
-EVERYTHING: dict[str, Any] = {
-    "loss": list(LOSSES), "hard_negatives": 1, "query_penalty": ["flops", "l1"], "document_penalty": "df_flops",
-    "target_active": {"query": 20, "document": 40}, "texts_at_once": 4,
-}  # fmt: skip
-
-
-def test_an_interrupted_run_ends_like_a_whole_one(tmp_path: Path) -> None:
-    _, curves = resumed(tmp_path, sparse_trainer, lambda folder: trained(folder, **EVERYTHING), 17, 22)
-    assert {*LOSSES, "contrastive", "document_df_flops"} <= {*curves, "infonce"}
 
 
 def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Ctrl-C: one line, exit code 130, no traceback, soon, whatever the command is doing."""
 
+import fcntl
 import os
 import random
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from pathlib import Path
 
 import pytest
@@ -128,8 +131,12 @@ def test_commands_that_read_a_corpus_leave_soon(tmp_path: Path, kind: str) -> No
         [sys.executable, "-m", "vtkit", *commands[kind]], cwd=tmp_path, stdin=read, stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(4)  # it waits for the rest of standard input
-    assert process.poll() is None
+    os.write(write, b"the river\n")
+    unread = array("i", [1])
+    while unread[0]:  # then it waits for the rest of standard input
+        assert process.poll() is None
+        time.sleep(0.1)
+        fcntl.ioctl(read, termios.FIONREAD, unread)
     process.send_signal(signal.SIGINT)
     heard = left(process)
     os.close(read)

@@ -23,7 +23,6 @@ from tiny import (
     add_training_queries,
     collection,
     encoder,
-    resumed,
     same,
     shuffled,
     texts,
@@ -54,7 +53,6 @@ from vtkit.pipeline.run import run
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.finetune import QUERY_ENCODERS, FinetuneSection
 from vtkit.system.errors import DataError
-from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder
 from vtkit.vocabulary.existing import wrap
@@ -429,17 +427,6 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
     assert len(seen) == 3
     torch.testing.assert_close(table.lookup.weight.detach(), by_hand.detach(), rtol=1e-6, atol=1e-6)
     assert not torch.equal(by_hand.detach(), start)
-
-
-LEARNED: dict[str, Any] = {"query_penalty": ["df_flops", "l1"], "target_active": {"query": 2.2, "document": 30}}
-
-
-def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
-    def train(folder: Path) -> tuple[SparseEncoder, dict[str, Any]]:
-        model, curves = trained(folder, "learned", **LEARNED)
-        return model, {**curves, "table": table_of(model).weight.tolist()}
-
-    resumed(tmp_path, sparse_trainer, train, 17, 22)
 
 
 def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None:

@@ -1,20 +1,25 @@
-"""Shipped recipes as they ship, offline, out of a hub cache in the layouts of the hub: three of ``make rehearsal``."""
+"""Shipped recipes as they ship, offline, out of a hub cache in the layouts of the hub; ``make rehearsal`` runs all."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from rehearsal.recipes import FAST, RECIPES, REHEARSED
-from rehearsal.texts import ROOT
+from command_line import invoke
+from rehearsal import texts
+from rehearsal.measure import rehearse
+from rehearsal.recipes import CHECKED, FAST, RECIPES, REHEARSED, options
+from rehearsal.stage import HUB, build
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the rehearsals run; the cache is made by the first."""
-    return tmp_path_factory.mktemp("rehearsal")
+    """Recipes and a cache of small files. Without the real vocabularies, of which some have 50,000 tokens."""
+    folder = tmp_path_factory.mktemp("rehearsal")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "SHARED", folder / "nothing")
+        patch.setattr(texts, "DOCUMENTS", 150)
+        build(folder)
+    return folder
 
 
 def test_every_shipped_recipe_is_rehearsed() -> None:
@@ -23,16 +28,19 @@ def test_every_shipped_recipe_is_rehearsed() -> None:
 
 @pytest.mark.parametrize("name", FAST)
 def test_a_recipe_runs_as_it_ships_out_of_a_cache_of_the_hub(name: str, work: Path) -> None:
-    # Without the real vocabularies, of which some have 50,000 tokens: small ones of the same kind.
-    environment = {**os.environ, "VTKIT_DATA": str(work / "nothing"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.rehearsal", name, "--work", str(work)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr + (work / f"{name}.log").read_text()
+    outcome = rehearse(name, work)
+    assert outcome.code == 0, outcome.log.read_text()
     (report,) = (work / "runs" / name).glob("*/report.json")
     evaluated = json.loads(report.read_text())
     assert evaluated["results"]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_a_recipe_names_is_read_out_of_a_cache_of_the_hub(
+    name: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(work / HUB))
+    monkeypatch.setenv("VTKIT_CACHE", str(work / "cache"))
+    monkeypatch.chdir(work)
+    done = invoke("recipe", "check", f"recipes/{name}.toml", "--data", *options(name))
+    assert done.exit_code == 0, done.output

@@ -286,15 +286,13 @@ def test_empty_queries_and_those_of_a_file_are_checked_all_at_once(finished: Pat
 
 
 MOMENTS = (
-    "transfer-*",
     "adapt-*/checkpoints/checkpoint-10/vtkit-complete",
-    "calibrate-*",
     "finetune-*/checkpoints/checkpoint-5/optimizer.pt",
     "evaluate-finetune-*",
 )
 
 
-def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
+def test_a_run_killed_again_and_again_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
     write_recipes(tmp_path)
     store = Path("runs", "artifacts")
     steps = json.loads((finished / "runs" / "korean" / "run.json").read_text("utf-8"))["steps"]

@@ -105,12 +105,11 @@ def test_freed_memory_is_used_again_without_asking_the_system() -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return [int(number) for number in done.stdout.split()]
 
-    # six tensors of 32 MiB: 49,152 pages of 4 KiB, or 96 of 2 MiB, unless they are there already; a machine short of
-    # memory may take some away meanwhile, so the best of six counts
-    asked, given_back = min(counted("reuse_memory()") for _ in range(6))
-    assert asked < counted("pass")[0] / 2
-    # and the next stage starts without them
-    assert given_back > 24
+    # six tensors of 32 MiB: 49,152 pages of 4 KiB, or 96 of 2 MiB, unless they are there already; and the next stage
+    # starts without them; a machine short of memory may take some away meanwhile, so one of six tries is enough
+    otherwise, _ = counted("pass")
+    tries = (counted("reuse_memory()") for _ in range(6))
+    assert any(asked < otherwise / 2 and given_back > 24 for asked, given_back in tries)
 
 
 def test_an_allocator_with_settings_of_its_own_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

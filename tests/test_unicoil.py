@@ -18,7 +18,6 @@ from tiny import (
     add_training_queries,
     collection,
     encoder,
-    resumed,
     shuffled,
     texts,
     tokenizer,
@@ -43,7 +42,6 @@ from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
-from vtkit.training import sparse_trainer
 from vtkit.training.document_expansion import expansions
 from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune
@@ -233,15 +231,6 @@ def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
         return sum(weight for token, weight in found.items() if token in noise) / sum(found.values())
 
     assert share(after) < 0.97 * share(before)
-
-
-def test_an_interrupted_run_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
-    def train(folder: Path) -> tuple[SparseEncoder, dict[str, Any]]:
-        model, curves = trained(folder, target_active={"document": 5}, texts_at_once=4)
-        return model, {**curves, "layer": model[1].linear.weight.tolist()}
-
-    _, found = resumed(tmp_path, sparse_trainer, train, 17)
-    assert any(map(any, found["layer"]))
 
 
 # what is refused

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import test_expansion
 from command_line import invoke as vtkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,23 +90,27 @@ KINDS: dict[str, dict[str, object]] = {
 TRAIN = """
 import sys
 sys.path.insert(0, sys.argv[2])
-import test_expansion
-from test_vocabulary_trained import KINDS, made_up_texts, section, train_vocabulary
-for name, settings in KINDS.items():
-    train_vocabulary(iter(made_up_texts()), section(**settings)).save_pretrained(f"{sys.argv[1]}/{name}")
-for name, base in (("expanded", test_expansion.wordpiece()), ("expanded bpe", test_expansion.byte_level())):
-    made = test_expansion.expand_vocabulary(base, iter(made_up_texts()), test_expansion.section())
-    made.tokenizer.save_pretrained(f"{sys.argv[1]}/{name}")
+from test_vocabulary_trained import train_each
+train_each(sys.argv[1])
 """
 
 
-def test_processes_with_other_hashes_and_threads_give_the_same_bytes(tmp_path: Path) -> None:
-    for number in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
-        here = str(Path(__file__).parent)
-        subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / number), here], check=True, env=environment)
+def train_each(folder: str) -> None:
+    """Train vocabularies of each kind, expanded ones too, into folders of ``folder``."""
+    for name, kind in KINDS.items():
+        train_vocabulary(iter(made_up_texts()), section(**kind)).save_pretrained(f"{folder}/{name}")
+    for name, base in (("expanded", test_expansion.wordpiece()), ("expanded bpe", test_expansion.byte_level())):
+        made = test_expansion.expand_vocabulary(base, iter(made_up_texts()), test_expansion.section())
+        made.tokenizer.save_pretrained(f"{folder}/{name}")
+
+
+def test_a_process_with_other_hashes_and_threads_gives_the_same_bytes(tmp_path: Path) -> None:
+    train_each(str(tmp_path / "here"))  # with the hashes of this process, and one thread
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "2"}
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / "there"), here], check=True, env=environment)
     for name in (*KINDS, "expanded", "expanded bpe"):
-        first, second = (tmp_path / number / name / "tokenizer.json" for number in ("1", "2"))
+        first, second = (tmp_path / place / name / "tokenizer.json" for place in ("here", "there"))
         assert first.read_bytes() == second.read_bytes(), name
 
 
