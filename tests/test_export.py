@@ -311,7 +311,7 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("target", ["onnx", "qdrant", "postgres", "lucene", "milvus"])
-@pytest.mark.parametrize("source", ["transferred", "plain", "odd"])
+@pytest.mark.parametrize("source", ["transferred", "odd"])
 def test_an_engine_ranks_exactly(
     target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Translation probabilities: equal to IBM model 1 written out with dictionaries, and sensible on Korean."""
+"""Translations from parallel text: IBM model 1 and vectors of sentence ids, written out, and sensible on Korean."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -12,8 +12,10 @@ from test_overlap import wordpiece
 
 from vtkit.data.sequences import Ragged
 from vtkit.system.errors import DataError
+from vtkit.transfer.entmax import entmax
 from vtkit.transfer.methods import bitext as bitexts
 from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext
+from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 from vtkit.transfer.methods.parallel import in_agreement, strongest, translation_mixture, translation_probabilities
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
@@ -146,16 +148,56 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
     files = [shared / "data" / "parallel" / f"{name}.tsv.gz" for name in names]
     pair = pair_of(source, target)
     pairs = list(pairs_in(files, source, target))
-    mixture = translation_mixture(read_bitext(pair, pairs), pair)
+    read = read_bitext(pair, pairs)
     known = tokens(source)
     expected = {
         "학교": "school", "전쟁": "war", "대통령": "president", "물": "water", "고양이": "cat", "경제": "economy",
     }  # fmt: skip
-    first = {word: mixture.sources(target.convert_tokens_to_ids(word))[0][0] for word in expected}
-    assert {word: known[number] for word, number in first.items()} == expected
-    counts = mixture.counts()
-    assert counts["parallel"] > 15_000
-    assert counts["overlap"] == len(pair.overlap.overlap_ids)
+    for kind, mixture in (
+        ("parallel", translation_mixture(read, pair)), ("cooccurrence", cooccurrence_mixture(read, pair, 4.0)),
+    ):  # fmt: skip
+        first = {word: mixture.sources(target.convert_tokens_to_ids(word))[0][0] for word in expected}
+        assert {word: known[number] for word, number in first.items()} == expected, kind
+        counts = mixture.counts()
+        assert counts[kind] > 15_000
+        assert counts["overlap"] == len(pair.overlap.overlap_ids)
     few, again = (translation_mixture(read_bitext(pair, pairs[:500]), pair).weights for _ in range(2))
     assert few.data.tobytes() == again.data.tobytes()
     assert few.indices.tobytes() == again.indices.tobytes()
+
+
+WORDS = [f"w{letter}" for letter in "abcdef"]
+SOURCE = wordpiece(*WORDS)
+TARGET = wordpiece(*[word.replace("w", "ㅎ") for word in WORDS])
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
+FIRST = tokens(SOURCE).index(WORDS[0])
+"""Both vocabularies have their words from here on."""
+
+
+def shifted(pairs: Pairs) -> Pairs:
+    return [([n + FIRST for n in source], [n + FIRST for n in target]) for source, target in pairs]
+
+
+def cosines(pairs: Pairs) -> np.ndarray:
+    """cos(x_t, x_s) with dense vectors, (6 target words, 6 source words)."""
+    vectors = np.zeros((2, 6, len(pairs)))
+    for number, pair in enumerate(pairs):
+        for side in (0, 1):
+            vectors[side, sorted(set(pair[side])), number] = (len(pair[0]) * len(pair[1])) ** -0.25
+    lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
+    source, target = vectors / np.where(lengths > 0, lengths, 1)
+    return target @ source.T
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 4.0])
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8))
+def test_weights_are_the_entmax_of_the_cosines(alpha: float, pairs: Pairs) -> None:
+    mixture = cooccurrence_mixture(bitext(shifted(pairs)), PAIR, alpha, 0.0)
+    found = mixture.weights.toarray()[FIRST : FIRST + 6, FIRST : FIRST + 6]
+    for row, similar in zip(found, cosines(pairs), strict=True):
+        near = similar > 0
+        wanted = np.zeros(6)
+        if near.any():
+            wanted[near] = entmax(similar[None, near], alpha)[0]
+        assert np.allclose(row, wanted, atol=1e-6)

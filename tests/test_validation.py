@@ -1,4 +1,4 @@
-"""Early stopping: what an encoder is judged on while it is trained, which weights are kept, and when it stops."""
+"""Early stopping, and what is shown while training goes on: the progress line and curves for other programs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_finetuning import DATA, section
 from tiny import (
     add_training_queries,
@@ -34,11 +35,13 @@ from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.settings.finetune import FinetuneValidation
-from vtkit.system.errors import DataError, RecipeError
-from vtkit.training import sparse_trainer
+from vtkit.system import console
+from vtkit.system.errors import DataError, MissingExtra, RecipeError
+from vtkit.training import reporting, resuming, sparse_trainer
 from vtkit.training import validation as validation_of
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.resuming import Speed
 from vtkit.training.validated import Validated
 from vtkit.training.validation import Validation, held_out_queries, validation_set
 
@@ -268,3 +271,61 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
     assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
     page = (folder / "report.md").read_text("utf-8")
     assert "nDCG@10 on 48 queries of split dev over 48 documents" in page
+
+
+def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "QUIET_SECONDS_BETWEEN_LINES", 0.0)
+    settings = {"every": 5}
+    validated(tmp_path, settings, steps=12, target_active={"query": 20, "document": 40}, ramp=0.2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  fine-tuning 11/12")]
+    assert lines[0].startswith("  fine-tuning 11/12, about ")
+    parts = (
+        " s left", "loss", "contrastive", "query flops", "document flops", " active", "λ ", "tokens/s", "nDCG@10 0.",
+    )  # fmt: skip
+    for part in (*parts, "best 0."):
+        assert part in lines[0], part
+
+
+def test_the_speed_is_that_since_the_last_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10.0
+    monkeypatch.setattr(resuming.time, "monotonic", lambda: now)
+    speed = Speed()
+    speed.tokens, now = 300, 12.0
+    assert speed.take() == 150.0
+    speed.tokens, now = 400, 13.0
+    assert speed.take() == 100.0
+
+
+def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
+    curves = finetune(encoder(tmp_path), DATA, section(), "en", 5, tmp_path / "checkpoints", report_to=["tensorboard"])
+    read = EventAccumulator(str(tmp_path / "checkpoints" / "curves" / "tensorboard"))
+    read.Reload()
+    tags = read.Tags()["scalars"]
+    assert {"train/loss", "train/contrastive", "train/query_dimensions", "train/tokens_per_second"} <= {*tags}
+    written = [(point.step, point.value) for point in read.Scalars("train/contrastive")]
+    assert [step for step, _ in written] == curves["steps"]
+    assert [value for _, value in written] == pytest.approx(curves["contrastive"], rel=1e-5)
+
+
+SHOWN = scratch_recipe(
+    "shown",
+    '[finetune]\ndata = "./collection"\nbatch_size = 6\nsteps = 3\n[report]\ntraining = ["tensorboard"]\n',
+)
+
+
+def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer().save_pretrained(str(tmp_path / "target"))
+    add_training_queries(write_collection(tmp_path / "collection", DATA), DATA)
+    recipe = tmp_path / "shown.toml"
+    recipe.write_text(SHOWN, "utf-8")
+    monkeypatch.setattr(reporting, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r'report\.training = \["tensorboard"\] needs tensorboard, which is not '):
+        run(recipe, runs=tmp_path / "runs", threads=1, dry_run=True)
+    monkeypatch.undo()
+    folder = run(recipe, runs=tmp_path / "runs", threads=1, until="finetune")
+    assert list((folder / "curves" / "finetune" / "tensorboard").glob("events.out.*"))
+    made = [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")]
+    run(recipe, ("report.training=[]",), runs=tmp_path / "runs", threads=1, until="finetune")
+    assert [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")] == made
