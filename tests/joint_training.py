@@ -117,11 +117,11 @@ TEACHERS: list[SparseEncoder] = []
 """Made with the encoders: libraries write files in the main process only once several are connected."""
 
 
-def starts(folder: Path, dropout: float = 0.0) -> dict[str, SparseEncoder]:
-    """An encoder for each of the :data:`TRAININGS`, and the teacher."""
+def start(name: str, folder: Path, dropout: float = 0.0) -> SparseEncoder:
+    """The encoder that one of the :data:`TRAININGS` begins with, and the teacher."""
     TEACHERS[:] = [encoder(folder / "teacher", seed=3)]
-    ours = {name: encoder(folder / name, dropout=dropout) for name in TRAININGS}
-    return {**ours, "uniCOIL": as_unicoil(ours["uniCOIL"])}
+    ours = encoder(folder / name, dropout=dropout)
+    return as_unicoil(ours) if name == "uniCOIL" else ours
 
 
 def trained(name: str, ours: SparseEncoder, folder: Path) -> tuple[dict[str, Tensor], Curves]:
@@ -133,7 +133,8 @@ def trained(name: str, ours: SparseEncoder, folder: Path) -> tuple[dict[str, Ten
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name, ours in starts(Path(sys.argv[1]) / str(os.getpid())).items():
+    begun = {name: start(name, Path(sys.argv[1]) / str(os.getpid())) for name in TRAININGS}
+    for name, ours in begun.items():
         if name == "spans and pairs":  # begun before, and gone on with from its checkpoint
             sparse_trainer.Progress = interrupted_at(5)  # type: ignore[misc]
             with suppress(KeyboardInterrupt):

@@ -10,7 +10,7 @@ import command_line
 import numpy as np
 import pytest
 import torch
-from joint_training import TRAININGS, starts, trained
+from joint_training import TRAININGS, start, trained
 from safetensors import safe_open
 from tiny import SCRATCH, collection, texts, tokenizer, write_collection
 
@@ -39,7 +39,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_two_processes_train_the_weights_of_one(name: str, together: Path, tmp_path: Path) -> None:
-    alone, curves = trained(name, starts(tmp_path / "starts")[name], tmp_path)
+    alone, curves = trained(name, start(name, tmp_path / "start"), tmp_path)
     with safe_open(together / f"{name}.safetensors", framework="pt") as file:
         assert set(file.keys()) == set(alone)
         for key, weight in alone.items():

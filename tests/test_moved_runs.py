@@ -9,7 +9,6 @@ import tiny
 from command_line import invoke
 
 from vtkit.pipeline.folder import open_run, report_of
-from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.settings.recipe import STORE
 from vtkit.system.errors import VtkitError
@@ -18,12 +17,8 @@ from vtkit.system.errors import VtkitError
 @pytest.fixture(scope="module", params=["none", "bm25"])
 def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, with one index of encoder and BM25 or without."""
-    folder = tmp_path_factory.mktemp("moved")
-    tiny.finished_run(folder, tiny.collection(30))
-    recipe = folder / "tiny.toml"
     lexical = f'[index]\nlexical = "{request.param}"\n'
-    recipe.write_text(recipe.read_text("utf-8") + lexical, "utf-8")
-    return run(recipe, runs=folder / "runs", threads=1)
+    return tiny.finished_run(tmp_path_factory.mktemp("moved"), tiny.collection(30), more=lexical)
 
 
 def found(folder: Path) -> list[list[tuple[str, float]]]:

@@ -20,7 +20,6 @@ from vtkit.encoder.folding import set_folding
 from vtkit.encoder.sides import EncoderQueries
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
-from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.analysers import analyser
 from vtkit.search.words import cut_words, terms_of_pieces
@@ -102,9 +101,8 @@ def test_terms_of_japanese_words_by_hand() -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose index has BM25's terms."""
-    folder = tmp_path_factory.mktemp("run")
-    tiny.finished_run(folder, tiny.collection(60))
-    return run(folder / "tiny.toml", ("index.lexical=bm25",), runs=folder / "runs", threads=1)
+    lexical = '[index]\nlexical = "bm25"\n'
+    return tiny.finished_run(tmp_path_factory.mktemp("run"), tiny.collection(60), more=lexical)
 
 
 def test_words_sum_to_the_score(finished: Path) -> None:

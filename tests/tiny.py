@@ -227,9 +227,10 @@ def interrupted_at(step: int, error: type[BaseException] = KeyboardInterrupt) ->
 
 def leave_half_a_checkpoint(folder: Path, step: int) -> None:
     """What a kill in the middle of saving leaves: a newer checkpoint with half its files, one of them cut short."""
-    newest = max(folder.rglob("checkpoint-*"), key=lambda checkpoint: int(checkpoint.name.rsplit("-", 1)[1]))
+    complete = [mark.parent for mark in folder.rglob("checkpoint-*/vtkit-complete")]
+    newest = max(complete, key=lambda checkpoint: (checkpoint.stat().st_mtime_ns, checkpoint.name))
     half = newest.with_name(f"checkpoint-{step}")
-    shutil.copytree(newest, half)
+    shutil.copytree(newest, half, dirs_exist_ok=True)
     (half / "vtkit-complete").unlink()
     (half / "trainer_state.json").unlink()
     (half / "optimizer.pt").write_bytes(b"half")
