@@ -22,7 +22,8 @@ from vtkit.encoder.kinds import as_unicoil
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
-from vtkit.system import distributed, resuming, sparse_trainer
+from vtkit.system import distributed
+from vtkit.training import resuming, sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
 from vtkit.training.finetune import finetune

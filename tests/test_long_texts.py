@@ -10,7 +10,7 @@ from vtkit.data.word_counts import LONGEST_PIECE
 from vtkit.encoder.idf import document_frequencies
 from vtkit.vocabulary.existing import load_tokenizer
 
-MEGABYTES = 200
+MEGABYTES = 450
 """By which a text of 5 MB may raise the peak; tokenized as a whole it takes 900 and more."""
 
 PEAK = """

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import test_expansion
 from command_line import invoke as vtkit
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -167,6 +167,7 @@ SETTINGS = st.fixed_dictionaries({
 
 
 @given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.sampled_from(CASINGS), st.booleans())
+@example(["I"], {"clean": "format", "split": "words"}, "bpe", CASINGS[2], False)
 @settings(max_examples=300)
 def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     texts: list[str], chosen: dict[str, object], kind: str, casing: CasingSection, marked: bool

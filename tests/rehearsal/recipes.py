@@ -90,7 +90,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
 FAST = ("opensearch_source",)
 """Recipes that ``make test`` runs to their reports."""
 
-CHECKED = ("korean_splade", "japanese_splade", "chemistry_bpe", "from_embedder", "biomedical_adalm")
+CHECKED = ("korean_splade", "chemistry_bpe", "from_embedder", "biomedical_adalm")
 """Recipes that ``make test`` checks with their data."""
 
 

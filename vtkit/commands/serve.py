@@ -57,7 +57,6 @@ def serve(
     """
     try:
         from vtkit.deploy import server
-        from vtkit.deploy.served import Served
     except ImportError as error:
         raise MissingExtra("vtkit serve", str(error.name), "serve") from error
     from vtkit.data.hub import located
@@ -68,6 +67,8 @@ def serve(
     limits = Limits(truncate, batch_size, body_size, DEFAULTS.query_characters, requests, batch_tokens, timeout)
     with kept_for_good():
         name, encoder, searchers, encoded_for = open_served(names, stages=model or (), collection=collection)
+    from vtkit.deploy.served import Served  # imports torch, which a model that is not there does not need
+
     opened = Served(name, encoder, searchers, max_length, precision, encoded_for)
 
     def ready(address: str) -> None:

@@ -320,8 +320,10 @@ def _count_words(
             words.add_many(word, count)
         words.make_room()
     for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
-        if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
-            words.add_many(written + (lowered(chunk, casing.language) if casing.input == "lowercase" else chunk), count)
+        cased = lowered(chunk, casing.language) if casing.input == "lowercase" else chunk
+        # most words: nothing happens to them but lower-casing, which in Turkish gives I a letter of two bytes
+        if chunk.isascii() and cased.isascii() and one_piece(chunk):
+            words.add_many(written + cased, count)
         elif text := normalize(chunk):
             for word in cut(mark + text):
                 words.add_many(word, count)
