@@ -1,8 +1,6 @@
 """``vtkit compare``: what it says of two runs is what their outputs and searches say."""
 
 import json
-import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,39 +121,6 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
 def test_costs_of_the_final_encoders_are_among_the_figures(compared: ComparedRuns) -> None:
     costs = {line.name: line.values for line in compared.figures}
     assert costs[f"document_dimensions, {SET}"][2] == 2
-
-
-def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> None:
-    def copied(of: str, name: str, *changes: tuple[str, str]) -> Path:
-        path = Path(shutil.copytree(runs / of, runs / name)) / "recipe.resolved.toml"
-        recipe = path.read_text("utf-8")
-        for before, now in changes:
-            recipe, times = re.subn(before, now, recipe, flags=re.DOTALL)
-            assert times == 1
-        path.write_text(recipe, "utf-8")
-        return path.parent
-
-    gone = (r"\n\[index\]\n", r"\n[index]\ngone = 3\n"), (r"\n\[transfer\]\n", r"\n[transfer]\npad = 8\n")
-    old = copied("documents", "old", *gone, ('precision = "float32"', 'precision = "float8"'))
-    record = json.loads((old / "run.json").read_text("utf-8"))
-    record["index"] |= {"gone": 3, "opensearch": {"heap": 0.5}}
-    (old / "run.json").write_text(json.dumps(record), "utf-8")
-    found = compare_runs([runs / "documents", old])[0]
-    (note,) = found.notes
-    for setting in ("index.gone", "index.precision", "index.opensearch", "transfer.pad"):
-        assert setting in note
-    precision = ("float32", "float8", "float8")
-    told = {line.name: line.values for line in found.settings}
-    assert told == {"index.precision": precision[:2]}  # what only one version has is no difference between the runs
-    assert (found.sets[0].beside[0].won, found.sets[0].not_explained) == (0, "")
-    sembridge = (r"(\[transfer\.sembridge\].*?\nalpha = )[\d.]+", r"\g<1>7.0")
-    older = copied("old", "older", ("gone = 3", "gone = 4"), sembridge)
-    beside = compare_runs([runs / "documents", old, older], queries=0)[0]
-    told = {line.name: line.values for line in beside.settings}
-    assert told == {"index.precision": precision}  # no stage read the others
-    result = invoke("search", old, "maple")
-    assert result.exit_code == 0
-    assert "index.gone" in " ".join(result.stderr.split())
 
 
 def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:

@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1965, 117),
-    "data": (2890, 335),
+    "commands": (1906, 109),
+    "data": (2893, 335),
     "deploy": (1926, 220),
     "encoder": (2675, 275),
     "evaluation": (1436, 145),
-    "pipeline": (3672, 302),
-    "recipe": (1523, 150),
+    "pipeline": (3651, 301),
+    "recipe": (1102, 102),
     "report": (2466, 236),
     "search": (2497, 265),
-    "settings": (973, 123),
-    "system": (629, 91),
+    "settings": (961, 121),
+    "system": (602, 90),
     "training": (2644, 298),
     "transfer": (1853, 163),
     "vocabulary": (2846, 288),
-    "vtkit": (556, 50),
+    "vtkit": (467, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

@@ -107,7 +107,6 @@ def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Pa
 
 def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> None:
     for override, meant in {
-        'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
         "transfer.embedders=a/b": ["transfer.sembridge.embedder"],
         "transfer.min_probability=0.3": ["transfer.parallel.min_probability"],
         "transfer.vectors=a": ["transfer.focus.vectors", "transfer.ofa.vectors", "transfer.wechsel.vectors"],

@@ -17,12 +17,11 @@ from pydantic.fields import FieldInfo
 
 from vtkit.data.collections import FORMS
 from vtkit.pipeline.steps.texts import used_where_left_open
+from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import key_lines, load_recipe, one_value, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
-from vtkit.recipe.preflight import preflight
-from vtkit.recipe.problems import REPLACED
 from vtkit.recipe.reference import json_schema, settings_reference
-from vtkit.recipe.tables import all_settings, tables_in
+from vtkit.recipe.tables import tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
 from vtkit.settings.casing import CasingSection
@@ -129,7 +128,7 @@ def setting(metadata: list[Any], annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(setting([], arguments[0]), min_size=limits.get("min_length", 0), max_size=3).map(tuple)
     if annotation is SweepSection:
         rows = {"plain": {}, "without": {"adapt": "none", "finetune.loss": ("kl", "infonce")}}
-        values = {"recipe.seed": (1, 2), "adapt.corpus": (("a",), ("b", "c")), "index.lexical": ("none", "bm25")}
+        values = {"recipe.seed": (1, 2), "adapt.corpus": (("/a",), ("/b", "/c")), "index.lexical": ("none", "bm25")}
         return st.sampled_from([SweepSection(values=values, baseline="BM25"), SweepSection(rows=rows, columns=rows)])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return section(annotation)
@@ -212,7 +211,7 @@ def test_the_smallest_recipe_gets_its_defaults_and_says_so_where_it_is_written_o
         loaded = load_recipe(path)
         assert loaded.recipe.recipe.seed == 42
         assert loaded.recipe.finetune is None
-        assert (loaded.folder, loaded.places["transfer.method"]) == (tmp_path, "line 9")
+        assert loaded.places["transfer.method"] == "line 9"
         path.write_bytes(b"\xef\xbb\xbf" + SMALLEST.replace("\n", "\r\n").encode())  # a byte order mark, Windows lines
     text = resolved_toml(loaded.recipe)
     for written in ("for every seed.\nseed = 42\n", "# [finetune] is left out", "# embedder is not set."):
@@ -237,7 +236,7 @@ def test_one_base_may_be_extended_along_two_ways(tmp_path: Path) -> None:
     write(tmp_path, "right.toml", 'extends = "base.toml"\n[recipe]\nlanguage = "ko"\n')
     loaded = load_recipe(write(tmp_path, "top.toml", 'extends = ["left.toml", "right.toml"]'))
     assert loaded.recipe.recipe.language == "ko"
-    assert [path.name for path in loaded.files] == ["top.toml", "left.toml", "base.toml", "right.toml"]
+    assert loaded.recipe.recipe.seed == 1
 
 
 def test_each_path_is_relative_to_the_file_that_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +318,11 @@ def test_another_source_replaces_the_inherited_one(tmp_path: Path) -> None:
     source = load_recipe(path, ["source.scratch.layers=2", "transfer=none"]).recipe.source
     assert source.model is None
     assert source.scratch is not None
-    assert "exactly one of" in refused(path, "source.model=a/b", f"source.recipe={path}")
+    assert (
+        load_recipe(path, ["source.model=a/b", f"source.recipe={path}"]).recipe.source.model is None
+    )  # in their order
+    both = path.read_text().replace("[source]", '[source]\nrecipe = "./other.toml"')
+    assert "exactly one of" in refused(write(tmp_path, "both.toml", both))
 
 
 # What is said about a recipe that is wrong
@@ -351,8 +354,8 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "line 4 adapt.steps": ("whole number", "1.5"), "line 4 adapt.mask_rate": ("less than 1",),
         "line 6 evaluate.sets": ('["folder"]',), "line 7 evaluate.max_queries": ("whole number", "true"),
         "line 8 evaluate.measures": ("at least 1",), "line 9 evaluate.models": ("entry 1", "Did you mean 'source'?"),
-        "line 11 finetune.data": ("empty",), "line 12 finetune.learning_rate": ("finite", "inf"),
-        "bases/base.toml line 10 transfer.sembridge.alpha": ("at least 1", "0.5"),
+        "line 11 finetune.data": ("at least 1 character",), "line 12 finetune.learning_rate": ("finite", "inf"),
+        "bases/base.toml line 10 transfer.sembridge.alpha": ("equal to 1", "0.5"),
         "--set 1 index.query_length": ("whole number", '"x"'), "--set 2 recipe.language": ('"Korean"', "ISO 639"),
         "--set 3 must be section.key=value, such as adapt.steps=4000, not \"nonsense\".": (),
         "--set 4 index.nothing": ("unknown", "engine", "query_length"),
@@ -368,11 +371,9 @@ def assert_explained(lines: list[str], expected: dict[str, tuple[str, ...]]) -> 
         assert all(part in line for part in parts), line
 
 
-def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
-    text = SMALLEST.replace('"mean"', '"parallel"') + "semantic.alpha = 0.5\n[calibrate]\nmax_length = 0\n"
-    expected = {"line 8 transfer": ("transfer.parallel.files",), "line 10 transfer.semantic.alpha": ("at least 1",),
-                "line 12 calibrate.max_length": ("at least 1",)}  # fmt: skip
-    assert_explained(squeezed(refused(write(tmp_path, "small.toml", text)))[1:], expected)
+def test_settings_that_contradict_each_other_are_told_with_the_line_of_a_section(tmp_path: Path) -> None:
+    lacking = write(tmp_path, "small.toml", SMALLEST.replace('"mean"', '"parallel"'))
+    assert_explained(squeezed(refused(lacking))[1:], {"line 8 transfer": ("transfer.parallel.files",)})
     across = refused(write(tmp_path, "small.toml", SMALLEST), "source.scratch.layers=2")
     assert "line 8  a scratch source has no embeddings to transfer: remove [transfer]" in across
     missing = {"recipe": ("missing",), "source": ("model, recipe and scratch",), "vocabulary": ('"trained"',)}
@@ -433,7 +434,7 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
     ("override", "said"),
     [
         ("transfer.parallel.files=[a.tsv]", "transfer.parallel.files: not valid TOML: [a.tsv]."),
-        ("transfer.parallel.files=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
+        ("transfer.parallel.files=a.tsv", 'must be a list: ["a.tsv"].'),
         ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
         ("extends=a.toml", "extends: is allowed only in the file of a recipe."),
         ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
@@ -513,7 +514,7 @@ def test_required_are_the_things_that_the_methods_use(tmp_path: Path) -> None:
 def refused_before_the_run(path: Path, *overrides: str) -> list[str]:
     loaded = load_recipe(path, overrides)
     with pytest.raises(RecipeError) as caught:
-        preflight(loaded.recipe, path=path, places=loaded.places)
+        check_names(loaded.recipe, path=path, places=loaded.places)
     return squeezed(str(caught.value).replace(f"{path.parent}/", ""))
 
 
@@ -549,7 +550,7 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
     )
     write(tmp_path, "pairs.tsv", "a\tb")
     write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")
-    lines = refused_before_the_run(write(tmp_path, "small.toml", text))[1:]
+    *lines, last = refused_before_the_run(write(tmp_path, "small.toml", text))[1:]
     wrong = {
         "line 4 source.model": "org/model",
         "line 10 transfer.parallel.files": "gone.tsv",
@@ -560,26 +561,22 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         "line 14 evaluate.sets: webfaq:kor: PaDaS-Lab/webfaq-retrieval": "c3262adb1c32ac0c3ea8de6393a44366edaa62e1",
         "line 14 evaluate.sets: mirakl:ko": f"Did you mean 'miracl:ko'? {FORMS}",
     }
-    assert_explained([line for line in lines if line.startswith("line ")], dict.fromkeys(wrong, ()))
+    assert_explained(lines, dict.fromkeys(wrong, ()))
     assert all(part in " ".join(lines) for part in wrong.values())
-    assert [line for line in lines if line.startswith("--set")] == [
-        "--set source.model=FOLDER", '--set \'transfer.parallel.files=["FILE", "pairs.tsv"]\'',
-        "--set finetune.data=FOLDER", "--set evaluate.split=dev",
-        '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER", "FOLDER"]\'',
-    ]  # fmt: skip
-    assert "--download" in lines[-1]
+    assert "Set evaluate.split" in " ".join(lines)
+    assert last.startswith("Add --download")
 
 
 @pytest.mark.parametrize(
     ("settings", "parts", "remedy", "passes"),
     [
         (("recipe.language=ja", "index.bm25_analyser=morphemes"), ("SudachiPy", "SudachiDict", "vtkit[morphology]"),
-         "index.bm25_analyser=full", "evaluate.bm25=false"),
+         'index.bm25_analyser to "full"', "evaluate.bm25=false"),
         (("recipe.language=th", "index.bm25_analyser=morphemes"), ('knows ja, ko, not "th"',),
-         "index.bm25_analyser=full", "index.bm25_analyser=full"),
+         'index.bm25_analyser to "full"', "index.bm25_analyser=full"),
         (("recipe.language=th", "index.bm25_analyser=lucene"), (f'knows {", ".join(sorted(LUCENE))}, not "th"',),
-         "index.bm25_analyser=full", "index.bm25_analyser=full"),
-        (("index.engine=lucene",), ("pyjnius", "vtkit[lucene]"), "index.engine=exact", "evaluate=none"),
+         'index.bm25_analyser to "full"', "index.bm25_analyser=full"),
+        (("index.engine=lucene",), ("pyjnius", "vtkit[lucene]"), 'index.engine to "exact"', "evaluate=none"),
     ],
 )  # fmt: skip
 def test_analysers_and_engines_are_looked_for_before_the_run_where_they_are_used(
@@ -587,14 +584,13 @@ def test_analysers_and_engines_are_looked_for_before_the_run_where_they_are_used
     passes: str,
 ) -> None:  # fmt: skip
     if "recipe.language=th" not in settings:
-        preflight(load_recipe(judged, settings).recipe, path=judged)
+        check_names(load_recipe(judged, settings).recipe, path=judged)
         for module in ("sudachipy", "sudachidict_core", "jnius"):
             monkeypatch.setitem(sys.modules, module, None)
-    what, do = refused_before_the_run(judged, *settings)[1:]
+    (what,) = refused_before_the_run(judged, *settings)[1:]
     assert what.startswith(f"--set {len(settings)} index.")
-    assert all(part in what for part in parts)
-    assert do.startswith(f"--set {remedy} ")
-    preflight(load_recipe(judged, (*settings, passes)).recipe, path=judged)
+    assert all(part in what for part in (*parts, remedy))
+    check_names(load_recipe(judged, (*settings, passes)).recipe, path=judged)
 
 
 @pytest.mark.parametrize(
@@ -618,7 +614,8 @@ def test_a_hub_that_cannot_be_reached_is_named(
     monkeypatch.setenv("VTKIT_DOWNLOAD", "1")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the port that discards, closed
     lines = refused_before_the_run(write(tmp_path, "small.toml", SMALLEST))
-    assert lines[1].endswith("is neither a folder nor in the Hugging Face cache, and the hub cannot be reached.")
+    assert "is neither a folder nor in the Hugging Face cache" in lines[1]
+    assert lines[-1].startswith("The Hugging Face hub cannot be reached")
     assert not any("--download" in line for line in lines)
 
 
@@ -656,10 +653,9 @@ def test_the_recipe_named_as_the_source_is_looked_through(tmp_path: Path, hub_ca
     write(tmp_path, "first.toml", SMALLEST.replace('"org/model"', '"./gone"'))
     second = write(tmp_path, "second.toml", SMALLEST.replace('model = "org/model"', 'recipe = "first.toml"'))
     lines = refused_before_the_run(second)
-    assert "first.toml, named by source.recipe:" in lines
-    assert "line 4 source.model: gone does not exist." in lines
+    assert "first.toml line 4 source.model: gone does not exist." in lines
     write(tmp_path, "first.toml", "[recipe]\n")
-    assert any(line.startswith("line 1 recipe.name: is missing") for line in refused_before_the_run(second))
+    assert any("line 1 recipe.name: is missing" in line for line in refused_before_the_run(second))
     write(tmp_path, "first.toml", second.read_text().replace("first", "second"))
     assert any("sources go in a circle" in line for line in refused_before_the_run(second))
 
@@ -729,7 +725,7 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
     given |= {"train": train, "evaluate": evaluate}
     answers: dict[str, Any] = {"name": "new", "language": "ko", "source": "org/model", **given}
     if tokenizer is None and not corpus:
-        with pytest.raises(RecipeError, match="needs a tokenizer"):
+        with pytest.raises(RecipeError, match="needs also: --tokenizer"):
             new_recipe(**answers)
         return
     recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
@@ -840,13 +836,3 @@ def test_a_collection_is_judged_on_once(tmp_path: Path, monkeypatch: pytest.Monk
             load_recipe(path, [f"evaluate.sets={sets}"])
     loaded = load_recipe(path, ['evaluate.sets=["./set", "./other", "miracl:ko"]'])
     assert len(loaded.recipe.evaluate.sets) == 3
-
-
-@pytest.mark.parametrize("setting", REPLACED)
-def test_a_setting_of_an_earlier_version_is_refused_with_what_is_there_instead(tmp_path: Path, setting: str) -> None:
-    """Nothing that is replaced is a setting, and all that a message names is one."""
-    instead = re.findall(r"'([\w.]+)'", REPLACED[setting])
-    known = {".".join(path) for path in all_settings()}
-    assert setting not in known >= set(instead)
-    message = refused(write(tmp_path, "old.toml", SMALLEST), f"{setting}=1")
-    assert f"{setting}: unknown setting. {REPLACED[setting]}." in message

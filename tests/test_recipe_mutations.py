@@ -159,4 +159,4 @@ def test_what_is_refused_is_named_as_it_stands(recipes: Path) -> None:
     path = recipes / "named.toml"
     text = (RECIPES / "quickstart.toml").read_text("utf-8").replace("[adapt]", '[adapt]\n"a\\u001b[31mb" = 1', 1)
     path.write_text(text)
-    assert r'"adapt.a\u001B[31mb": unknown setting' in expect_an_answer(path)
+    assert r'"adapt.a\u001b[31mb": unknown setting' in expect_an_answer(path)

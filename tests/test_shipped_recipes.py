@@ -2,6 +2,7 @@
 against."""
 
 import json
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,11 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_passes_the_check_where_its_things_are_there(path: Path, things: dict[str, Path]) -> None:
     options = ["--set", "sweep=none"]  # whose cells are loaded below
-    for thing in named_things(load_recipe(path).recipe):
+    recipe = load_recipe(path).recipe
+    for thing in named_things(recipe):
         if not Path(thing.value).exists() and thing.what != "recipe":
-            value = json.dumps([str(things[thing.what])] if thing.listed else str(things[thing.what]))
+            listed = isinstance(attrgetter(thing.setting)(recipe), tuple)
+            value = json.dumps([str(things[thing.what])] if listed else str(things[thing.what]))
             options += ["--set", f"{thing.setting}={value}"]
     done = invoke("recipe", "check", str(path), *options)
     assert done.exit_code == 0, f"{done.output}\n{done.exception}"

@@ -32,8 +32,8 @@ from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ra
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
+from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.preflight import preflight
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra, RecipeError
@@ -258,7 +258,7 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
     def refused(where: str) -> str:
         recipe.write_text(RECIPE.replace("{where}", where), "utf-8")
         with pytest.raises(RecipeError) as caught:
-            preflight(load_recipe(recipe).recipe, path=recipe)
+            check_names(load_recipe(recipe).recipe, path=recipe)
         return str(caught.value)
 
     assert 'is evaluated on "test" ([evaluate]), so it must not choose the model too' in refused('queries = "test"')

@@ -401,7 +401,7 @@ def test_what_cannot_be_learned_from_is_refused_in_one_message(
     ("text", "complaint"),
     [
         ('[vocabulary]\nkind = "existing"\ntokenizer = "./x"\n', 'must be "trained" or "expanded"'),
-        (SPECIFICATION + "[adapt]\nsteps = 3\n", "only the sections"),
+        (SPECIFICATION + "[adapt]\nsteps = 3\n", "There are vocabulary, casing"),
         (SPECIFICATION.replace("corpus.txt", "absent.txt"), "absent.txt does not exist"),
         (SPECIFICATION.replace("size", "sise"), "Did you mean 'size'"),
     ],

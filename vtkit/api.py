@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from vtkit.settings.recipe import Recipe
     from vtkit.settings.transfer import OverlapMode
     from vtkit.system.runtime import Precision
-    from vtkit.transfer.encoder import Transfer
+    from vtkit.transfer.provenance import Origin
+    from vtkit.transfer.result import TransferResult
     from vtkit.vocabulary.composition import Han
     from vtkit.vocabulary.corpus_gap import Gap
     from vtkit.vocabulary.expanded import Expansion
@@ -51,6 +53,21 @@ Settings = Mapping[str, Any] | Sequence[str]
 
 LOADED = "loaded"  # in a recipe, the name of a loaded object
 LONGEST = 512  # tokens at which a text is cut if neither the caller nor the encoder has a limit
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """An encoder on its new vocabulary, and the origin of its rows."""
+
+    encoder: SparseEncoder
+    result: TransferResult  # sizes, overlap by class, rows by method, and the sources of a sample of new tokens
+    origins: list[Origin]  # of each token: the source tokens of its row, their weights, and its bias
+
+    def write_provenance(self, path: Name) -> None:
+        """Write the origins to ``path``, one row for each token (Parquet), for ``vtkit provenance``."""
+        from vtkit.transfer.provenance import write_provenance
+
+        write_provenance(Path(path), self.origins)
 
 
 def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
@@ -370,77 +387,54 @@ def transfer_encoder(
         DataError: source and target do not match, or a file is damaged.
         CollapseError: a check failed: the encoder would not work.
     """
-    from vtkit.recipe.data_check import check_data
+    from vtkit.recipe.checks import check_data, check_names
     from vtkit.recipe.load import load_recipe as load
-    from vtkit.recipe.preflight import preflight
     from vtkit.recipe.tables import takes_several
+    from vtkit.recipe.write import toml_value
     from vtkit.settings.transfer import ARGUMENTS, METHODS
 
     path, texts = Path("vtkit transfer"), _names(corpus)
     listed = [method] if isinstance(method, str) else list(method)
-    tables: dict[str, Any] = {"method": listed if len(listed) > 1 else listed[0]}
-    tables["bias"] = {"method": "zscore", "corpus": texts} if texts else {"method": "mixture"}
+    asked: dict[str, Any] = {"recipe.name": "transfer", "recipe.seed": seed, "vocabulary.kind": "existing"}
+    asked |= {"transfer.method": listed if len(listed) > 1 else listed[0], "transfer.bias.corpus": texts}
+    asked |= {} if texts else {"transfer.bias.method": "mixture"}
     for name, things in given.items():  # to each method what it has a setting for
         if name not in ARGUMENTS:
             raise RecipeError(f"transfer has no argument {name!r}. Its arguments are {', '.join(ARGUMENTS)}.")
-        if not things:
-            continue
-        for own, setting in ARGUMENTS[name]:
+        for own, setting in ARGUMENTS[name] if things else ():
             several = takes_several(METHODS[own].model_fields[setting])
-            tables.setdefault(own, {})[setting] = _names(things) if several else str(things)
-    sections: dict[str, Mapping[str, Any]] = {
-        "recipe": {"name": "transfer", "seed": seed},
-        "source": {"model": located(str(source)) if isinstance(source, str | Path) else LOADED},
-        "vocabulary": {
-            "kind": "existing",
-            "tokenizer": located(str(target)) if isinstance(target, str | Path) else LOADED,
-        },
-        "transfer": tables,
-    }
-    loaded = load(path, _overrides(settings), given=sections)
-    recipe = loaded.recipe
-    there = {
-        setting
-        for setting, thing in (("source.model", source), ("vocabulary.tokenizer", target))
-        if not isinstance(thing, str | Path)
-    }
-    preflight(recipe, path=path, places=loaded.places, loaded=there)
-    import torch  # and others that take seconds
+            asked[f"transfer.{own}.{setting}"] = _names(things) if several else str(things)  # type: ignore[arg-type]
+    with TemporaryDirectory(prefix=".vtkit-transfer-", dir=work_folder) as work:
+        if not isinstance(source, str | Path):
+            save_encoder(source, Path(work, "source"))
+            source = Path(work, "source")
+        if not isinstance(target, str | Path):
+            save_tokenizer(target, Path(work, "target"))
+            target = Path(work, "target")
+        asked |= {"source.model": located(str(source)), "vocabulary.tokenizer": located(str(target))}
+        text = "\n".join(f"{setting} = {toml_value(value)}" for setting, value in asked.items())
+        recipe = load(path, _overrides(settings), text=text).recipe
+        check_names(recipe, path=path)
+        check_data(recipe, path=path)
+        import torch  # and others that take seconds
 
-    from vtkit.evaluation.gates.encoder import encoder_gates
-    from vtkit.evaluation.gates.result import PROBE_TEXTS, checked
-    from vtkit.evaluation.gates.rows import Moved
-    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
-    from vtkit.pipeline.steps.probed_transfer import transfer
-    from vtkit.pipeline.steps.source import is_bare_model
-    from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
-    from vtkit.vocabulary.pair import pair_of
+        from vtkit.pipeline.plan import Plan
+        from vtkit.pipeline.store import Store, result_of
+        from vtkit.transfer.provenance import PROVENANCE, read_provenance
+        from vtkit.transfer.result import TransferResult
 
-    check_data(recipe, path=path)
-    section = recipe.transfer
-    assert section is not None
-    with TemporaryDirectory(prefix=".vtkit-transfer-", dir=work_folder) as work, torch.random.fork_rng():
-        tokenizer = _target_tokenizer(recipe, None if isinstance(target, str | Path) else target, Path(work))
-        torch.manual_seed(seed)
-        encoder = _on_cpu(source, Path(work))
-        corpora = bias_corpus(recipe)
-        probes = probe_texts(corpora, PROBE_TEXTS, seed)
-        overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
-        aligned = Aligned(encoder.tokenizer, overlap, section.bridged)
-        checked(vocabulary_gates(recipe.gates, tokenizer, probes, aligned))
-        moved = transfer(
-            encoder,
-            tokenizer,
-            section,
-            counted=corpora,
-            casing=recipe.casing,
-            seed=seed,
-            work=Path(work) / "model",
-            untrained=isinstance(source, str | Path) and is_bare_model(str(recipe.source.model)),
-        )
-        made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
-        checked(encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of))
-    return moved
+        store = Store(Path(work, "artifacts"))
+        store.prepare()
+        plan = Plan(recipe, store)
+        outputs = {name: store.folder(step.dependencies) for name, step in plan.steps.items()}
+        with torch.random.fork_rng():
+            for step in [decision.step for decision in plan.decide({}, until="transfer")]:
+                inputs = {role: outputs[other] for role, other in step.inputs.items()}
+                make = partial(step.stage.function, step.view, inputs)
+                store.build(step.dependencies, step.stage.result, make, afresh=False)
+        moved = outputs["transfer"]
+        encoder = load_encoder(moved / "model", device="cpu")
+        return Transfer(encoder, result_of(moved, TransferResult), read_provenance(moved / PROVENANCE))
 
 
 def calibrate_encoder(encoder: SparseEncoder, corpus: Texts, *, seed: int = 42, **settings: Any) -> Calibration:
@@ -548,12 +542,12 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
         RecipeError: all problems of the specification, with file, line and setting.
         DataError: a corpus cannot be read, or the vocabulary cannot be learned from it.
     """
+    from vtkit.recipe.checks import check_names
     from vtkit.recipe.load import load_specification
-    from vtkit.recipe.preflight import preflight_specification
     from vtkit.vocabulary.specification import build
 
     loaded = load_specification(Path(specification), _overrides(settings))
-    preflight_specification(loaded.specification, path=Path(specification), places=loaded.places)
+    check_names(loaded.specification, path=Path(specification), places=loaded.places)
     with arguments_called("vocabulary.{}".format):
         return build(loaded.specification.vocabulary, loaded.specification.casing)
 
@@ -882,31 +876,3 @@ def _overrides(settings: Settings) -> list[str]:
     if not isinstance(settings, Mapping):
         return list(settings)
     return [f"{name}={toml_value(value)}" for name, value in settings.items() if value is not None]
-
-
-def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
-    """The encoder to move, or a copy of it, on the CPU."""
-    if isinstance(source, str | Path):
-        return load_encoder(source, device="cpu")
-    if source.device.type == "cpu":
-        return source
-    save_encoder(source, work / "source")
-    return load_encoder(work / "source", device="cpu")
-
-
-def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
-    """The target vocabulary with its input casing, as a model's folder returns it."""
-    from vtkit.pipeline.steps.transfer_embeddings import saved_target
-    from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
-    from vtkit.vocabulary.existing import load_tokenizer as load
-    from vtkit.vocabulary.existing import with_casing
-    from vtkit.vocabulary.specification import build
-
-    if isinstance(recipe.vocabulary, ExistingVocabulary):
-        tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.input_casing)
-    else:
-        assert not isinstance(recipe.vocabulary, SourceVocabulary | TrimmedVocabulary)  # the command names a target
-        with arguments_called("vocabulary.{}".format):
-            tokenizer = build(recipe.vocabulary, recipe.input_casing).tokenizer
-    save_tokenizer(tokenizer, work / "tokenizer")
-    return saved_target(work / "tokenizer", recipe.casing.output)

@@ -12,6 +12,7 @@ import tempfile
 import traceback
 from collections import UserDict
 from importlib import import_module
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -25,45 +26,14 @@ from vtkit.system.version import __version__
 
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
-GROUPS = {  # as the help lists them: where each command is in vtkit.commands; only the requested one is imported
-    "Make": {
-        "run": "run:run",
-        "sweep": "sweep:sweep",
-        "recipe": "recipe:recipes",
-        "transfer": "transfer:transfer",
-        "tokenizer": "tokenizer:tokenizers",
-        "expand": "expand:expand",
-        "calibrate": "calibrate:calibrate",
-        "casing": "casing:casing",
-        "expand-documents": "expand_documents:expand_documents",
-    },
-    "Search": {
-        "search": "search:search",
-        "explain": "search:explain",
-        "encode": "encode:encode",
-        "index": "encode:index",
-    },
-    "Judge": {
-        "evaluate": "evaluate:evaluate",
-        "compare": "compare:compare",
-        "analyse": "analyse:analyse",
-    },
-    "Look into": {
-        "inspect-vocab": "inspect_vocab:inspect_vocab",
-        "overlap": "overlap:overlap",
-        "fragmentation": "fragmentation:fragmentation",
-        "gap": "gap:gap",
-        "provenance": "provenance:provenance",
-        "runs": "runs:runs",
-        "clean": "runs:clean",
-        "doctor": "doctor:doctor",
-    },
-    "Hand over": {
-        "serve": "serve:serve",
-        "export": "export:export",
-        "publish": "publish:publish",
-    },
+GROUPS = {  # as the help lists them
+    "Make": ("run", "sweep", "recipe", "transfer", "tokenizer", "expand", "calibrate", "casing", "expand-documents"),
+    "Search": ("search", "explain", "encode", "index"),
+    "Judge": ("evaluate", "compare", "analyse"),
+    "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "clean", "doctor"),
+    "Hand over": ("serve", "export", "publish"),
 }
+MODULES = {"explain": "search", "index": "encode", "clean": "runs"}  # of commands without a file of their name
 
 
 class _Imported(UserDict[str, Any]):
@@ -71,10 +41,10 @@ class _Imported(UserDict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
-        if not isinstance(command, str):  # registered on the app
+        if command is not None:  # registered on the app
             return command
-        module, _, attribute = command.partition(":")
-        function = getattr(import_module(f"vtkit.commands.{module}"), attribute)
+        attribute = name.replace("-", "_")
+        function = getattr(import_module(f"vtkit.commands.{MODULES.get(name, attribute)}"), attribute)
         if not isinstance(function, typer.Typer):
             alone = typer.Typer(**STYLE)
             alone.command(name, cls=PlainCommand)(function)
@@ -87,7 +57,7 @@ class _Imported(UserDict[str, Any]):
 class _Group(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Imported({name: place for group in GROUPS.values() for name, place in group.items()})
+        self.commands = _Imported(dict.fromkeys(chain(*GROUPS.values())))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))

@@ -1,9 +1,8 @@
-"""Tokenizers that a command looks at: what they are called in print, and which there are where none is named."""
+"""Tokenizers of a command: their short names in tables, and those of runs and of the hub's cache if none is named."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,23 +15,21 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
-MOST_FOLDERS = 1000  # folders beside and below that are looked into
-
 
 class Candidate(NamedTuple):
-    """A tokenizer that could be looked at."""
+    """A tokenizer that a command could read."""
 
-    name: str  # what to call it on the command line: a folder, a file or a hub id
-    what: str  # where it is from, in words
+    name: str  # a folder, a file or a hub id, for the command line
+    what: str  # its origin, in words
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be had: a path, or a hub id in the cache or to be fetched."""
+        """Whether it is available: a path, or a hub id in the cache or to be fetched."""
         on_hub = not self.name.startswith((".", "/", "~")) and self.name.count("/") <= 1
         return Path(self.name).exists() or (on_hub and (hub.downloads_allowed() or hub.in_cache(self.name)))
 
 
-TO_TRY = (  # where nothing is at hand
+TO_TRY = (  # if there is no other
     Candidate("opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill", "BERT's, English in lower case"),
     Candidate("answerdotai/ModernBERT-base", "English with its case"),
     Candidate("FacebookAI/xlm-roberta-base", "a hundred languages"),
@@ -40,8 +37,8 @@ TO_TRY = (  # where nothing is at hand
 
 
 def advise(command: str, flag: str = "") -> None:
-    """Print what to try where nothing is at hand: ``command`` with each of :data:`TO_TRY`."""
-    console.write("No tokenizer was found in this folder, its runs, or the hub's cache. Three to begin with:")
+    """Print ``command`` with each of :data:`TO_TRY`."""
+    console.write("No tokenizer was found in the runs of this folder or in the hub's cache. Three to begin with:")
     for each in TO_TRY:
         console.write(f"  {command} {flag}{each.name} --download   # {each.what}")
     console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
@@ -55,7 +52,7 @@ def load(name: str) -> PreTrainedTokenizerFast:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The last part of each name (for a file, with its folder), or the whole where that is not unique."""
+    """The last part of each name (for a file, with its folder), or the whole name if that is not unique."""
     short = []
     for name in names:
         path = Path(name)
@@ -84,96 +81,43 @@ def of_run(folder: Path) -> list[Candidate]:
 
 
 def of_recipe(path: Path) -> list[Candidate]:
-    """The source's vocabulary and the new one of a recipe, as far as they are there without running it."""
+    """The source's vocabulary and the new one of a recipe, if they exist before it has run."""
     from vtkit.recipe.load import load_recipe
     from vtkit.settings.vocabulary import ExistingVocabulary, ExpandedVocabulary
 
-    recipe = load_recipe(path, []).recipe
+    recipe = load_recipe(path).recipe
     finished = Path("runs") / recipe.recipe.name
     if (finished / "run.json").is_file():
         return of_run(finished)
-    candidates = []
-    if recipe.source.model is not None:
-        candidates.append(Candidate(str(recipe.source.model), f"source of {path}"))
-    elif recipe.source.recipe is not None:
-        candidates += of_recipe(Path(recipe.source.recipe))[-1:]
-    vocabulary = recipe.vocabulary
-    if isinstance(vocabulary, ExistingVocabulary | ExpandedVocabulary) and not vocabulary.tokenizer.endswith(".toml"):
-        candidates.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
+    source, vocabulary = recipe.source, recipe.vocabulary
+    candidates = [Candidate(source.model, f"source of {path}")] if source.model is not None else []
+    candidates += of_recipe(Path(source.recipe))[-1:] if source.recipe is not None else []
+    if isinstance(vocabulary, ExistingVocabulary | ExpandedVocabulary):
+        candidates.append(Candidate(vocabulary.tokenizer, f"vocabulary of {path}"))
     return candidates
-
-
-def runs_here() -> list[Path]:
-    """Folders of runs in the current folder or in its ``runs``, the newest first."""
-    files = [*Path().glob("run.json"), *Path().glob("*/run.json"), *Path("runs").glob("*/run.json")]
-    return [file.parent for file in sorted(set(files), key=lambda file: -file.stat().st_mtime)]
-
-
-def recipes_here() -> list[Path]:
-    """Recipes in the current folder or in its ``recipes``."""
-    return [path for path in sorted([*Path().glob("*.toml"), *Path("recipes").glob("*.toml")]) if _is_recipe(path)]
-
-
-def tokenizers_here() -> list[Candidate]:
-    """Tokenizers in the current folder, and in the folders of it and of its ``tokenizers``."""
-    folders = [Path(), *_folders(Path()), *_folders(Path("tokenizers"))]
-    candidates = []
-    for folder in folders[:MOST_FOLDERS]:
-        files = [file for pattern in TOKENIZER_FILES for file in sorted(folder.glob(pattern))]
-        if files:
-            candidates.append(Candidate(str(files[0] if folder == Path() else folder), "in this folder"))
-    return candidates
-
-
-def cached() -> list[Candidate]:
-    """Models and tokenizers in the hub's cache, the newest first."""
-    snapshots = [
-        snapshot
-        for snapshot in hub.cache_folder().glob("models--*/snapshots/*")
-        if any(True for pattern in TOKENIZER_FILES for _ in snapshot.glob(pattern))
-    ]
-    snapshots.sort(key=lambda snapshot: -snapshot.stat().st_mtime)
-    names = (snapshot.parents[1].name.removeprefix("models--").replace("--", "/") for snapshot in snapshots)
-    return [Candidate(name, "in the hub's cache") for name in dict.fromkeys(names)]
-
-
-def to_compare() -> list[Candidate]:
-    """Vocabularies to compare when none is named: those of the newest run or of the one recipe here, and those beside
-    it; otherwise cached ones."""
-    runs, recipes = runs_here()[:1], recipes_here()
-    named = _readable(of_run, runs) if runs else _readable(of_recipe, recipes) if len(recipes) == 1 else []
-    candidates = [*named, *tokenizers_here()[:4]]
-    return list(dict.fromkeys(each for each in candidates if each.is_there)) or cached()[:3]
 
 
 def all_candidates() -> list[Candidate]:
-    """Everything that could be looked at from the current folder, each once."""
-    of_both = _readable(of_run, runs_here()) + _readable(of_recipe, recipes_here())
-    by_name: dict[str, Candidate] = {}
-    for each in [*of_both, *tokenizers_here(), *cached()]:
-        by_name.setdefault(each.name, each)
-    return list(by_name.values())
-
-
-def _readable(look: Callable[[Path], list[Candidate]], paths: Sequence[Path]) -> list[Candidate]:
-    """The candidates that ``look`` finds. A run or recipe that only happens to lie here and cannot be read adds
-    none."""
+    """The vocabularies of the runs in the current folder or in its ``runs``, and those in the hub's cache; of each the
+    newest first."""
+    runs = {*Path().glob("run.json"), *Path().glob("*/run.json"), *Path("runs").glob("*/run.json")}
+    patterns = (f"models--*/snapshots/*/{file}" for file in TOKENIZER_FILES)
+    cached = {file.parent for pattern in patterns for file in hub.cache_folder().glob(pattern)}
     candidates: list[Candidate] = []
-    for path in paths:
+    for run in sorted(runs, key=_newest):
         try:
-            candidates += look(path)
+            candidates += of_run(run.parent)
         except VtkitError as error:
-            console.warn(f"{path} is ignored: {error}")
-    return candidates
+            console.warn(f"{run.parent} is ignored: {error}")
+    names = (
+        folder.parents[1].name.removeprefix("models--").replace("--", "/") for folder in sorted(cached, key=_newest)
+    )
+    candidates += [Candidate(name, "in the hub's cache") for name in names]
+    by_name: dict[str, Candidate] = {}
+    for each in candidates:
+        by_name.setdefault(each.name, each)
+    return [each for each in by_name.values() if each.is_there]
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith("."))
-
-
-def _is_recipe(path: Path) -> bool:
-    try:
-        return "recipe" in tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
+def _newest(path: Path) -> float:
+    return -path.stat().st_mtime

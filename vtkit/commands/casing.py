@@ -115,7 +115,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
 
 
 def _write(name: str, settings: CasingSection, out: Path, as_json: bool) -> None:
-    """Write the changed model, or the changed tokenizer where ``name`` is no model."""
+    """Write the changed model, or the changed tokenizer if ``name`` is no model."""
     path = Path(name)
     is_model = not path.exists() or any((path / file).is_file() for file in ("modules.json", "config.json"))
     if not is_model and settings.output not in ("all", "map"):

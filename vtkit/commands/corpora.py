@@ -41,5 +41,5 @@ def texts_of(corpus: str, invalid: Invalid) -> Iterator[str]:
 
 
 def name_of(corpus: str) -> str:
-    """How a corpus is called in what is printed."""
+    """The name of a corpus in printed results."""
     return "standard input" if corpus == "-" else Path(corpus).name or corpus

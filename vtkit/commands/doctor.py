@@ -1,4 +1,4 @@
-"""``vtkit doctor``: what this machine has for vtkit, and what is amiss."""
+"""``vtkit doctor``: versions, devices and extras of this machine, and what is missing."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -11,7 +11,6 @@ from vtkit.commands.options import (
     argument,
     option,
     option_name,
-    section_settings,
     set_option,
     settings_of,
 )
@@ -89,9 +88,10 @@ def index(
     weight of both. No queries are needed.
     """
     refuse_existing(out)
-    given = section_settings(IndexSection, settings, "query_length=32", engine=engine)
     from vtkit.api import index_vectors
+    from vtkit.recipe.load import load_section
 
+    given = load_section(IndexSection, "index", settings or (), engine=engine)
     with arguments_called(option_name):
         built = index_vectors(vectors, out, language=language, **given)
     if as_json:

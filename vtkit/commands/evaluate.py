@@ -13,7 +13,6 @@ from vtkit.commands.options import (
     argument,
     option,
     option_name,
-    section_settings,
     set_option,
 )
 from vtkit.system import console
@@ -95,9 +94,10 @@ def evaluate(
     if out is not None:
         same_command_continues()
     from vtkit.api import evaluate as evaluated
+    from vtkit.recipe.load import load_section
     from vtkit.settings.index import IndexSection
 
-    given = section_settings(IndexSection, settings, "document_length=128")
+    given = load_section(IndexSection, "index", settings or ())
     with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}.get(name, option_name(name))):
         comparison = evaluated(
             systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,

@@ -8,7 +8,6 @@ from vtkit.commands.options import (
     NewFolderOption,
     argument,
     option,
-    section_settings,
     set_option,
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
@@ -36,8 +35,9 @@ def expand_documents(
     """
     refuse_existing(out)
     from vtkit.api import expand_documents as expand
+    from vtkit.recipe.load import load_section
 
-    given = section_settings(ExpandDocumentsSection, settings, "keep=40")
+    given = load_section(ExpandDocumentsSection, "expand_documents", settings or ())
     count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
     if as_json:
         console.write_json({"documents": count, "words": words})

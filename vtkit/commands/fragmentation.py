@@ -32,9 +32,8 @@ def fragmentation(
     tokenizers: Annotated[
         list[str] | None,
         option(
-            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: the "
-            "tokenizers of the newest run or of the recipe in this folder, and those in the folder; else some from the "
-            "hub's cache.",
+            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: three "
+            "of the runs in this folder and of the hub's cache, the newest first.",
             "TOKENIZER",
             "--tokenizer",
             "-t",
@@ -116,12 +115,12 @@ def fragmentation(
 
 
 def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
-    """The tokenizers to compare: those named, of a recipe and of a run; else what there is here, perhaps nothing."""
-    from vtkit.commands.candidates import of_recipe, of_run, to_compare
+    """The tokenizers that are named, and those of a recipe and of a run; else the newest ones here, perhaps none."""
+    from vtkit.commands.candidates import all_candidates, of_recipe, of_run
 
     candidates = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
     if not tokenizers and recipe is None and run is None:
-        candidates = to_compare()
+        candidates = all_candidates()[:3]
         if not candidates:
             return []
         console.say("No tokenizer is named. Name tokenizers with -t (folder, file or hub id), --recipe or --run.")
@@ -130,7 +129,7 @@ def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list
             console.say(f"taking {each.name} ({each.what})")
         else:
             console.warn(
-                f"{each.name} ({each.what}) is left out, because it is not available here; --download fetches it."
+                f"{each.name} ({each.what}) is left out: it is not here; --download fetches what is on the hub."
             )
     named = list(dict.fromkeys([*tokenizers, *(each.name for each in candidates if each.is_there)]))
     if not named:
@@ -234,7 +233,7 @@ def _character(character: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """``text`` so that it can be seen: combining marks on a circle, nothing as a word."""
+    """``text`` made visible: combining marks on a circle, empty text as a word."""
     import unicodedata
 
     if not text:
@@ -266,7 +265,7 @@ def _as_json(result: Fragmentation) -> dict[str, Any]:
 
 
 def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:
-    """The texts of the queries that are asked for, or that a collection has."""
+    """The texts of the given queries, else of the queries of a collection."""
     from vtkit.data.collections import folder_fault, is_collection
     from vtkit.data.document_files import read_queries_as_documents
 
@@ -283,6 +282,6 @@ def _counted(texts: Iterable[str], bar: console.Bar) -> Iterator[str]:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share of which nothing and next to nothing can be told apart."""
+    """A share in per cent; shares that would round to zero differ from zero."""
     share = part / whole if whole else 0.0
     return "-" if not part else f"{share:.2%}" if share >= 0.00005 else "<0.01%"

@@ -1,4 +1,4 @@
-"""``vtkit inspect-vocab``: what vocabularies are made of, side by side."""
+"""``vtkit inspect-vocab``: the composition of vocabularies, side by side."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _list_candidates(as_json: bool) -> None:
     """List the vocabularies here, with the command that inspects each."""
     from vtkit.commands.candidates import advise, all_candidates
 
-    candidates = [each for each in all_candidates() if each.is_there]
+    candidates = all_candidates()
     if as_json:
         console.write_json([each._asdict() for each in candidates])
         return

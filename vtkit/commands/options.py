@@ -6,14 +6,14 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from vtkit.system.errors import RecipeError, arguments_called
+from vtkit.system.errors import arguments_called
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -203,34 +203,3 @@ def _typed(annotation: Any) -> Any:
     if get_origin(annotation) is tuple:
         return list[str]
     return next(_typed(inner) for inner in get_args(annotation) if inner is not NoneType)
-
-
-def section_settings(kind: type[Section], given: Sequence[str] | None, example: str, **options: Any) -> dict[str, Any]:
-    """The settings of one section of a recipe that ``--set KEY=VALUE`` gave, laid over those of other ``options``.
-
-    Values are read as TOML where they are TOML: ``a.b=1`` is ``{"a": {"b": 1}}``, and ``index.a.b=1`` the
-    same for ``[index]``.
-
-    Raises:
-        RecipeError: the section has no such setting, or not with this value. A function's arguments are no settings.
-    """
-    from vtkit.recipe.load import one_value
-    from vtkit.recipe.problems import section_of
-
-    section = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Section")).lower()
-    settings: dict[str, Any] = dict(options)
-    for setting in given or ():
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise RecipeError(f"--set {setting}: write a setting as KEY=VALUE, such as {example}.")
-        value, is_toml = one_value(text)
-        *tables, last = name.removeprefix(f"{section}.").split(".")
-        table = settings
-        for part in tables:
-            inner = table.setdefault(part, {})
-            if not isinstance(inner, dict):
-                raise RecipeError(f"--set {setting}: {part} already has a value, so it cannot be a table.")
-            table = inner
-        table[last] = value if is_toml else text
-    section_of(kind, settings, refused=f"The settings of [{section}] cannot be used:")
-    return settings

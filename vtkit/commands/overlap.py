@@ -1,4 +1,4 @@
-"""``vtkit overlap``: what one vocabulary knows of another, by class, with examples."""
+"""``vtkit overlap``: the tokens that two vocabularies share, by class, with examples."""
 
 from pathlib import Path
 from typing import Annotated, Any

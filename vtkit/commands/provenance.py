@@ -1,4 +1,4 @@
-"""``vtkit provenance``: where a token's row came from, and where a source token went."""
+"""``vtkit provenance``: the source tokens of a row, and the rows made of a source token."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.outputs import refuse_existing
 
-recipes = typer.Typer(
+recipe = typer.Typer(
     help="Write recipes, check them, and show what is in them.",
     no_args_is_help=True,
     **STYLE,
 )
 
 
-@recipes.command("check", cls=PlainCommand)
+@recipe.command("check", cls=PlainCommand)
 def check_recipe(
     recipe: RecipeArgument,
     settings: SetOption = None,
@@ -47,17 +47,16 @@ def check_recipe(
         check_cells(grid_of(recipe, settings or []))
     check_settings(loaded)
     if data:
-        from vtkit.pipeline.run import check_first_stage, check_models
-        from vtkit.recipe.data_check import check_data
+        from vtkit.pipeline.run import check_first_stage
+        from vtkit.recipe.checks import check_data
 
-        check_models(loaded.recipe, path=recipe, places=loaded.places)
         check_data(loaded.recipe, path=recipe, places=loaded.places)
         check_first_stage(loaded.recipe)
     changed = [word for setting in settings or [] for word in ("--set", setting)]
     console.write(f"{recipe} is fine. Next: {shlex.join(['vtkit', command, str(recipe), *changed])}")
 
 
-@recipes.command("show", cls=PlainCommand)
+@recipe.command("show", cls=PlainCommand)
 def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     """Print a recipe with all its settings.
 
@@ -68,11 +67,11 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
 
-    loaded = load_recipe(recipe, settings or [], sweep_paths=True).recipe
+    loaded = load_recipe(recipe, settings or []).recipe
     console.write(resolved_toml(loaded, used_where_left_open(loaded)).removesuffix("\n"))
 
 
-@recipes.command("schema", cls=PlainCommand)
+@recipe.command("schema", cls=PlainCommand)
 def show_schema() -> None:
     """Print the JSON Schema of recipes.
 
@@ -83,7 +82,7 @@ def show_schema() -> None:
     console.write_json(json_schema())
 
 
-@recipes.command("new", cls=PlainCommand)
+@recipe.command("new", cls=PlainCommand)
 def write_new_recipe(
     name: Annotated[str | None, option("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
     language: Annotated[str | None, option("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
@@ -147,14 +146,6 @@ def write_new_recipe(
             embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
         train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
         evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
-    enough = bool(tokenizer or corpus or (language == source_language if source else evaluate or train))
-    if not name or not language or not (source or embedder) or not enough:
-        given = [("--name", name), ("--language", language), ("--source (or --embedder)", source or embedder)]
-        missing = [flag for flag, value in given if not value]
-        missing += (
-            [] if enough else ["--corpus" if embedder and not source else "--tokenizer (or --corpus, to train one)"]
-        )
-        raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
     out = out or Path(f"{name}.toml")
     refuse_existing(out)
 

@@ -1,4 +1,4 @@
-"""``vtkit runs`` and ``vtkit clean``: the runs of a folder, and what of its store no run needs any more."""
+"""``vtkit runs`` and ``vtkit clean``: the runs of a folder, and the stage outputs that no run needs."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``vtkit search`` and ``vtkit explain``: what a run's index finds, and why."""
+"""``vtkit search`` and ``vtkit explain``: the results of a run's index, and the tokens behind a score."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ from vtkit.system.outputs import new_folder, refuse_existing
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
 
-tokenizers = typer.Typer(
+tokenizer = typer.Typer(
     help="Learn a vocabulary, or build one from a specification.",
     no_args_is_help=True,
     **STYLE,
 )
 
 
-@tokenizers.command("build", cls=PlainCommand)
+@tokenizer.command("build", cls=PlainCommand)
 def build_specification(
     specification: Annotated[Path, argument("A TOML file with [vocabulary].", "SPECIFICATION")],
     out: NewFolderOption,
@@ -55,7 +55,7 @@ def build_specification(
     _build(lambda: build_tokenizer(specification, settings or []), out, as_json)
 
 
-@tokenizers.command("train", cls=PlainCommand)
+@tokenizer.command("train", cls=PlainCommand)
 @settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
 def train_tokenizer(
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],

@@ -72,7 +72,7 @@ def transfer(
 
         save_encoder(moved.encoder, work / "model")
         moved.write_provenance(work / PROVENANCE)
-    result = moved.result()
+    result = moved.result
     if as_json:
         console.write_json(result.to_json())
         return

@@ -42,22 +42,21 @@ def query_keys(name: str, split: str) -> Set[str]:
     return _keys(name, split, stamp)
 
 
-def say_own_documents(data: RetrievalSet, setting: str) -> None:
-    """Say how many queries have the id of a document, and whether these are the queries themselves."""
+def own_documents_doubt(data: RetrievalSet, setting: str) -> str | None:
+    """The number of queries that are documents of the same id, unless they are left out, and the ``setting`` that
+    leaves them out. Ids that coincide by chance are only said."""
     if data.own_documents:
-        return
+        return None
     numbers = data.numbers_of([query.id for query in data.queries]).tolist()
     both = [(query, number) for query, number in zip(data.queries, numbers, strict=True) if number >= 0]
     same = sum(query_key(query.text) in query_key(data.contents[number]) for query, number in both)
+    counted = f"{same or len(both):,} of {len(data.queries):,} queries of {data.name}"
     if same:
-        console.warn(
-            f"{same:,} of {len(data.queries):,} queries of {data.name} are documents of the same id, and find "
-            f"themselves. Set {setting} to leave a query's own document out of its results and negatives"
-        )
-    elif both:
-        console.say(
-            f"{len(both):,} of {len(data.queries):,} queries of {data.name} have the id of a document by chance"
-        )
+        what = "are documents of the same id, and find themselves"
+        return f"{counted} {what}. Set {setting} to leave a query's own document out of its results and negatives"
+    if both:
+        console.say(f"{counted} have the id of a document by chance")
+    return None
 
 
 @cache

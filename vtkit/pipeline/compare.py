@@ -18,7 +18,6 @@ from vtkit.pipeline.folder import RESOLVED, RunFolder, open_run, report_of
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import read_manifest, result_of
-from vtkit.recipe.problems import known_settings
 from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, TokenDifference
 from vtkit.report.data import ReportData
 from vtkit.report.wording import is_number
@@ -58,17 +57,13 @@ def compare_runs(
     names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
     judged = [_judged_model(run, model) for run in runs]
     notes, recipes, reports = list[str](), list[Recipe](), dict[str, ReportData]()
-    for name, folder, run in zip(names, folders, runs, strict=True):
+    for name, folder in zip(names, folders, strict=True):
         try:
             if (report := report_of(folder)) is not None:
                 reports[name] = report
         except VtkitError as error:
             notes.append(f"{name}: {error}")
-        recipe, passed_over = _recipe(folder)
-        recipes.append(recipe)
-        passed_over = list(dict.fromkeys((*run.unknown, *passed_over)))
-        if passed_over:
-            notes.append(f"{name}: this version of vtkit does not know and ignores {', '.join(passed_over)}.")
+        recipes.append(_recipe(folder))
     results = [
         result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
     ]
@@ -100,10 +95,10 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
     return judged
 
 
-def _recipe(folder: Path) -> tuple[Recipe, list[str]]:
-    """The recipe of a run, and its settings that this version does not know."""
+def _recipe(folder: Path) -> Recipe:
+    """The recipe of a run."""
     try:
-        return known_settings(Recipe, _written(folder), values=True)
+        return Recipe.model_validate(_written(folder))
     except ValueError as error:
         raise DataError(f"{folder / RESOLVED} cannot be read by this version of vtkit ({error}).") from error
 

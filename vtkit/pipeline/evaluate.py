@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
-from vtkit.data.overlap import say_own_documents
+from vtkit.data.overlap import own_documents_doubt
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.judging import EvaluateResult
@@ -359,7 +359,8 @@ def _opened(name: str, folder: str, split: str | None, setting: Setting) -> Coll
     balance on that it does not have beside those that are evaluated."""
     place = Collection(name, split or default_split(name), folder)
     place.whole = replace(place.whole, own_documents=setting.ignore_identical_ids or place.whole.own_documents)
-    say_own_documents(place.whole, "{ignore_identical_ids}")
+    if doubt := own_documents_doubt(place.whole, "ignore_identical_ids"):
+        console.warn(doubt)
     others = [other for other in splits_of(name) if other != place.split] if setting.balance_on is not None else []
     if setting.balance_on is not None and setting.balance_on not in others:
         raise RecipeError(

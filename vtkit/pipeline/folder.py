@@ -11,7 +11,6 @@ from vtkit.evaluation.judging import RUN_FILE, EvaluateResult
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import Store, result_of
-from vtkit.recipe.problems import known_settings
 from vtkit.report.data import ReportData
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
@@ -32,7 +31,6 @@ class RunFolder:
     steps: dict[str, Path]  # step -> its output in the store, for the steps that are done
     models: dict[str, str]  # stage -> folder (or hub id, for a source) of its model
     index: IndexSection  # what its indexes were made by, and how they are searched
-    unknown: tuple[str, ...] = ()  # settings of the index that another version wrote and this one does not know
 
     def model(self, stage: str) -> str:
         """Folder (or hub id, for a source) of a stage's model; DataError where it is missing."""
@@ -65,7 +63,7 @@ def open_run(folder: Path) -> RunFolder:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
         source = recorded["source"]
-        index, unknown = known_settings(IndexSection, recorded["index"], "index.")
+        index = IndexSection.model_validate(recorded["index"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -84,7 +82,7 @@ def open_run(folder: Path) -> RunFolder:
             )
     if source is not None:
         models["source"] = models.get(str(source), str(source))
-    return RunFolder(folder, name, language, final_model, steps, models, index, tuple(unknown))
+    return RunFolder(folder, name, language, final_model, steps, models, index)
 
 
 def report_of(folder: Path) -> ReportData | None:

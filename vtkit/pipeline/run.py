@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vtkit.data.documents import keep_large_collections
-from vtkit.encoder.model_folder import check_model
 from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
@@ -23,17 +22,15 @@ from vtkit.pipeline.steps.build_vocabulary import build_vocabulary, vocabulary_s
 from vtkit.pipeline.steps.checks import CHECK_VOCABULARY, look_at_vocabulary
 from vtkit.pipeline.steps.texts import forget_collections, used_where_left_open
 from vtkit.pipeline.store import Store, versions
-from vtkit.recipe.data_check import check_data
+from vtkit.recipe.checks import NotFetched, check_data, check_names
 from vtkit.recipe.load import LoadedRecipe, load_recipe, required_things
-from vtkit.recipe.preflight import NotFetched, preflight
-from vtkit.recipe.problems import plain
 from vtkit.recipe.write import resolved_toml
 from vtkit.search.measures.effectiveness import validate_measures
 from vtkit.settings.evaluate import DEPTH
-from vtkit.settings.named import is_local, local_path
+from vtkit.settings.named import is_local
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console, distributed
-from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_errors
+from vtkit.system.errors import RecipeError, VtkitError, arguments_called, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
@@ -199,7 +196,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
             problems.append(error)
 
     with gathered():
-        preflight(recipe, path=Path(loaded.shown), places=loaded.places)
+        check_names(recipe, path=Path(loaded.shown), places=loaded.places)
     if recipe.evaluate is not None:
         with gathered(), arguments_called("evaluate.{}".format):
             validate_measures(recipe.evaluate.measures, DEPTH)
@@ -218,7 +215,6 @@ def check_contents(loaded: LoadedRecipe, store: Store) -> None:
         from vtkit.search.engine import reach_engine
 
         reach_engine(loaded.recipe.index)
-    check_models(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
     _check_data(loaded, store)
 
 
@@ -286,27 +282,6 @@ def show_times(steps: Iterable[Step], store: Store) -> None:
     """Say how long the stages of ``steps`` took when they last ran in this store."""
     if line := earlier_times(steps, store):
         console.say(line)
-
-
-CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")
-"""The source is the first that a run opens; target embeddings may be a table without a model around it."""
-
-
-def check_models(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
-    """Refuse (DataError) folders of models that are damaged, hold pickles, or would run code: a teacher, or the model
-    of the bias, would otherwise be found damaged by the stage that opens it."""
-    lines = []
-    for thing in required_things(recipe):
-        folder = local_path(thing.value)
-        if thing.what != "model" or thing.setting in CHECKED_ELSEWHERE or folder is None:
-            continue
-        try:
-            check_model(Path(folder), f"{thing.setting}: {folder}")
-        except DataError as error:
-            place = (places or {}).get(thing.setting, "")
-            lines.append(f"  {f'{place}  ' if place else ''}{error}")
-    if lines:
-        raise DataError("\n".join([f"{plain(str(path))} names models that cannot be used:", *dict.fromkeys(lines)]))
 
 
 def check_first_stage(recipe: Recipe) -> None:

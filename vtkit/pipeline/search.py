@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vtkit.settings.index import IndexSection
-from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.runtime import fastest_device
 
@@ -75,8 +74,6 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     from vtkit.pipeline.store import result_of
 
     run = open_run(folder)
-    if run.unknown:
-        console.warn(f"{folder}: this version of vtkit does not know and ignores {', '.join(run.unknown)}.")
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
     deployed = model is None and f"index:{DEPLOYED}" in run.steps

@@ -17,7 +17,7 @@ from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
 from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk, show_times
 from vtkit.pipeline.store import Dependencies, Store, result_of
-from vtkit.recipe.preflight import NotFetched
+from vtkit.recipe.checks import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import ReportData

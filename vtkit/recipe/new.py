@@ -15,8 +15,8 @@ from vtkit.system.templates import from_template
 
 def new_recipe(
     *,
-    name: str,
-    language: str,
+    name: str | None,
+    language: str | None,
     source: str | None = None,
     source_language: str = "en",
     lowercase: bool = True,
@@ -36,19 +36,16 @@ def new_recipe(
     """
     own = tokenizer is None and language == source_language
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
-    if source is None and embedder is None:
-        raise RecipeError("A new recipe needs a sparse encoder (source) or a dense embedder to start from.")
-    if source is None and not texts:
-        raise RecipeError("A new recipe that starts from an embedder needs text of the language (corpus, evaluate).")
-    if source is not None and not own and tokenizer is None and not corpus:
-        raise RecipeError(
-            f"To leave the source's language ({source_language}), a new recipe needs a tokenizer, or a corpus to "
-            "train one on."
-        )
+    needed: dict[str, object] = {"--name": name, "--language": language, "--source (or --embedder)": source or embedder}
+    if source is None and embedder is not None:
+        needed["--corpus"] = texts
+    else:
+        needed["--tokenizer (or --corpus, to train one)"] = (source and own) or tokenizer or corpus
+    if missing := [option for option, given in needed.items() if not given]:
+        raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
     splits = {default_split(name) for name in evaluate}
-    needs = [source, tokenizer, embedder, train, *corpus, *parallel, *evaluate]
-    if source is None:
-        needs = [embedder, train, *corpus, *evaluate]
+    moved = [tokenizer, *parallel] if source else []
+    needs = [source, *moved, embedder, train, *corpus, *evaluate]
     return from_template(
         "vtkit.recipe",
         "new.toml",

@@ -19,39 +19,15 @@ from vtkit.settings.recipe import Recipe, Specification
 _HEAD = """\
 # Settings
 
-First the settings that most recipes change, then all others, each in the order of the stages. "–" means that there is
-no default value; `vtkit recipe show` prints a recipe with all of them filled in. Written from `vtkit/settings/`;
-[recipes.md](recipes.md) explains how recipes are put together.
+All settings of a recipe, section by section, in the order of the stages. "–" means that there is no default value;
+`vtkit recipe show` prints a recipe with all of them filled in. Written from `vtkit/settings/`; [recipes.md](recipes.md)
+explains how recipes are put together.
 """
-
-USUAL: dict[str, tuple[str, ...]] = {  # section -> its settings that most recipes change; the page has them first
-    "recipe": ("name", "seed", "language"),
-    "source": ("model", "recipe"),
-    "vocabulary": ("kind", "tokenizer"),
-    "casing": ("input", "output"),
-    "transfer": ("method", "parallel.files", "sembridge.embedder", "semantic.target_embeddings", "bias.corpus"),
-    "adapt": ("objective", "corpus", "steps", "batch_size", "learning_rate", "target_active"),
-    "calibrate": ("target_activation", "tokens", "query_encoder"),
-    "finetune": (
-        *("data", "query_encoder", "loss", "teachers", "target_active", "hard_negatives"),
-        *("epochs", "batch_size", "learning_rate"),
-    ),
-    "index": ("engine", "document_length", "top_dimensions", "lexical"),
-    "evaluate": ("sets", "split", "measures", "peers"),
-}
-
-
-_FIRST = {f"{section}.{name}" for section, names in USUAL.items() for name in names}
 
 
 def settings_reference() -> str:
     """The page, in Markdown."""
     lines = [_HEAD]
-    for section, names in USUAL.items():
-        lines += [f"**[{section}]**", "", "| setting | default | meaning |", "|---|---|---|"]
-        lines += [_row(name, *_setting(f"{section}.{name}")) for name in names]
-        lines += [""]
-    lines += ["# Advanced settings", "", "Those above are not listed again, but for what depends on `kind`.", ""]
     for name, field in Recipe.model_fields.items():
         lines += [f"## [{name}]", ""]
         for table in tables_in(field.annotation):
@@ -60,36 +36,20 @@ def settings_reference() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _setting(path: str) -> tuple[FieldInfo, str]:
-    """A setting by its dotted path, and its meaning."""
-    tables: list[type[BaseModel]] = [Recipe]
-    for name in path.split("."):
-        table = next(table for table in tables if name in table.model_fields)
-        field, tagged, tables = table.model_fields[name], tables, tables_in(table.model_fields[name].annotation)
-    if len(tagged) > 1 and path.endswith(".kind"):
-        kinds = [f"`{toml_value(tags_of(table, 'kind')[0])}`: {_plain(table).split('. ')[0]}." for table in tagged]
-        return field, re.sub(r"\[vocabulary\] kind = \"\w+\": ", "", " ".join(kinds)).replace("..", ".")
-    return field, _meaning(field)
-
-
-def _row(name: str, field: FieldInfo, meaning: str) -> str:
-    return f"| `{name}` | {_default(field)} | {meaning} |"
-
-
 def _table(path: str, table: type[BaseModel], tag: str | None = None) -> Iterator[str]:
     yield _plain(table)
     yield ""
-    head = f"`{tag} = {toml_value(tags_of(table, tag)[0])}`" if tag else "setting"
+    head = f"`{tag} = {toml_value(tags_of(table)[0])}`" if tag else "setting"
     yield f"| {head} | default | meaning |"
     yield "|---|---|---|"
     inner: list[tuple[str, type[BaseModel]]] = []
     for name, field in sorted(table.model_fields.items(), key=lambda item: bool(tables_in(item[1].annotation))):
-        if name == tag or (tag is None and f"{path}.{name}" in _FIRST):
+        if name == tag:
             continue
         tables = tables_in(field.annotation)
         inner += [(f"{path}.{name}", below) for below in tables]
         if not tables:  # which have headings of their own below
-            yield _row(name, field, _meaning(field))
+            yield f"| `{name}` | {_default(field)} | {_meaning(field)} |"
     yield ""
     for below, section in inner:
         yield f"### [{below}]"

@@ -1,4 +1,4 @@
-"""The cells of a recipe's [sweep]: a recipe for each row, column, value and seed, and all that is wrong with any."""
+"""The cells of a recipe's [sweep]: a recipe for each row, column, value and seed, and the problems of all of them."""
 
 import hashlib
 import json
@@ -107,7 +107,7 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
 
 
 def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[[T], str]) -> list[R]:
-    """``work`` on every cell."""
+    """The results of ``work`` for every cell; the problems of all cells are raised together."""
     done: list[R] = []
     problems: dict[str, list[str]] = {}
     kinds: set[type[VtkitError]] = set()
@@ -130,7 +130,7 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
 
 
 def _shown(values: Sequence[Any]) -> list[str]:
-    """Values as tables show them: of a path the last part, as long as that tells them apart."""
+    """Values as tables show them: the last part of a path, if these parts differ."""
     whole = [value if isinstance(value, str) else toml_value(value) for value in values]
     short = [
         text.rstrip("/").rpartition("/")[2] if isinstance(value, str) else text
@@ -140,7 +140,7 @@ def _shown(values: Sequence[Any]) -> list[str]:
 
 
 def _slugs(labels: Sequence[str]) -> list[str]:
-    """Labels as parts of the name of a run; with a digest where that is not all of them or the same as another."""
+    """Labels as parts of a run's name; with a digest if a label is cut or equals another."""
     slugs = [re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.") for label in labels]
     return [
         slug

@@ -1,4 +1,4 @@
-"""What may stand where in a recipe, read off the types of its settings."""
+"""The tables, settings and values that a recipe may hold, read off the types of its settings."""
 
 import inspect
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from vtkit.settings.recipe import Recipe
 
 
 def tables_in(annotation: Any) -> list[type[BaseModel]]:
-    """The tables that may stand where ``annotation`` is expected: none for a plain setting, several for a union."""
+    """The tables that ``annotation`` allows: none for a plain setting, several for a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [table for inner in getattr(annotation, "__args__", ()) for table in tables_in(inner)]
@@ -23,13 +23,13 @@ def field_called(name: str, tables: Sequence[type[BaseModel]]) -> FieldInfo | No
     return next((table.model_fields[name] for table in tables if name in table.model_fields), None)
 
 
-def tags_of(table: type[BaseModel], discriminator: str) -> tuple[Any, ...]:
-    """The values of ``discriminator`` (such as ``kind``) that mean ``table``."""
-    return get_args(table.model_fields[discriminator].annotation)
+def tags_of(table: type[BaseModel]) -> tuple[Any, ...]:
+    """The values of ``kind`` that mean ``table``."""
+    return get_args(table.model_fields["kind"].annotation)
 
 
 def takes_text(annotation: Any) -> bool:
-    """Whether free text may stand where ``annotation`` is expected (not: a list of texts)."""
+    """Whether ``annotation`` allows free text (not: a list of texts)."""
     if annotation is str:
         return True
     return get_origin(annotation) is not tuple and any(map(takes_text, getattr(annotation, "__args__", ())))
@@ -41,7 +41,7 @@ def takes_several(field: FieldInfo) -> bool:
 
 
 def choices(annotation: Any) -> list[str]:
-    """The words that may stand where ``annotation`` is expected; none where it is not a choice of words."""
+    """The words among which ``annotation`` chooses; none if it is no such choice."""
     if get_origin(annotation) is Literal:
         return [str(value) for value in get_args(annotation)]
     return list(dict.fromkeys(value for inner in getattr(annotation, "__args__", ()) for value in choices(inner)))

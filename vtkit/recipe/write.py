@@ -1,6 +1,7 @@
-"""A recipe written out whole: every setting with its value, and above it what it means."""
+"""A recipe written out whole: every setting with its value, below a comment with its meaning."""
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,10 +9,8 @@ from pydantic import BaseModel
 
 from vtkit.recipe.tables import meaning, tables_in
 from vtkit.settings.recipe import Recipe
-from vtkit.system import console
 
 _WIDTH = 100
-_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def resolved_toml(recipe: Recipe, used: Mapping[str, Any] | None = None) -> str:
@@ -47,20 +46,18 @@ def toml_value(value: Any) -> str:
 
 
 def toml_text(text: str) -> str:
-    """``text`` in double quotes, with everything escaped that TOML does not take as it is or a terminal would obey."""
-    return '"' + "".join(map(_escaped, text)) + '"'
+    """``text`` in double quotes; characters that TOML forbids or a terminal would obey are escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08X}" for letter in quoted)
 
 
-def _escaped(letter: str) -> str:
-    if letter in _ESCAPES:
-        return _ESCAPES[letter]
-    if console.clean(letter) == letter:
-        return letter
-    return f"\\u{ord(letter):04X}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08X}"
+def plain(text: str) -> str:
+    """``text`` as it is if a terminal can show it; with control characters, in quotes and escaped."""
+    return text if text.isprintable() else toml_text(text)
 
 
 def _table(path: str, section: BaseModel, used: Mapping[str, Any], read: set[str] | None = None) -> Iterator[str]:
-    """``read`` are the settings that have an effect, where the section says so."""
+    """The lines of a table; ``read`` holds the settings that have an effect, if the section knows them."""
     read = read if read is not None else getattr(section, "settings_read", None)
     yield _comment(meaning(type(section)))
     if read is not None and not any(setting.startswith(f"{path}.") for setting in read):

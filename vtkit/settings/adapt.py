@@ -51,9 +51,10 @@ class DistillSection(Section):
 class AdaptSection(Section):
     """[adapt]: training in the new vocabulary without judgements."""
 
-    objective: Literal["auto", "mlm", "sap"] | Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = (
-        "auto"
-    )
+    objective: (
+        Literal["auto", "mlm", "sap", "crop", "align", "distill"]
+        | Annotated[tuple[Objective, ...], Field(min_length=1)]
+    ) = "auto"
     """``crop``: find a document by a span of it. ``align``: reproduce the source encoder's scores of sentences, on the
     parallel text of the transfer. ``distill``: reproduce a teacher's scores. A list of these trains on all of them at
     each step. ``mlm``: predict masked tokens; for masked language models only, since an encoder that has learned

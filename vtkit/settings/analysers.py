@@ -1,5 +1,4 @@
-"""The analysers that BM25 can cut text with, by name, and what they need beside vtkit; the work is done in
-``vtkit/search/analysers.py`` and beside it."""
+"""BM25's analysers by name, and the packages that they need; ``vtkit/search/analysers.py`` has the analysers."""
 
 from __future__ import annotations
 

@@ -10,10 +10,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from vtkit.settings.named import is_local
 from vtkit.settings.types import ModelName, Occurrences, RetrievalName, Section
 
-_LISTED = {"sets": "collection", "peers": "peer"}
-"""List of [evaluate] -> what stands in it."""
-
-
 DEPTH = 1000  # results for each query, as deep as the papers' R@1000 asks for
 
 
@@ -57,7 +53,7 @@ class EvaluateSection(Section):
             same = os.path.realpath(name) if is_local(name) else name
             if same in names:
                 other = "" if names[same] == name else f" (also called {names[same]})"
-                what = _LISTED[str(info.field_name)]
+                what = "collection" if info.field_name == "sets" else "peer"
                 raise ValueError(f"{name} is listed twice{other}: each {what} is evaluated once")
             names[same] = name
         return listed

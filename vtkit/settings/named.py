@@ -21,7 +21,6 @@ class Named:
     setting: str  # dotted path of the setting, such as `transfer.parallel.files`
     what: str  # kind, as in Names
     value: str  # an absolute path, a hub id, or the name of a public collection
-    listed: bool  # whether the setting is a list
 
 
 def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
@@ -33,34 +32,26 @@ def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
         if isinstance(value, BaseModel):
             yield from named_things(value, f"{path}.")
             continue
-        mark = marks.get(name)
+        mark = marks[name]
         if mark is None or value is None:
             continue
         for entry in value if isinstance(value, tuple) else (value,):
             if entry not in mark.words:
-                yield Named(path, mark.what, str(entry), isinstance(value, tuple))
+                yield Named(path, mark.what, str(entry))
 
 
 @cache
-def _marks(kind: type[BaseModel]) -> dict[str, Names]:
-    """Field -> its mark, of those that have one."""
-    found = {name: find_mark(field.metadata, field.annotation) for name, field in kind.model_fields.items()}
-    return {name: mark for name, mark in found.items() if mark is not None}
+def _marks(kind: type[BaseModel]) -> dict[str, Names | None]:
+    """The mark of each field; None for fields that name nothing."""
+    return {name: find_mark(field.metadata, field.annotation) for name, field in kind.model_fields.items()}
 
 
 def find_mark(metadata: list[Any], annotation: Any) -> Names | None:
     """The :class:`Names` mark on a field, wherever in ``tuple[Annotated[str, mark], ...] | None`` it stands."""
-    for entry in metadata:
+    for entry in (*metadata, *getattr(annotation, "__metadata__", ())):
         if isinstance(entry, Names):
             return entry
-    for entry in getattr(annotation, "__metadata__", ()):
-        if isinstance(entry, Names):
-            return entry
-    for inner in getattr(annotation, "__args__", ()):
-        found = find_mark([], inner)
-        if found is not None:
-            return found
-    return None
+    return next(filter(None, (find_mark([], inner) for inner in getattr(annotation, "__args__", ()))), None)
 
 
 def local_path(value: str) -> str | None:

@@ -1,4 +1,4 @@
-"""[source] of a recipe: the encoder to start from, and what is fitted to it."""
+"""[source] of a recipe: the encoder to start from, and the head or units fitted to it."""
 
 from __future__ import annotations
 

@@ -53,11 +53,6 @@ class MethodSettings(Section):
         """The settings that it needs and has not."""
         return [setting for setting in self.needs if not getattr(self, setting)]
 
-    @property
-    def settings_read(self) -> set[str]:
-        """Names of its own settings that have an effect."""
-        return set(type(self).model_fields)
-
     @classmethod
     def summary(cls) -> str:
         """The origin of its rows: the first sentence of the docstring."""
@@ -393,7 +388,7 @@ class TransferSection(_MethodTables):
         """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
         that are counted and trained on are among them only where this section names them itself."""
         names = {"method", "overlap", "fallback", "scope", "bias.method"}
-        names |= {f"{settings.name}.{setting}" for settings in self.used for setting in settings.settings_read}
+        names |= {f"{settings.name}.{setting}" for settings in self.used for setting in type(settings).model_fields}
         if self.bias.method == "zscore" and self.bias.model is not None:
             names |= {"bias.model"}
         if self.reads_texts:

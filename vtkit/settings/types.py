@@ -1,4 +1,4 @@
-"""What settings are made of: the base of every table, the mark on settings that name something outside the recipe, and
+"""The types of settings: the base of every table, the mark on settings that name something outside the recipe, and
 numbers with their bounds."""
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Names:
     words: tuple[str, ...] = ()  # values that name nothing outside
 
 
-ModelName = Annotated[str, Names("model")]
-TokenizerName = Annotated[str, Names("tokenizer")]
-RetrievalName = Annotated[str, Names("retrieval")]
-CorpusName = Annotated[str, Names("corpus")]
-PairsName = Annotated[str, Names("pairs")]
-VectorsName = Annotated[str, Names("vectors")]
-RankingsName = Annotated[str, Names("rankings")]
-RecipeName = Annotated[str, Names("recipe")]
+ModelName = Annotated[str, Field(min_length=1), Names("model")]
+TokenizerName = Annotated[str, Field(min_length=1), Names("tokenizer")]
+RetrievalName = Annotated[str, Field(min_length=1), Names("retrieval")]
+CorpusName = Annotated[str, Field(min_length=1), Names("corpus")]
+PairsName = Annotated[str, Field(min_length=1), Names("pairs")]
+VectorsName = Annotated[str, Field(min_length=1), Names("vectors")]
+RankingsName = Annotated[str, Field(min_length=1), Names("rankings")]
+RecipeName = Annotated[str, Field(min_length=1), Names("recipe")]
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
@@ -57,7 +57,7 @@ def OneOrMore(kind: Any) -> BeforeValidator:
 class Section(BaseModel):
     """A recipe table: unknown keys are errors, values never change once loaded."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     @model_validator(mode="after")
     def _refuse_faults(self) -> Self:

@@ -60,7 +60,7 @@ def write(text: str = "", *, exact: bool = False) -> None:
 def write_json(value: Any, indent: int | None = 2) -> None:
     r"""``value`` as JSON on standard output; characters that a terminal executes are written as ``\u001b``."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    print(text if text.isprintable() else "".join(map(_escaped, text)))
+    print("".join(json.dumps(each)[1:-1] if _is_command(each) and each != "\n" else each for each in text))
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -258,19 +258,19 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def clean(text: str) -> str:
-    """``text`` without characters that a terminal executes; line ends and tabs stay.
+def clean(text: str, kept: str = "\n\t") -> str:
+    """``text`` without characters that a terminal executes, but for those ``kept``: line ends and tabs.
 
     Other white space among them becomes a space, a byte order mark nothing, everything else a visible U+FFFD.
     """
     if text.isprintable():
         return text
-    return "".join(_shown(letter) if letter not in "\n\t" else letter for letter in text)
+    return "".join(letter if letter in kept or not _is_command(letter) else _shown(letter) for letter in text)
 
 
 def one_line(text: str, width: int | None = None) -> str:
     """``text`` on one line, line ends and tabs as spaces, cleaned as in :func:`clean` and cut at ``width``."""
-    plain = text if text.isprintable() else "".join(map(_shown, text))
+    plain = clean(text, kept="")
     return plain if width is None or len(plain) <= width else plain[: width - 1] + "…"
 
 
@@ -286,13 +286,7 @@ def is_utf8(text: str) -> bool:
 def _shown(letter: str) -> str:
     if letter == "\ufeff":  # a byte order mark, which many files begin with
         return ""
-    if not _is_command(letter):
-        return letter
     return " " if letter.isspace() else "\ufffd"
-
-
-def _escaped(letter: str) -> str:
-    return json.dumps(letter)[1:-1] if _is_command(letter) and letter != "\n" else letter
 
 
 def _is_command(letter: str) -> bool:

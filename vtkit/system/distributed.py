@@ -43,7 +43,7 @@ def is_main() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """The block is run by one process, and waits for no other."""
+    """Run the block in this process only, without synchronising."""
     global _alone
     before, _alone = _alone, True
     try:

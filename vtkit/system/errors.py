@@ -70,21 +70,11 @@ def arguments_called(called: Callable[[str], str]) -> Iterator[None]:
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 _REFUSED = {
-    errno.EACCES: ("permission denied", "Change its permissions, or use another folder."),
-    errno.EPERM: ("the system does not permit this", "Use another folder."),
-    errno.EROFS: ("the file system is read-only", "Use another folder."),
-    errno.ENAMETOOLONG: ("the name is too long for the file system", "Use a shorter name or folder."),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Use another folder, or move that file."),
-    errno.EISDIR: ("this is a folder, not a file", "Use another name, or move the folder."),
-    errno.ELOOP: ("its symbolic links form a loop", "Correct the links."),
-    errno.EMFILE: ("too many files are open", "Raise the limit (ulimit -n) and run the same command again."),
-    errno.ENFILE: ("too many files are open on this machine", "Close other programs and run the same command again."),
-    errno.EIO: ("the disk failed to read or write it", "Check the disk, and restore the file from a copy."),
-    errno.ESTALE: ("the network file system lost it", "Run the same command again."),
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
+    *(errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE),
 }
 
-_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
-_PYTHON_ERROR = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
+_NUMBERED = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]", re.IGNORECASE)  # as Rust and Python write it
 _WRITTEN_IN_PART = re.compile(
     # numpy, torch (C++ streams), sqlite; the first two do not say why
     r"\d+ requested and \d+ written|PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|"
@@ -112,11 +102,11 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
         number = _number_of(cause)
         name = getattr(cause, "filename", None)
         path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
-        if number in _NO_ROOM:
-            return _no_room(number, path, folder, then)
-        if number in _REFUSED:
-            what, remedy = _REFUSED[number]
-            return MachineError(f"{path or 'a file'}: {what}. {remedy}{then}")
+        if number in _NO_ROOM or number in _REFUSED:
+            remedy = "Use another folder or name, or change what forbids it."
+            if number in _NO_ROOM:
+                remedy = f"{_free(path or Path.cwd())}Free some space and run the same command again."
+            return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
         if isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause))):
             return MachineError(
                 "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
@@ -127,7 +117,7 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
 
 @contextmanager
 def machine_errors(folder: Path, then: str = "") -> Iterator[None]:
-    """Refusals of the machine in the block as :class:`MachineError`; other errors stay as they are.
+    """Raise refusals of the machine in the block as :class:`MachineError`; other errors stay as they are.
 
     Args:
         then: what happens to the work done so far.
@@ -148,24 +138,11 @@ def _number_of(error: BaseException) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)[:10_000]
-    numbered = _RUST_ERROR.search(text) or _PYTHON_ERROR.search(text)
-    if numbered is not None:
-        return int(numbered[1])
+    if numbered := _NUMBERED.search(text):
+        return int(numbered[1] or numbered[2])
     return errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
 
 
-def _no_room(number: int, path: Path | None, folder: Path | None, then: str) -> MachineError:
-    where = path or folder or Path.cwd()
-    there = next((path for path in (where, *where.absolute().parents) if path.exists()), Path("/"))
-    try:
-        left = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB free)"
-    except OSError:
-        left = ""
-    match number:
-        case errno.EFBIG:
-            what, remedy = "a file reached the largest size allowed here", "Raise the limit (ulimit -f)"
-        case errno.EDQUOT:
-            what, remedy = "your disk quota is used up", "Free some space"
-        case _:
-            what, remedy = f"the disk is full{left}", "Free some space"
-    return MachineError(f"{where}: {what}. {remedy} and run the same command again.{then}")
+def _free(path: Path) -> str:
+    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
+    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB are free. "

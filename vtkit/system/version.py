@@ -1,3 +1,3 @@
-"""The version of vtkit, below everything that writes it down."""
+"""The version of vtkit, in a module that imports nothing."""
 
 __version__ = "0.1.0"
