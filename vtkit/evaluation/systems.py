@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from vtkit.search.engine import Index
     from vtkit.search.index_info import Ids, Scores
     from vtkit.search.lexical import LexicalPart
+    from vtkit.search.sharded_encoding import Encoded
     from vtkit.system.runtime import Precision
     from vtkit.training.teachers import CrossEncoderTeacher
 
@@ -296,16 +297,36 @@ def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: s
     )
 
 
+def encode_documents(
+    encoder: SparseEncoder, texts: Sequence[str], settings: IndexSection, folder: Path, parts: Path, description: str
+) -> Encoded:
+    """Fill ``folder`` with the vectors of documents as ``settings`` has it: their length, the dimensions that are kept
+    until they are weighted, the precision. An interrupted try goes on from ``parts``."""
+    from vtkit.search.sharded_encoding import encode_to_disk
+
+    return encode_to_disk(
+        encoder,
+        texts,
+        "document",
+        min(settings.document_length, encoder.max_seq_length or settings.document_length),
+        folder,
+        parts,
+        made_from={},  # the names of both folders say it
+        top_dimensions=settings.candidate_dimensions,
+        precision=settings.precision,
+        description=description,
+        total=len(texts),
+    )
+
+
 def _kept_vectors(
     encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
 ) -> sp.csr_matrix:
     """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
     from vtkit.encoder.indexed import as_indexed
-    from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import read_sums, read_vectors
 
-    top_dimensions = settings.candidate_dimensions
-    made_from = [settings.document_length, top_dimensions, settings.precision]
+    made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode())
     for text in collection.contents:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -313,19 +334,7 @@ def _kept_vectors(
     if not place.is_dir():
         half = place.with_suffix(".half")
         shutil.rmtree(half, ignore_errors=True)
-        encode_to_disk(
-            encoder,
-            collection.contents,
-            "document",
-            min(settings.document_length, encoder.max_seq_length or settings.document_length),
-            half,
-            place.with_suffix(".parts"),
-            made_from={},  # the folder says it
-            top_dimensions=top_dimensions,
-            precision=settings.precision,
-            description=description,
-            total=len(collection.documents),
-        )
+        encode_documents(encoder, collection.contents, settings, half, place.with_suffix(".parts"), description)
         half.rename(place)
     return as_indexed(encoder, read_vectors(place), collection.contents, settings, read_sums(place))
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from vtkit.data.documents import keep_large_collections
 from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
@@ -82,11 +83,7 @@ def run(
     folder = runs / recipe.recipe.name
     store = Store(runs / STORE)
     if dry_run:
-        plan = Plan(recipe, store)
-        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
-        _show(decisions)
-        show_disk(_running(decisions), runs)
-        show_times(_running(decisions), store)
+        _planned(recipe, store, folder, runs, until=until, start=start, force=force)
         if not_fetched is not None:
             console.warn(f"{not_fetched}\nThe plan assumes that it fits; this is checked once it has been fetched.")
         return folder
@@ -105,11 +102,8 @@ def run(
     ):
         remove_half_written(folder)
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
-        plan = Plan(recipe, store)
-        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
-        _show(decisions)
-        refuse_full_disk(*show_disk(_running(decisions), runs), runs)
-        show_times(_running(decisions), store)
+        plan, decisions, disk = _planned(recipe, store, folder, runs, until=until, start=start, force=force)
+        refuse_full_disk(*disk, runs)
         if any(decision.runs for decision in decisions):
             check_contents(loaded, store)
         want_threads(threads)
@@ -140,6 +134,19 @@ def run(
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
     distributed.from_main()  # the others leave
     return folder
+
+
+def _planned(
+    recipe: Recipe, store: Store, folder: Path, runs: Path, **asked: Any
+) -> tuple[Plan, list[Decision], tuple[Estimate, int]]:
+    """Plan the run in ``folder``, and say what runs and why, how much disk that needs, and how long it took before."""
+    plan = Plan(recipe, store)
+    decisions = plan.decide(finished_steps(folder), **asked)
+    _show(decisions)
+    running = [decision.step for decision in decisions if decision.runs]
+    disk = show_disk(running, runs)
+    show_times(running, store)
+    return plan, decisions, disk
 
 
 def _end_with_sweep() -> None:
@@ -263,10 +270,6 @@ def _summary(decisions: list[Decision]) -> list[str]:
         others = dict.fromkeys(name for names in list(stages.values())[PLAN_LINES - 2 :] for name in names)
         lines[PLAN_LINES - 2 :] = [f"  {', '.join(others)}: for other reasons"]
     return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
-
-
-def _running(decisions: list[Decision]) -> list[Step]:
-    return [decision.step for decision in decisions if decision.runs]
 
 
 def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:

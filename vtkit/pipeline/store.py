@@ -61,8 +61,10 @@ class Dependencies:
 class Store:
     """The folder of outputs."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, look_once: bool = False) -> None:
+        """``look_once`` remembers the damage of each output, however many runs share it."""
         self.root = root
+        self._damage: dict[Path, str | None] | None = {} if look_once else None
         self._digests: dict[str, list[Any]] | None = None
 
     def prepare(self) -> None:
@@ -89,9 +91,16 @@ class Store:
         """Describe the damage of an output. The answer is None if every file matches its checksum and this version of
         vtkit can read the manifest's result as a ``kind``."""
         folder = self.folder(dependencies)
+        if self._damage is None:
+            return self._look(folder, kind)
+        if folder not in self._damage:
+            self._damage[folder] = self._look(folder, kind)
+        return self._damage[folder]
+
+    def _look(self, folder: Path, kind: type[Result]) -> str | None:
         if not (folder / MANIFEST).is_file():
             return "its manifest is missing"
-        manifest = self.manifest(dependencies)
+        manifest = read_manifest(folder)
         if manifest is None:
             return "its manifest was changed or damaged"
         if _result_in(manifest, kind) is None:

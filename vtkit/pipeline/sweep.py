@@ -13,10 +13,10 @@ from pathlib import Path
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import refuse_full_disk
-from vtkit.pipeline.folder import RunFolder, finished_steps, open_run, report_of
+from vtkit.pipeline.folder import finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
 from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk, show_times
-from vtkit.pipeline.store import Dependencies, Store, result_of
+from vtkit.pipeline.store import Store, result_of
 from vtkit.recipe.checks import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
@@ -27,7 +27,6 @@ from vtkit.settings.recipe import STORE
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors
 from vtkit.system.outputs import write_atomically
-from vtkit.system.results import Result
 from vtkit.system.runtime import threads as all_threads
 
 CELLS = "cells"  # in the folder of a sweep: the recipe of each cell
@@ -43,23 +42,9 @@ class PlannedCell:
     finished: bool  # whether they are all there and its run's folder says so
 
 
-class _Store(Store):
-    """A store that looks at an output once, however many cells share it."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._seen: dict[Path, str | None] = {}
-
-    def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
-        folder = self.folder(dependencies)
-        if folder not in self._seen:
-            self._seen[folder] = super().damage(dependencies, kind)
-        return self._seen[folder]
-
-
 def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
     """The steps of every cell, and those that are missing; nothing is made."""
-    store = _Store(runs.absolute() / STORE)
+    store = Store(runs.absolute() / STORE, look_once=True)
     planned = []
     for cell in grid.cells:
         recipe = cell.loaded.recipe
@@ -225,6 +210,15 @@ def write_sweep(grid: Grid, runs: Path) -> Path:
     return folder / "sweep.html"
 
 
+SYSTEMS = {  # system -> the step that judges it
+    "encoder": "",  # of the final model
+    "deployed": "evaluate:deployed",
+    "hybrid": "evaluate:hybrid",
+    "BM25": "evaluate:bm25",
+    "source": "evaluate:source",
+}
+
+
 def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]:
     """The figures of all finished cells, and their reports by the names of the cells; VtkitError where none is
     finished, or none was judged."""
@@ -238,7 +232,9 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
     queries: dict[tuple[str, Place], dict[str, list[Queries]]] = {}  # system and place -> row -> seeds
     for cell in finished:
         run, row = open_run(runs / cell.name), grid.label(cell.row)
-        for system, step in _systems(run).items():
+        for system, step in (SYSTEMS | {"encoder": f"evaluate:{run.final_model}"}).items():
+            if step not in run.steps:
+                continue
             for name, of in result_of(run.steps[step], EvaluateResult).sets.items():
                 costs = zip(COSTS, (of.flops, of.query_dimensions, of.document_dimensions), strict=True)
                 known = {"row": row, "column": cell.column, "seed": cell.seed, "run": cell.name, "set": name}
@@ -266,13 +262,6 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
     )
     reports = {cell.name: report_of(runs / cell.name) for cell in finished}
     return results, {name: report for name, report in reports.items() if report is not None}
-
-
-def _systems(run: RunFolder) -> dict[str, str]:
-    """System -> the step that judged it."""
-    wanted = {"encoder": f"evaluate:{run.final_model}", "deployed": "evaluate:deployed", "hybrid": "evaluate:hybrid"}
-    wanted |= {"BM25": "evaluate:bm25", "source": "evaluate:source"}
-    return {system: step for system, step in wanted.items() if step in run.steps}
 
 
 def _differences(

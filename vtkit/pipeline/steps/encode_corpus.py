@@ -41,7 +41,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
-    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.evaluation.systems import encode_documents
     from vtkit.search.stored_vectors import VECTORS
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import Expansions
@@ -58,18 +58,9 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
         if cut:
             console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
-        encoded = encode_to_disk(
-            encoder,
-            texts,
-            "document",
-            length,
-            out / folder / VECTORS,
-            out / CHECKPOINTS / folder,
-            made_from={},  # the checkpoints are of this output, whose key has all of it
-            top_dimensions=recipe.index.candidate_dimensions,
-            precision=recipe.index.precision,
-            description=f"encoding the documents of {folder}",
-            total=len(texts),
+        said = f"encoding the documents of {folder}"
+        encoded = encode_documents(
+            encoder, texts, recipe.index, out / folder / VECTORS, out / CHECKPOINTS / folder, said
         )
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")

@@ -1,7 +1,7 @@
 """Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -124,35 +124,23 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
     would get too large a weight.
     """
-    tuned = tuned_collections(recipe)
-    others = (
-        corpus
-        for corpus in _queries_beside(recipe)
-        if not any(_same_queries(collection, corpus) for collection in tuned)
-    )
-    return tuple(_first_of_each_set(others))
+    return _queries_beside(recipe, tuned_collections(recipe))
 
 
 def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     """As :func:`training_queries`, and those that the encoder was fine-tuned on too: no peer is trained on them."""
-    return tuple(_first_of_each_set(_queries_beside(recipe)))
+    return _queries_beside(recipe, ())
 
 
-def _queries_beside(recipe: Recipe) -> Iterator[Corpus]:
-    """Other splits of each evaluation set, the preferred ones first."""
-    if recipe.evaluate is None or not recipe.evaluate.bm25:
-        return
-    for corpus in evaluation_sets(recipe):
-        if is_local(corpus.name):
-            others = [split for split in ("train", "dev") if split != corpus.split and split in splits_of(corpus.name)]
-            yield from (Corpus(corpus.name, split, corpus.folder) for split in others)
-
-
-def _first_of_each_set(corpora: Iterable[Corpus]) -> Iterable[Corpus]:
-    first: dict[str | None, Corpus] = {}
-    for corpus in corpora:
-        first.setdefault(corpus.folder, corpus)
-    return first.values()
+def _queries_beside(recipe: Recipe, tuned: Sequence[Corpus]) -> tuple[Corpus, ...]:
+    """For each evaluation set the first other split whose queries are not those of ``tuned``."""
+    beside: list[Corpus] = []
+    for corpus in evaluation_sets(recipe) if recipe.evaluate is not None and recipe.evaluate.bm25 else ():
+        splits = [split for split in ("train", "dev") if split != corpus.split] if is_local(corpus.name) else []
+        others = (replace(corpus, split=split) for split in splits if split in splits_of(corpus.name))
+        unseen = (other for other in others if not any(_same_queries(each, other) for each in tuned))
+        beside += [*islice(unseen, 1)]
+    return tuple(beside)
 
 
 def with_sources(recipe: Recipe) -> Iterator[Recipe]:

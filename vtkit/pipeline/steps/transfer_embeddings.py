@@ -42,8 +42,6 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
     section = recipe.transfer
-    if recipe.source.scratch is not None:
-        return _scratch(recipe, target, out)
     if section is None:
         return _unmoved(recipe, inputs, target, out)
 
@@ -84,19 +82,24 @@ def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
 
 
 def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
-    """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``."""
-    from vtkit.encoder.checkpoint import load_with_new_head, save_encoder
+    """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``; or a new encoder
+    without any training behind it."""
+    from vtkit.encoder.checkpoint import as_sparse_encoder, load_with_new_head, save_encoder
     from vtkit.encoder.fitted_head import fit_head
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.encoder.scratch import scratch_model
     from vtkit.transfer.latent_units import fit_units
     from vtkit.transfer.surgery.graft import trim_encoder
 
     source = recipe.source
-    if not source.fitted:
-        encoder = source_encoder(recipe, inputs)
-    else:
+    if source.scratch is not None:
+        encoder = as_sparse_encoder(scratch_model(source.scratch, target), target, out / "work")
+        shutil.rmtree(out / "work")
+    elif source.fitted:
         encoder = load_with_new_head(str(source.model), source.layers)
+    else:
+        encoder = source_encoder(recipe, inputs)
     before = parameters = sum(weight.numel() for weight in encoder.parameters())
     if len(target) < len(encoder.tokenizer):
         encoder = trim_encoder(encoder, target, out / "work")
@@ -133,29 +136,11 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         len(target),
         masked,
         parameters=parameters,
-        source_parameters=before,
+        source_parameters=before if source.scratch is None else None,
         head=read,
         units=rebuilt,
         kind=kind_of(encoder),
     )
-
-
-def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
-    """A new encoder without any training behind it, in ``out/model``."""
-    from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
-    from vtkit.encoder.folding import apply_output_casing
-    from vtkit.encoder.kinds import kind_of, of_kind
-    from vtkit.encoder.scratch import scratch_model
-
-    assert recipe.source.scratch is not None
-    model = scratch_model(recipe.source.scratch, target)
-    encoder = as_sparse_encoder(model, target, out / "work")
-    masked = apply_output_casing(encoder, recipe.casing.output)
-    encoder = of_kind(encoder, recipe.source.kind)
-    save_encoder(encoder, out / "model")
-    shutil.rmtree(out / "work")
-    parameters = sum(p.numel() for p in model.parameters())
-    return TransferResult(len(target), masked, parameters=parameters, kind=kind_of(encoder))
 
 
 def _target_texts(recipe: Recipe) -> tuple[Corpus, ...]:
