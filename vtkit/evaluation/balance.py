@@ -53,7 +53,7 @@ class ProbedWeight(Result):
         )
 
     def contradiction(self, weight: float) -> str:
-        """That the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone, in words."""
+        """A clause which says that the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone."""
         found, p = next((found, p) for other, found, p in self.curve if other == weight)
         return (
             f"{self.pairs} spans find their own document with a mean reciprocal rank of {found:.3f} by the sum with "

@@ -51,8 +51,10 @@ def balancing_queries(
     log: Iterable[str] = (),
     asked: Set[str] = frozenset(),
 ) -> Balancing:
-    """Training queries where there are enough that the encoder was not trained on; else the queries of ``log`` where
-    enough are different and not evaluated; else spans of ``collection``.
+    """Choose the queries that balance two rankings.
+
+    These are training queries if enough of them were not used to train the encoder; else the queries of ``log`` if
+    enough of them are distinct and not evaluated; else spans of the documents.
 
     Args:
         collection: with all its judged queries, none of which balances.

@@ -29,7 +29,7 @@ class Collection:
         return language_of(self.whole.contents[:4000])
 
     def bm25(self, language: str, analysis: Analysis) -> Bm25System:
-        """BM25 over its documents. That over plain words serves one row only, and is not kept."""
+        """BM25 over its documents. BM25 over plain words serves a single row and is not kept."""
         from vtkit.evaluation.systems import Bm25System
 
         if analysis == "words":

@@ -70,7 +70,7 @@ class Comparison(Result):
 def compared(
     judged: Mapping[str, Judged], collection: str, measures: Sequence[str], baseline: str, correction: Correction
 ) -> list[Cell]:
-    """The systems that were judged on one collection, by their names, each against ``baseline`` where that is there."""
+    """Compare the systems evaluated on one collection with ``baseline``, if it is among them."""
     correct = holm if correction == "holm" else bonferroni
     tested: dict[str, dict[str, Tested]] = {name: {} for name in judged}
     others = [name for name in judged if name != baseline]

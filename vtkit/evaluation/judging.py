@@ -24,7 +24,7 @@ RUN_FILE, PER_QUERY = "run.trec.gz", "per_query.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SystemFacts(Result):
-    """How a ranking came about, and what it cost."""
+    """The system behind a ranking, and its cost."""
 
     role: Role
     query_dimensions: float | None = None
@@ -44,7 +44,7 @@ class SystemFacts(Result):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """These fields by their names, for whatever else is said of the system."""
+        """These fields by their names, for classes that add further ones."""
         return {field.name: getattr(self, field.name) for field in fields(SystemFacts)}
 
 

@@ -31,7 +31,7 @@ FEWEST_PAIRS = 20  # with fewer pairs nothing is said: a difference could not be
 
 @dataclass(frozen=True)
 class Probe:
-    """The i-th query is a span of the i-th document, which is without it."""
+    """Probe pairs: the i-th query is a span that was cut out of the i-th document."""
 
     queries: list[str]
     documents: list[str]
@@ -193,7 +193,7 @@ def probed_by_spans(
 
 
 def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:
-    """The weight by how well the encoder finds the documents of spans, in comparison with BM25 (:data:`RATIOS`).
+    """Choose the weight by how well the encoder finds the documents of spans, compared with BM25 (:data:`RATIOS`).
 
     The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
     favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not. An encoder

@@ -194,7 +194,7 @@ class DenseSystem:
 
 @dataclass(frozen=True)
 class RunSystem:
-    """Results that were found before."""
+    """The results in a run."""
 
     run: Run
     role: Role = "run"
@@ -283,7 +283,7 @@ def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
 
 
 def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: str) -> EncodeQueries:
-    """Encodes queries as ``settings`` has it: their length, the dimensions that are kept, the precision."""
+    """A function that encodes queries with the length, dimensions and precision of ``settings``."""
     from vtkit.encoder.sides import encode_side
 
     return lambda texts: encode_side(

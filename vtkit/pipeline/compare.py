@@ -34,7 +34,7 @@ TOKENS_SHOWN = 6  # that made most of the difference, of each query
 
 @dataclass(frozen=True)
 class QueryFilter:
-    """Which queries count."""
+    """The queries that are compared."""
 
     fewest_words: int = 0
     most_words: int | None = None
@@ -44,7 +44,7 @@ class QueryFilter:
 def compare_runs(
     folders: Sequence[Path], *, model: str | None = None, queries: int = 5, only: QueryFilter | None = None
 ) -> tuple[ComparedRuns, dict[str, ReportData]]:
-    """Compare runs, with the store beside them, with the first of them; the second value are their reports by name.
+    """Compare runs, with the store beside them, with the first of them; the second value holds their reports by name.
 
     Args:
         model: the stage whose results are compared; default: the index to be used, else the final model.
@@ -170,7 +170,7 @@ def _figures(run: RunFolder, report: ReportData | None) -> dict[str, Any]:
 
 
 def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, float]] | None:
-    """Measure -> query -> value of one model on one evaluation set; None where it was not judged on it."""
+    """Measure -> query -> value of one model on one evaluation set; None if it was not evaluated there."""
     place = run.steps[f"evaluate:{model}"] / folder
     return read_per_query(place) if (place / PER_QUERY).is_file() else None
 

@@ -39,7 +39,7 @@ WRITES_VECTORS = ("encode", "index", "index:deployed")  # stages that write all 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes that the steps of a run write, about."""
+    """An estimate of the bytes that the steps of a run write."""
 
     models: int = 0
     checkpoints: int = 0  # of one training at a time; they are removed at its end
@@ -70,7 +70,7 @@ class Estimate:
 
 
 def estimate(steps: Collection[Step]) -> Estimate:
-    """The disk that ``steps``, those that will run, fill, about."""
+    """Estimate the disk space that the steps to run will fill."""
     models = checkpoints = indexes = downloads = training_data = 0
     unknown, indexed = dict[str, None](), dict[str, None]()
     for step in steps:
@@ -102,8 +102,8 @@ def estimate(steps: Collection[Step]) -> Estimate:
 
 
 def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
-    """Refuse (VtkitError) a run whose models, one checkpoint and training data have no room: it would end without a
-    result."""
+    """Refuse (VtkitError) a run whose models, one checkpoint and training data do not fit on the disk: it would
+    end without a result."""
     least = needed.models + needed.checkpoints // 3 + needed.training_data
     if least > free:
         alone = "models and training data" if needed.training_data else "models"

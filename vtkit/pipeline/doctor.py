@@ -25,7 +25,7 @@ LITTLE_DISK = 5 * 10**9  # bytes free, below which usual runs are likely to fail
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One property of the machine or the installation."""
 
     about: str
     found: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 def examine(runs: Path, *, ask_hub: bool = False) -> list[Finding]:
-    """Look at this machine, and only if ``ask_hub`` at whether the hub answers."""
+    """Examine this machine. ``ask_hub`` also asks the hub for an answer."""
     findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
     return [*findings, *_packages(), *_accelerator(), *_hub(ask_hub), *_disk(runs), *_extras()]
 
@@ -127,7 +127,7 @@ def _disk(runs: Path) -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Each extra of the installed vtkit, but for those of its authors."""
+    """Each extra of the installed vtkit, except those for its authors."""
     by_extra: dict[str, list[Requirement]] = {}
     for each in _requirements():
         for extra in re.findall(r"extra == .([\w-]+).", str(each.marker)):

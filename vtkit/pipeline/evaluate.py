@@ -103,7 +103,7 @@ class _Problems(list[str]):
     """Problems with the systems and collections that were named, raised together."""
 
     def tried(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        """The value of ``look``; nothing, and another problem, where it raises an error for the user."""
+        """The value of ``look`` as a list, which is empty if ``look`` raised an error for the user."""
         try:
             return [look(*args, **kwargs)]
         except VtkitError as error:
@@ -327,8 +327,8 @@ class _Loaded:
         return DenseSystem.over(model.embedder, documents, name, settings.precision)  # cross-encoders are refused
 
     def _sum(self, named: Named, place: Collection) -> System:
-        """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged; that of a
-        run's model on the run's own collection is the run's."""
+        """The sum with BM25, balanced as in a run, on queries of the collection that are not evaluated. A run's model
+        keeps the run's balance on the run's own collections."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
         from vtkit.evaluation.probe import probed_by_spans
         from vtkit.evaluation.systems import AboveLast, SumSystem
@@ -355,8 +355,11 @@ class _Loaded:
 
 
 def _opened(name: str, folder: str, split: str | None, setting: Setting) -> Collection:
-    """A collection, its judged queries drawn, and its language the one that is given; RecipeError for judgements to
-    balance on that it does not have beside those that are evaluated."""
+    """Open a collection, sample its queries and set its language if one is given.
+
+    Raises:
+        RecipeError: the collection has no other judgements called ``setting.balance_on``.
+    """
     place = Collection(name, split or default_split(name), folder)
     place.whole = replace(place.whole, own_documents=setting.ignore_identical_ids or place.whole.own_documents)
     if doubt := own_documents_doubt(place.whole, "ignore_identical_ids"):
@@ -400,7 +403,7 @@ def _named(name: str, index: IndexSection | None) -> list[Named]:
 
 
 def _check_model(name: str, *, reranks: bool = False) -> None:
-    """Refuse (DataError) a ``name`` that is no model that can rank, or rerank."""
+    """Refuse (DataError) a ``name`` that is not a ranking model, or not a reranker if ``reranks``."""
     from vtkit.encoder.model_folder import find_model, model_kind
 
     label = f"{{rerank}} {name}" if reranks else name
@@ -414,7 +417,7 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:
-    """The results of a run file, or an index; of a run the index of each of its sets. Nothing for other systems."""
+    """The results in a run file, an index, or the deployed index of each set of a run; no entry for other systems."""
     from vtkit.evaluation.systems import RunSystem
     from vtkit.pipeline.search import open_searcher
 
@@ -432,7 +435,7 @@ def _given(named: Named, query_language: str | None) -> list[Given]:
 
 
 def _misfit(given: Given, place: Collection) -> str:
-    """Why a run file or an index is not of a collection; empty where it is."""
+    """The reason why a run file or an index does not belong to a collection; empty if it does."""
     from vtkit.evaluation.systems import RunSystem
 
     if isinstance(given, RunSystem):

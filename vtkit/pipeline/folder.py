@@ -48,8 +48,8 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """The run in ``folder``, else VtkitError; of one that was copied or moved away from its store, what lies in the
-    folder itself: the final model and its index."""
+    """Open the run in ``folder``, or raise VtkitError. A run that was copied or moved away from its store has only the
+    final model and its index, which lie in the folder itself."""
     path = folder / RUN_RECORD
     try:
         recorded = json.loads(path.read_text("utf-8"))
@@ -102,7 +102,7 @@ def report_of(folder: Path) -> ReportData | None:
 
 
 def finished_steps(folder: Path) -> dict[str, str]:
-    """Step -> name of its output in the store, as the last run left them; nothing where none is readable."""
+    """Step -> name of its output in the store, as the last run left them; empty if the record cannot be read."""
     try:
         return dict(json.loads((folder / RUN_RECORD).read_text("utf-8"))["steps"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -159,7 +159,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
 
 
 def _index_step(steps: Collection[str], final_model: str) -> str | None:
-    """The step whose index is the one to search: what is to be deployed, else the final model's."""
+    """The step whose index is searched: the deployed index, else that of the final model."""
     return next((name for name in (DEPLOY.name, f"index:{final_model}") if name in steps), None)
 
 

@@ -71,7 +71,7 @@ def list_runs(runs: Path) -> list[ListedRun]:
 
 
 def running_by(folder: Path) -> str | None:
-    """Who is running the run in ``folder``, in words; None where nobody is."""
+    """Who is running the run in ``folder``, in words; None if nobody is."""
     lock = folder / LOCK
     if not lock.exists():
         return None

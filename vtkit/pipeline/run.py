@@ -158,7 +158,7 @@ def _end_with_sweep() -> None:
 
 
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
-    """Make an output in the main process; where it is trained, together with the others."""
+    """Make an output in the main process. All processes train together."""
     function: StageFunction[Result] = step.stage.function
     section = step.stage.name.partition(":")[0]
     with arguments_called(lambda name: f"{section}.{name}"):
@@ -172,7 +172,7 @@ def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
 
 
 def _train_along(store: Path, threads: int | None) -> None:
-    """The work of the other processes of a launch: they train when the main process does, and wait meanwhile."""
+    """Run the other processes of a launch: they train when the main process does, and wait in between."""
     console.be_silent()
     keep_large_collections(store / ".collections")
     want_threads(threads)
@@ -184,7 +184,7 @@ def _train_along(store: Path, threads: int | None) -> None:
         try:
             stage.function(stage.view(recipe), inputs, out)
         except VtkitError:
-            time.sleep(SECONDS_TO_SPEAK)  # the main process sees the same, says it, and its end is theirs
+            time.sleep(SECONDS_TO_SPEAK)  # the main process reports the same error and then stops these processes
             console.be_silent(False)
             raise
 
@@ -226,7 +226,7 @@ def check_contents(loaded: LoadedRecipe, store: Store) -> None:
 
 
 def _check_data(loaded: LoadedRecipe, store: Store) -> None:
-    """Read the data before anything is computed; what is as it was when it was found sound is not read again."""
+    """Check the data before anything is computed. Files that have not changed since a check are not read again."""
     begun = time.monotonic()
     memory = store.root / "checked.json"
     checked = check_data(
@@ -250,7 +250,7 @@ def _seed(seed: int) -> None:
 
 
 def _show(decisions: list[Decision]) -> None:
-    """The plan: why steps run, steps of one reason on one line. In full, a line for each step."""
+    """Show why steps run, grouped by reason. In full, the plan has a line for each step."""
     width = max(len(decision.step.name) for decision in decisions)
     full = [f"{each.step.name:<{width}}  {'run' if each.runs else 'skip'}: {each.reason}" for each in decisions]
     console.say("\n".join(full), short="\n".join(_summary(decisions)))

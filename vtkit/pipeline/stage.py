@@ -62,7 +62,7 @@ StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 
 @dataclass(frozen=True)
 class Stage(Generic[R]):
-    """A stage: what it is called, what it reads, and what does its work."""
+    """A stage: its name, the settings that it reads, and the function that does its work."""
 
     name: str  # as in the plan: `transfer`, `check:transfer`, `evaluate:bm25`
     version: int  # raised by hand when the same settings, inputs and files come to give another output
@@ -88,7 +88,7 @@ class Stage(Generic[R]):
 
     @property
     def result(self) -> type[R]:
-        """The class of what it finds: what its function says it returns."""
+        """The class of its result: the return type of its function."""
         kind: type[R] = get_type_hints(self.function)["return"]
         return kind
 

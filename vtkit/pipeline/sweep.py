@@ -101,7 +101,7 @@ def run_sweep(
 
 
 def _recipe_file(grid: Grid, cell: Cell, runs: Path) -> Path:
-    """Absolute: reports quote the command, and are the same whatever folder it is given in."""
+    """The absolute path of a cell's recipe, so that the command that reports quote works in every folder."""
     return runs.absolute() / grid.name / CELLS / f"{cell.name}.toml"
 
 
@@ -111,7 +111,7 @@ def _command(grid: Grid, cell: Cell, runs: Path) -> tuple[str, ...]:
 
 
 def _missing(planned: Sequence[PlannedCell]) -> dict[str, Step]:
-    """Every output that is to be made, once."""
+    """The outputs to make, without duplicates."""
     return {name: each.steps[name] for each in planned for name in each.missing}
 
 
@@ -285,6 +285,6 @@ def _differences(
 
 
 def _same(seeds: Sequence[Queries], base: Sequence[Queries], measure: str) -> bool:
-    """Whether all have values of the same queries."""
+    """Whether all runs have values for the same queries."""
     asked = [of.get(measure, {}).keys() for of in (*seeds, *base)]
     return bool(base) and bool(asked[-1]) and all(keys == asked[-1] for keys in asked)

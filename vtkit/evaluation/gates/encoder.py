@@ -62,7 +62,7 @@ def vector_gates(
 
 
 def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
-    """Whether any logit is positive, and whether not nearly all are; ``broken`` is what it is called otherwise."""
+    """Check that some logits are positive, and not nearly all; ``broken`` is the finding otherwise."""
     seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
     if rates.pooled == 0.0 or rates.token > DENSE:
         advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
@@ -71,12 +71,12 @@ def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
 
 
 def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vocabulary: int, broken: Finding) -> Seen:
-    """Whether vectors have dimensions at all, and not nearly all of them.
+    """Check that vectors have active dimensions, and not nearly all of them.
 
     Args:
         queries, documents: (n, dimensions).
         vocabulary: dimensions that are not masked.
-        broken: what dead vectors are called; dense ones are a warning where this is ``fail``, and else a pass.
+        broken: the finding for dead vectors; dense ones are a warning if this is ``fail``, and else a pass.
     """
     counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
     means = {side: float(active.mean()) for side, active in counts.items()}
@@ -127,7 +127,7 @@ def encoder_gates(
     *,
     more_follows: bool = False,
 ) -> list[CheckResult]:
-    """The gates that look at an encoder, as far as they are not off.
+    """Run the gates that examine an encoder, except those that are off.
 
     Args:
         stage: which stage made the encoder.
@@ -153,7 +153,7 @@ def encoder_gates(
 
 
 def read_back_gate(fitted: HeadFit) -> Seen:
-    """How many tokens of held-out texts the head finds at their states: else no dimension means what it is called."""
+    """Check that the head recovers tokens of held-out texts from their states; otherwise dimensions mean nothing."""
     seen = f"the head reads back {fitted.read_back:.1%} of the tokens of held-out texts"
     fails, warns = READ_BACK
     if fitted.read_back >= warns:

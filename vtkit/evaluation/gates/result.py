@@ -57,14 +57,14 @@ def results(section: GatesSection, stage: Stage, gates: Iterable[tuple[Gate, Cal
 
 
 def checked(results: Sequence[CheckResult]) -> Checked:
-    """Show what gates found, and end the run if one of them says so (:func:`stop_at_failures`)."""
+    """Show the results of gates, and end the run if one of them stops it (:func:`stop_at_failures`)."""
     show_results(results)
     stop_at_failures(results)
     return Checked(tuple(results))
 
 
 def show_results(results: Sequence[CheckResult]) -> None:
-    """One line for each gate, a warning where it did not pass; what stops the run is left to its error."""
+    """Show one line for each gate, a warning if it did not pass. The error names the gates that stop the run."""
     for result in results:
         place, seen = f"gate {result.gate} after {result.stage}", console.one_line(result.seen, 400)
         if result.finding == "pass":

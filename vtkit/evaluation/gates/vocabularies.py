@@ -59,7 +59,7 @@ def vocabulary_gates(
     aligned: Aligned | None,
     trimmed: TrimStats | None = None,
 ) -> list[CheckResult]:
-    """The gates overlap, trimmed and unicode, as far as they are not off: what can be said before the transfer.
+    """Run the gates overlap, trimmed and unicode, except those that are off, before the transfer.
 
     Args:
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
@@ -110,7 +110,7 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
 
 
 def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
-    """How many tokens of texts that were not counted are gone: the texts and queries of tomorrow."""
+    """Check how many tokens of uncounted texts are gone, as they will be of future texts and queries."""
     if trimmed.lost <= LOST:
         return "pass", trimmed.words(size), ""
     advice = "Name more text of the language in vocabulary.corpus, or raise vocabulary.size."
@@ -209,6 +209,6 @@ def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
 
 
 def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    """Ids that stand for bytes which are no whole character."""
+    """Ids of byte tokens that are not a whole character."""
     forms = Vocabulary(tokenizer).forms
     return {number for number, form in enumerate(forms) if form is not None and form.is_bytes}

@@ -76,7 +76,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
 
 
 def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
-    """The objectives of the recipe; those that ``auto`` stands for, and why."""
+    """The objectives of the recipe, with the reason if ``auto`` chose them."""
     section = recipe.adapt
     assert section is not None
     if section.objective != "auto":
@@ -101,7 +101,7 @@ def _pair_files(recipe: View) -> tuple[str, ...]:
 def _predict(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objective: str
 ) -> tuple[int, Adaptation]:
-    """Masked-language-model training, or that towards a teacher's vectors."""
+    """Train by predicting masked tokens, or towards the vectors of a teacher."""
     import numpy as np
 
     from vtkit.encoder.checkpoint import load_encoder
@@ -144,7 +144,7 @@ def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str]
 def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
 ) -> tuple[int, int, Mapping[str, Sequence[float]]]:
-    """Training of the sparse vectors themselves: texts, pairs and curves."""
+    """Train the sparse vectors themselves; return the number of texts and of pairs, and the curves."""
     from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
