@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
@@ -20,6 +20,13 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.settings.named import local_path, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from vtkit.settings.adapt import AdaptSection
+    from vtkit.settings.calibrate import CalibrateSection
+    from vtkit.settings.evaluate import EvaluateSection
+    from vtkit.settings.expand_documents import ExpandDocumentsSection
+    from vtkit.settings.finetune import FinetuneSection
 
 WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
 ALWAYS_READ = ("recipe.seed",)
@@ -42,6 +49,13 @@ class Corpus:
 
 class View(Recipe):
     """The part of a recipe that a stage may read: the settings and texts that its record names, and the seed."""
+
+    if TYPE_CHECKING:  # a stage runs if its section is there
+        adapt: AdaptSection
+        calibrate: CalibrateSection
+        expand_documents: ExpandDocumentsSection
+        finetune: FinetuneSection
+        evaluate: EvaluateSection
 
     _stage: str = PrivateAttr("")
     _corpora: dict[str, tuple[Corpus, ...]] = PrivateAttr(default_factory=dict)

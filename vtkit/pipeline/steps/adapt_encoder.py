@@ -56,8 +56,6 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     from vtkit.system import distributed
     from vtkit.training import reporting
 
-    section = recipe.adapt
-    assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"))
     refuse_query_side(encoder, "adapt")
     objectives, reason = chosen_objectives(recipe)
@@ -78,7 +76,6 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
 def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
     """The objectives of the recipe, with the reason if ``auto`` chose them."""
     section = recipe.adapt
-    assert section is not None
     if section.objective != "auto":
         return section.objectives, ""
     if recipe.source.fitted:
@@ -109,7 +106,6 @@ def _predict(
     from vtkit.transfer.provenance import PROVENANCE, read_new_ids
 
     section, seed = recipe.adapt, recipe.recipe.seed
-    assert section is not None
     # the bias of a masked language model already holds the frequencies
     frequencies = objective == "mlm" and not starts_untrained(recipe)
     section = section.model_copy(update={"objective": objective})
@@ -150,7 +146,6 @@ def _train_vectors(
     from vtkit.training.teachers import Teacher, load_teacher
 
     section, seed = recipe.adapt, recipe.recipe.seed
-    assert section is not None
     most = section.steps * section.batch_size
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most, seed, out)
     alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None

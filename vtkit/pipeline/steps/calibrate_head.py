@@ -31,7 +31,6 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
     from vtkit.system.runtime import fastest_device
 
     section = recipe.calibrate
-    assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
     calibration = calibrate_encoder(
         encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed

@@ -59,7 +59,6 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     from vtkit.search.index_info import IndexRecord
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
-    assert recipe.evaluate is not None
     encoder, index = load_encoder(model_name(recipe, inputs), "cpu"), recipe.index
     tokenizer = tokenizer_digest(output_tokenizer(encoder))
     encoded = result_of(inputs["queries"], EncodeQueriesResult).sets

@@ -96,7 +96,6 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
 
 def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
     """``collection`` with the queries that are judged."""
-    assert recipe.evaluate is not None
     return with_own_documents(recipe, collection).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
 
 

@@ -54,7 +54,6 @@ _OF_PEERS = "training queries of evaluate.sets, peers"
 
 def evaluate_each(recipe: View, out: Path, tag: str, system_over: Callable[[Collection], System]) -> EvaluateResult:
     """Judge the system that ``system_over`` makes of each set."""
-    assert recipe.evaluate is not None
     sets: dict[str, Evaluated] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
@@ -146,7 +145,6 @@ def summed(
     from vtkit.evaluation.balancing import balance_of
     from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
 
-    assert recipe.evaluate is not None
     bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser)
     balancing = balancing_of(recipe, place, corpora)
     balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
@@ -188,7 +186,6 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     from vtkit.search.index_info import IndexRecord
     from vtkit.search.lexical import LexicalPart
 
-    assert recipe.evaluate is not None
     measure, engine = recipe.evaluate.measures[0], recipe.index.engine
     built = result_of(inputs["index"], DeployResult).sets
 
@@ -251,7 +248,6 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     from vtkit.evaluation.systems import AboveLast, DenseSystem
     from vtkit.system.runtime import fastest_device
 
-    assert recipe.evaluate is not None
     index, (model,) = recipe.index, recipe.evaluate.peers
     embedder = load_dense(model, PEERS).to(fastest_device())
     over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision)

@@ -38,7 +38,6 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     from vtkit.training.document_expansion.expansions import expansion_words, write_expansions
 
     section = recipe.expand_documents
-    assert section is not None
     corpora = (*recipe.corpora("finetune.data"), *recipe.corpora("evaluate.sets"))
     texts = list(
         dict.fromkeys(document.contents for corpus in corpora for document in collection_of(corpus).whole.documents)
@@ -87,8 +86,6 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     from vtkit.training.validation import held_out_queries
 
     section, tuning, seed = recipe.expand_documents, recipe.finetune, recipe.recipe.seed
-    assert section is not None
-    assert tuning is not None
     data = unevaluated(recipe, tuning.split, "train")
     if tuning.validation is not None and tuning.validation.share is not None:
         data, _ = held_out_queries(data, tuning.validation.share, seed)
@@ -120,7 +117,6 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
 
     section = recipe.expand_documents
-    assert section is not None
     contents = data.contents
     rankings = system_rankings(
         data,

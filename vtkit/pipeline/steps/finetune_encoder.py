@@ -55,7 +55,6 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.training.teachers import load_teacher
 
     section = recipe.finetune
-    assert section is not None
     data = unevaluated(recipe, section.split, "train")
     if section.taught and section.scores:
         data = with_scores(data, section.scores)
@@ -107,7 +106,6 @@ def _validation(
     from vtkit.evaluation.probe import probe_validation_set
     from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set
 
-    assert recipe.finetune is not None
     settings, seed = recipe.finetune.validation, recipe.recipe.seed
     if settings is None:
         return data, None

@@ -192,7 +192,6 @@ def evaluated_in_training(recipe: Recipe) -> tuple[Corpus, ...]:
 
 def unevaluated(recipe: View, split: str, purpose: str) -> RetrievalSet:
     """``finetune.data`` under the judgements ``split``, without queries that are evaluated, which are counted."""
-    assert recipe.finetune is not None
     data = load_retrieval(recipe.finetune.data, split)
     if recipe.evaluate is not None and recipe.evaluate.ignore_identical_ids:
         data = replace(data, own_documents=True)
