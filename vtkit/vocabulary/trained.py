@@ -307,7 +307,6 @@ def _count_words(
     normalize = normalizers.Sequence(_steps(section, casing, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
     written = (BYTE_LEVEL if section.algorithm == "bpe" else SENTENCEPIECE).written(mark)
-    one_piece = str.isalpha if section.split == "scripts" else str.isalnum
 
     def cut(text: str) -> Iterator[str]:
         for part in cut_runs(text) if marks_starts else [text]:
@@ -322,7 +321,7 @@ def _count_words(
     for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
         cased = lowered(chunk, casing.language) if casing.input == "lowercase" else chunk
         # most words: nothing happens to them but lower-casing, which in Turkish gives I a letter of two bytes
-        if chunk.isascii() and cased.isascii() and one_piece(chunk):
+        if (chunk + cased).isascii() and (chunk.isalpha() if section.split == "scripts" else chunk.isalnum()):
             words.add_many(written + cased, count)
         elif text := normalize(chunk):
             for word in cut(mark + text):
