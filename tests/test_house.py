@@ -24,7 +24,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "data": (2893, 335),
     "deploy": (1926, 220),
     "encoder": (2675, 275),
-    "evaluation": (1439, 146),
+    "evaluation": (1433, 143),
     "pipeline": (3598, 294),
     "recipe": (1102, 102),
     "report": (2466, 236),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.data.trec import Run, read_trec, to_run
+from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import AS_THEY_ARE, Balance, above_last, combined, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.search.bm25 import Bm25
@@ -198,10 +198,6 @@ class RunSystem:
 
     run: Run
     role: Role = "run"
-
-    @classmethod
-    def load(cls, path: Path) -> RunSystem:
-        return cls(read_trec(path))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         run = {

@@ -18,6 +18,7 @@ from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.overlap import own_documents_doubt
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import is_run_folder, open_run
@@ -423,7 +424,7 @@ def _given(named: Named, query_language: str | None) -> list[Given]:
 
     match named.kind:
         case "run":
-            return [RunSystem.load(Path(named.name))]
+            return [RunSystem(read_trec(Path(named.name)))]
         case "index":
             return [open_searcher(Path(named.name), model=None, collection=None)]
         case "deployed":

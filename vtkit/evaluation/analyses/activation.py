@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from vtkit.system.results import Result
 
@@ -48,12 +47,9 @@ def activation(presence: sp.csr_matrix, vectors: sp.csr_matrix) -> Activation:
     ordered = there[np.argsort(frequency[there], kind="stable")]
     told = len(there) > 1 and len(np.unique(frequency[there])) > 1 and len(np.unique(fires[there])) > 1
     correlation = float(spearmanr(frequency[there], fires[there]).statistic) if told else None
-    bands = tuple(_band(band, frequency, fires, both) for band in np.array_split(ordered, BANDS) if len(band))
+    bands = tuple(
+        Band(len(of), float(frequency[of].mean()), float(fires[of].mean()), float((both[of] / frequency[of]).mean()))
+        for of in np.array_split(ordered, BANDS)
+        if len(of)
+    )
     return Activation(correlation, int((fires[there] == 0).sum()), int((fires[frequency == 0] > 0).sum()), bands)
-
-
-def _band(
-    tokens: NDArray[np.int64], frequency: NDArray[np.float64], fires: NDArray[np.float64], both: NDArray[np.float64]
-) -> Band:
-    held = both[tokens] / frequency[tokens]
-    return Band(len(tokens), float(frequency[tokens].mean()), float(fires[tokens].mean()), float(held.mean()))

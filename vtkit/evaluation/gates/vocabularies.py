@@ -149,7 +149,8 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     for character, count in sorted(occurrences.items()):
         if character.isalnum():
             characters[script_of(character)] += count
-    fragments = _byte_fragments(tokenizer)
+    forms = Vocabulary(tokenizer).forms
+    fragments = {number for number, form in enumerate(forms) if form is not None and form.is_bytes}
     read = [
         (number, text[start:stop])
         for encoding, text in zip(encodings, texts, strict=True)
@@ -206,9 +207,3 @@ def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
     surfaces = [surface for surface, _ in Vocabulary(tokenizer).surfaces]
     counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
     return {script: count / counts.total() for script, count in counts.items()}
-
-
-def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    """Ids of byte tokens that are not a whole character."""
-    forms = Vocabulary(tokenizer).forms
-    return {number for number, form in enumerate(forms) if form is not None and form.is_bytes}

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.data.trec import read_trec, write_trec
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
 from vtkit.pipeline.stage import Stage, View
@@ -148,7 +149,7 @@ def summed(
     bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser)
     balancing = balancing_of(recipe, place, corpora)
     balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
-    model, words = (RunSystem.load(inputs[role] / place.folder / RUN_FILE) for role in ("model", "bm25"))
+    model, words = (RunSystem(read_trec(inputs[role] / place.folder / RUN_FILE)) for role in ("model", "bm25"))
     if corpora == TRAINING:
         return SumSystem(model, words, balance)
     return SumSystem(AboveLast(model), words, balance, role="peer-sum")
@@ -242,7 +243,6 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
 
     Fills ``out/SET`` with ``balancing.trec.gz`` too, its results for the queries that balance its sum with BM25.
     """
-    from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
     from vtkit.evaluation.probe import probed_by_spans
     from vtkit.evaluation.systems import AboveLast, DenseSystem
@@ -290,7 +290,7 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     alone = result_of(inputs["model"], EvaluateResult).sets
 
     def system_over(place: Collection) -> SumSystem:
-        system = AboveLast(RunSystem.load(inputs["model"] / place.folder / BALANCING_RUN))
+        system = AboveLast(RunSystem(read_trec(inputs["model"] / place.folder / BALANCING_RUN)))
         return summed(recipe, inputs, place, system, alone[place.folder].probed, _OF_PEERS)
 
     return evaluate_each(recipe, out, "hybrid-peer", system_over)
