@@ -14,8 +14,8 @@ from test_overlap import ROLES, byte_level, wordpiece
 from tokenizers import Regex, normalizers
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.report.plots import StackedBars, stacked_bars
-from vtkit.report.vocabulary_page import tables
+from vtkit.report.plots import stacked_bars, svg
+from vtkit.report.vocabulary_page import sections
 from vtkit.system.console import table_lines
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.composition import (
@@ -218,16 +218,16 @@ def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
 def test_every_table_accounts_for_every_token() -> None:
     words = ("the", "##ing", "school", "한", "ひ", "42", "...", "Aβ", "[unused0]")
     found = inspect_vocabulary(wordpiece(*words), "small", parse_languages("en,de,ko"))
-    made = {table.title: {row[0]: row[1] for row in table.rows} for table in tables(Inspection([found]))}
+    made = {each.title: {row[0]: row[1] for row in each.blocks[0].rows} for each in sections(Inspection([found]))}
 
     def counts(cells: dict[str, str]) -> dict[str, int]:
-        return {label.strip(): int(cell.split()[0]) for label, cell in cells.items() if cell != "–"}
+        return {label.removeprefix("· "): int(cell.split()[0]) for label, cell in cells.items() if cell != "–"}
 
     languages = made["Languages"]
     assert languages["Korean"] == "1 (7.14 %)"
-    outer = counts({label: cell for label, cell in languages.items() if not label.startswith("  ")})
+    outer = counts({label: cell for label, cell in languages.items() if not label.startswith("· ")})
     assert outer == {"Korean": 1, "English": 1, "undecided": 3, "other scripts": 1, "ETC (no letters)": 8}
-    inner = counts({label: cell for label, cell in languages.items() if label.startswith("  ")})
+    inner = counts({label: cell for label, cell in languages.items() if label.startswith("· ")})
     kinds = {"special": 5, "unused": 1, "number": 1, "punctuation": 1}
     assert inner == {"Latin": 2, "several scripts": 1, "Hiragana": 1, **kinds}
     # 한 ひ; 42 Aβ; the ing ...; school
@@ -245,18 +245,16 @@ def test_a_table_too_wide_for_the_terminal_is_broken_between_its_columns() -> No
 
 
 def test_chart_is_the_same_from_call_to_call_and_refers_to_nothing() -> None:
-    bars = StackedBars("Tokens", {"a <b>": [0.5, 0.5], "b": [1.0, 0.0]}, ["English", "other"], 1)
-    drawn = stacked_bars("tokens", bars)
-    assert drawn == stacked_bars("tokens", bars)
-    assert drawn.svg.startswith("<svg ")
-    assert "a &lt;b&gt;" in drawn.svg
-    assert not re.search(r'(href|src)="(?!#)', drawn.svg)
+    drawn = stacked_bars("Tokens", {"a <b>": {"English": 0.5, "other": 0.5}, "b": {"English": 1.0, "other": 0.0}}, 1)
+    assert svg(drawn) == svg(drawn)
+    assert "a &lt;b&gt;" in svg(drawn)
+    assert not re.search(r'(href|src)="(?!#)', svg(drawn))
     assert drawn.description == "a <b>: English 50 %, other 50 %; b: English 100 %"
 
 
 def test_every_part_of_a_bar_is_as_long_as_its_share() -> None:
-    bars = StackedBars("Tokens", {"a": [0.25, 0.75], "b": [1.0, 0.0]}, ["English", "other"], 1)
-    drawn = stacked_bars("tokens", bars).svg
+    rows = {"a": {"English": 0.25, "other": 0.75}, "b": {"English": 1.0, "other": 0.0}}
+    drawn = svg(stacked_bars("Tokens", rows, 1))
     corners = [re.findall(r"[ML] ([\d.]+) [\d.]+", path) for path in re.findall(r' d="(M[^"]*z)\s*" clip-path', drawn)]
     widths = [max(map(float, xs)) - min(map(float, xs)) for xs in corners]
     bars_drawn = sorted(width / max(widths) for width in widths if width > max(widths) / 5)
@@ -300,10 +298,10 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert "<script" not in html
     assert "<b>bad" not in html
     assert "\u202e" not in html
-    assert html.count("<svg ") == 3
+    assert html.count("<img ") == 3
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
-    assert "http://" not in html.replace("http://www.w3.org/", "")
+    assert "http://" not in html
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

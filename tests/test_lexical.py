@@ -22,7 +22,6 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import Store, result_of
 from vtkit.recipe.load import load_recipe
-from vtkit.report.verdict import standings
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts
 from vtkit.search.engine import index_in_memory
@@ -147,7 +146,7 @@ def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: P
     assert list(rows) == ["deployed"]
     alone = next(row for row in results.rows if row.model == "transfer")
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
-    (standing,) = standings(report)
+    (standing,) = report.judged
     assert (standing.final, standing.hybrid) == (alone, rows["deployed"])
     collection = finished.parents[1] / "collection"
     steps = json.loads((finished / "run.json").read_text("utf-8"))["steps"]

@@ -22,8 +22,8 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.evaluate_systems import peers_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.report.plots import effectiveness_charts
-from vtkit.report.verdict import standings, verdict
+from vtkit.report.plots import effectiveness_chart
+from vtkit.report.verdict import verdict
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.measures.effectiveness import evaluate
@@ -167,7 +167,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
 
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:
     report = report_of(finished)
-    (standing,) = standings(report)
+    (standing,) = report.judged
     assert standing.final.model == "transfer"
     best = max((row for row in report.results[0].rows if row.peer), key=lambda row: float(row.measures["nDCG@10"] or 0))
     assert best in standing.peers
@@ -186,7 +186,7 @@ def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finishe
     card = (finished / "model" / "README.md").read_text("utf-8")
     shown = next(row for row in report.results[0].rows if row.model == "transfer")
     assert f"value: {shown.measures['nDCG@10']:.6f}" in card
-    assert effectiveness_charts(report)
+    assert effectiveness_chart(report.results[0])
 
 
 def test_another_peer_leaves_what_is_done_and_peers_of_one_name_are_told_apart(finished: Path, embedder: Path) -> None:

@@ -38,7 +38,8 @@ def expand(
         refuse_existing(out)
 
     from vtkit.api import load_tokenizer
-    from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
+    from vtkit.report.expansion import COLUMNS, cells, expansion_chart, expansion_page
+    from vtkit.report.plots import write_png
     from vtkit.vocabulary.expanded import expand_vocabulary
     from vtkit.vocabulary.saved import save_tokenizer
 
@@ -51,7 +52,7 @@ def expand(
             with new_folder(out) as folder:
                 save_tokenizer(expansion.tokenizer, folder)
         if png is not None:
-            write_expansion_png(stats, png)
+            write_png([expansion_chart(stats)], png)
         if page is not None:
             page.write_text(expansion_page(stats, base, corpora, expansion.added), encoding="utf-8")
     except OSError as error:

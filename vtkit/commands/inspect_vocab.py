@@ -80,14 +80,14 @@ def inspect_vocab(
         vocabularies, overlap_matrix(loaded) if len(loaded) > 1 else None, corpus_use(loaded, texts) if corpus else None
     )
     if html is not None:
-        from vtkit.report.vocabulary_page import html_page
+        from vtkit.report.vocabulary_page import inspection_page
 
-        write_text(html, html_page(report))
+        write_text(html, inspection_page(report))
     if png is not None:
-        from vtkit.report.plots import write_stacked_bars
+        from vtkit.report.plots import write_png
         from vtkit.report.vocabulary_page import charts
 
-        write_stacked_bars(charts(report), png)
+        write_png(charts(report), png)
     if as_json:
         console.write_json({name: value for name, value in asdict(report).items() if value is not None})
         return
@@ -112,14 +112,16 @@ def _list_candidates(as_json: bool) -> None:
 
 
 def _print_report(report: Inspection) -> None:
-    from vtkit.report.vocabulary_page import descriptions, tables
+    from vtkit.report.blocks import Paragraph, Table, plain_text
+    from vtkit.report.vocabulary_page import descriptions, sections
 
     for name, lines in descriptions(report):
         console.write(name)
         for line in lines:
             console.write(f"  {line}")
-    for table in tables(report):
-        console.write("")
-        console.write_table([table.title, *table.columns], table.rows)
-        for note in table.notes:
-            console.write(note)
+    for block in (block for section in sections(report) for block in section.blocks):
+        if isinstance(block, Table):
+            console.write("")
+            console.write_table(block.columns, [[plain_text(cell) for cell in row] for row in block.rows])
+        elif isinstance(block, Paragraph):
+            console.write(plain_text(block.parts))

@@ -235,7 +235,7 @@ def _evaluated(
 
 def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[str, Judged]]], out: Path) -> None:
     """``report.html`` and ``report.md``."""
-    from vtkit.report.evaluated import evaluated_charts, evaluated_page
+    from vtkit.report.evaluated import evaluated_page
     from vtkit.report.pages import html_page, markdown_page
     from vtkit.report.searches import outcomes
 
@@ -248,7 +248,7 @@ def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[s
         if label != found.baseline and (names := (label, found.baseline))
     ]
     page = evaluated_page(found, won, time.strftime("%Y-%m-%d %H:%M"))
-    (out / "report.html").write_text(html_page(page, evaluated_charts(found)), encoding="utf-8")
+    (out / "report.html").write_text(html_page(page), encoding="utf-8")
     (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
 
 

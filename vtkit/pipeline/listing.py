@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from vtkit.pipeline.folder import LOCK, RUN_RECORD, finished_steps, report_of
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import CHECKPOINTS, read_manifest
-from vtkit.report.verdict import recommendation, standings
+from vtkit.report.verdict import recommendation
 from vtkit.settings.recipe import STORE
 from vtkit.system.errors import VtkitError
 
@@ -97,12 +97,10 @@ def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: 
         except VtkitError as error:
             state = f"finished; {str(error).splitlines()[0]}"
         else:
-            stood = standings(report) if report is not None else []
             advice = recommendation(report) if report is not None else None
             verdict = advice.text if advice is not None else None
-            if stood:
-                first = stood[0]
-                measure, value, bm25 = first.measure, first.value(first.deployed), first.value(first.bm25)
+            for first in report.judged[:1] if report is not None else ():
+                measure, value, bm25 = first.measure, first.value(first.planned), first.value(first.bm25)
     return ListedRun(
         folder.name,
         state,

@@ -192,13 +192,13 @@ def write_sweep(grid: Grid, runs: Path) -> Path:
     """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished (VtkitError
     where none is); returns the page."""
     from vtkit.report.pages import html_page, markdown_page
-    from vtkit.report.sweep_page import sweep_charts, sweep_page
+    from vtkit.report.sweep_page import sweep_page
 
     results, reports = gather(grid, runs)
     page = sweep_page(results, reports)
     folder = runs / grid.name
     files = {
-        "sweep.html": html_page(page, sweep_charts(results, reports)),
+        "sweep.html": html_page(page),
         "sweep.md": markdown_page(page),
         "sweep.csv": csv_table(results),
         "sweep.tex": latex_tables(results),

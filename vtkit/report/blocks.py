@@ -1,75 +1,58 @@
 """The parts of a page, before it is HTML or Markdown, so that neither can say what the other does not. Nothing is
 escaped here: the templates escape every string, whichever block it stands in."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-# Inline pieces: a cell or a paragraph is a sequence of them.
+if TYPE_CHECKING:
+    from matplotlib.figure import FigureBase
 
-
-@dataclass(frozen=True)
-class Token:
-    """A token of a vocabulary, with its weight if it has one; ``strength`` (0 to 1) shades it."""
-
-    text: str
-    weight: str = ""
-    strength: float = 0.0
+T = TypeVar("T")
+Style = Literal["", "quiet", "heading", "command"]  # quiet: an explanation of what stands above
+Kind = Literal["token", "foreign", "strong", "code", "bar"]
 
 
 @dataclass(frozen=True)
-class Words:
-    """A piece that is nothing but words."""
+class Piece:
+    """Words of a sentence or a cell that look different from those around them."""
 
+    kind: Kind
     text: str
+    weight: str = ""  # of a token
+    share: float = 0.0  # from 0 to 1: the shade of a token, the length of a bar
 
 
-class Foreign(Words):
-    """Words of the collection (not of this program): in the report's language, maybe right to left."""
+Token = partial(Piece, "token")  # a token of a vocabulary
+Foreign = partial(Piece, "foreign")  # words of the collection: in the report's language, maybe right to left
+Strong = partial(Piece, "strong")
+Code = partial(Piece, "code")  # a setting or a command
+Bar = partial(Piece, "bar")  # a number, with a bar beside it where there is a page to draw on
+
+Inlines = tuple[str | Piece, ...]
+Cell = str | Piece | Inlines
 
 
-class Strong(Words):
-    """Words that stand out."""
-
-
-class Code(Words):
-    """A setting or a command inside a sentence."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A number, with a bar of that share (0 to 1) of the cell behind it where there is a page to draw on."""
-
-    text: str
-    share: float
-
-
-Inline = str | Token | Foreign | Strong | Bar | Code
-Inlines = tuple[Inline, ...]
-Cell = Inline | Inlines
-
-
-def _inlines(cell: Cell) -> Inlines:
+def pieces(cell: Cell) -> Inlines:
+    """The parts of a cell or a paragraph."""
     return cell if isinstance(cell, tuple) else (cell,)
 
 
 def plain_text(cell: Cell) -> str:
     """The words of a cell or a paragraph, as a terminal shows them."""
-    return " ".join(part if isinstance(part, str) else part.text for part in _inlines(cell))
-
-
-# Blocks
+    return " ".join(part if isinstance(part, str) else part.text for part in pieces(cell))
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Running words; ``quiet`` for explanations of what stands above."""
+    """Running words."""
 
-    parts: Cell  # kept as Inlines
-    quiet: bool = False
+    parts: Cell
+    style: Style = ""
     own_texts: bool = False  # whether it quotes the user's texts or paths, which do not travel with the model
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _inlines(self.parts))
 
 
 @dataclass(frozen=True)
@@ -78,14 +61,19 @@ class Table:
 
     caption: str
     columns: tuple[str, ...]
-    rows: Sequence[Sequence[Cell]]  # kept as tuples of Inlines
+    rows: Sequence[Sequence[Cell]]
     words: frozenset[int] = frozenset()  # columns beside the first that are words, set left; numbers are set right
     own_texts: bool = False  # as in Paragraph
     notes: Mapping[str, str] = field(default_factory=dict)
     """Column, or name of a row -> its explanation: behind a button on a page, below the table in Markdown."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(tuple(map(_inlines, row)) for row in self.rows))
+
+def table_of(
+    caption: str, systems: Mapping[str, T], figures: Mapping[str, Callable[[T], Cell]], head: str = "", **options: Any
+) -> Table:
+    """A column for each system, a row for each figure; ``options`` are those of :class:`Table`."""
+    rows = [(name, *map(figure, systems.values())) for name, figure in figures.items()]
+    return Table(caption, (head, *systems), rows, **options)
 
 
 @dataclass(frozen=True)
@@ -110,33 +98,27 @@ class Folded:
     syntax: str
 
 
-class Command(Words):
-    """A line for a shell."""
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, with the same in words for readers who do not see it. Markdown leaves it out."""
+
+    caption: str
+    description: str
+    inches: float  # its height
+    draw: Callable[[FigureBase], None]
 
 
-class Heading(Words):
-    """A heading inside a section."""
-
-
-Block = Paragraph | Table | Hit | Folded | Command | Heading
+Block = Paragraph | Table | Hit | Folded | Chart
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; ``key`` is its anchor."""
+    """A part of a page; ``key`` is its anchor. Its charts stand together at the end."""
 
     key: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     folded: bool = False  # whether a page shows its title only until it is opened
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """A number at the head of a page."""
-
-    value: str
-    label: str
 
 
 @dataclass(frozen=True)
@@ -145,12 +127,12 @@ class Page:
 
     title: str
     kicker: str  # the line above the title
-    sections: tuple[Section, ...]
+    sections: Sequence[Section]
     notice: str = ""
     about: str = ""
     headline: str = ""  # the verdict in one line
     harmful: bool = False  # whether the headline is a warning
-    figures: tuple[KeyFigure, ...] = ()  # the first of them large
-    advice: tuple[Inlines, ...] = ()  # what to do next
+    figures: Sequence[tuple[str, str]] = ()  # values and what they are, the first of them large
+    advice: Sequence[Inlines] = ()  # what to do next
     summary: str = ""
     language: str = "en"  # of the words and tokens that are not this program's own

@@ -7,6 +7,8 @@ from typing import Any
 from vtkit.evaluation.comparison import Cell
 from vtkit.report.blocks import Block, Foreign, Page, Paragraph, Section, Table, Token
 from vtkit.report.data import ReportData
+from vtkit.report.pages import html_page
+from vtkit.report.results import results_table
 from vtkit.report.wording import is_number, p_value, score
 from vtkit.system.results import Result
 
@@ -77,63 +79,58 @@ class ComparedRuns(Result):
     notes: tuple[str, ...] = ()  # what could not be read, of runs that other versions of vtkit made
 
 
-def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
+def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
     """The page as HTML; ``reports`` of the runs that have one, by their names."""
-    from vtkit.report.pages import html_page
     from vtkit.report.sweep_page import curve_charts, language_of
 
-    sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
+    runs, sets = comparison.runs, comparison.sets
     same: Block = Paragraph("The recipes differ in their names only.")
-    words = frozenset(range(1, len(found.runs) + 1))
-    settings: Block = _lines("Settings that are not the same in all runs", found, found.settings, words)
-    sections.append(Section("settings", "What differs in the recipes", (settings if found.settings else same,)))
-    sections.append(
-        Section("figures", "Vocabulary, rows, training and cost", (_lines("Figures", found, found.figures),))
-    )
-    charts = curve_charts({}, reports)
-    if charts:
-        sections.append(Section("curves", "Training", ()))
-    for number, of in enumerate(found.sets):
-        queries = tuple(_queries(of))
-        if queries:
-            sections.append(Section(f"queries-{number}", f"Queries won and lost: {of.set}", queries))
+    words = frozenset(range(1, len(runs) + 1))
+    settings: Block = _lines("Settings that are not the same in all runs", runs, comparison.settings, words)
+    sections = [
+        *(Section(f"set-{number}", of.set, _set(of, runs[0])) for number, of in enumerate(sets)),
+        Section("settings", "What differs in the recipes", [settings if comparison.settings else same]),
+        Section("figures", "Vocabulary, rows, training and cost", [_lines("Figures", runs, comparison.figures)]),
+        Section("curves", "Training", curve_charts({}, reports)),
+        *(Section(f"queries-{n}", f"Queries won and lost: {of.set}", _queries(of)) for n, of in enumerate(sets)),
+    ]
     page = Page(
-        " and ".join(found.runs) if len(found.runs) < 4 else f"{len(found.runs)} runs beside {found.runs[0]}",
+        " and ".join(runs) if len(runs) < 4 else f"{len(runs)} runs beside {runs[0]}",
         "vtkit compare",
-        tuple(sections),
-        summary=" ".join(found.notes),
+        [section for section in sections if section.blocks],
+        summary=" ".join(comparison.notes),
         language=language_of(reports),
     )
-    return html_page(page, {"curves": charts})
+    return html_page(page)
 
 
-def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
+def _set(of: ComparedSet, baseline: str) -> list[Block]:
     if of.not_compared:
         return [Paragraph(f"Not compared: {of.not_compared}.")]
     blocks: list[Block] = []
     for measure in of.measures:
-        rows = []
-        for cell, beside in zip(of.cells, (None, *of.beside), strict=True):
-            low, high = cell.intervals[measure]
-            row = [cell.system, f"{cell.evaluated.measures[measure]:.4f}", f"{score(low)} to {score(high)}"]
-            if beside is not None:
-                tested = cell.tested[measure]
-                row += [f"{tested.difference:+.4f}", p_value(tested.randomization), f"{beside.won} / {beside.lost}"]
-            rows.append(row + [""] * (6 - len(row)))
-        heads = "run", measure, "95 %", "difference", "p", "won / lost"
-        counted = len(heads) if measure == of.measures[0] else -1  # queries are won by the first measure
-        blocks.append(Table(f"{measure}, {of.queries} queries", heads[:counted], [row[:counted] for row in rows]))
-    note = (
-        f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query is won "
-        f"where its {of.measures[0]} is larger."
-    )
-    blocks.append(Paragraph(note, quiet=True))
-    return blocks
+        tests = [cell.tested.get(measure) for cell in of.cells]
+        further = {
+            "difference": ["" if test is None else f"{test.difference:+.4f}" for test in tests],
+            "p": ["" if test is None else p_value(test.randomization) for test in tests],
+        }
+        if measure == of.measures[0]:  # by which queries are won
+            further["won / lost"] = ["", *(f"{beside.won} / {beside.lost}" for beside in of.beside)]
+        rows = [
+            (cell.system, {measure: cell.evaluated.measures[measure]}, {measure: cell.intervals[measure]})
+            for cell in of.cells
+        ]
+        caption, notes = (
+            f"{measure}, {of.queries} queries",
+            {"p": f"Paired randomisation test against {baseline}, Holm."},
+        )
+        blocks.append(results_table(caption, "run", rows, further, form="{:.4f}".format, notes=notes))
+    note = f"± half of the 95 % interval. A query is won where its {of.measures[0]} is larger than in {baseline}."
+    return [*blocks, Paragraph(note, "quiet")]
 
 
-def _lines(caption: str, found: ComparedRuns, lines: Sequence[Line], words: frozenset[int] = frozenset()) -> Table:
-    rows = [(line.name, *map(_shown, line.values)) for line in lines]
-    return Table(caption, ("", *found.runs), rows, words=words)
+def _lines(caption: str, runs: Sequence[str], lines: Sequence[Line], words: frozenset[int] = frozenset()) -> Table:
+    return Table(caption, ("", *runs), [(line.name, *map(_shown, line.values)) for line in lines], words=words)
 
 
 def _shown(value: Any) -> str:
@@ -144,17 +141,17 @@ def _shown(value: Any) -> str:
 
 def _queries(of: ComparedSet) -> list[Block]:
     blocks: list[Block] = []
+    heads = ("query", *of.measures[:1], "relevant document", "rank", "what its tokens add to the score")
     for beside in of.beside:
-        for word, some in (("won", beside.queries_won), ("lost", beside.queries_lost)):
+        for word, some in (("Won", beside.queries_won), ("Lost", beside.queries_lost)):
             rows = []
             for query in some:
                 ranks = " → ".join("not found" if rank is None else str(rank) for rank in query.ranks)
                 tokens = tuple(Token(each.token, f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
                 values = f"{score(query.before)} → {score(query.after)}"
                 rows.append((Foreign(query.text), values, query.document, ranks, tokens))
+            caption = f"{word} by {beside.run}, the largest changes first"
             if rows:
-                heads = ("query", of.measures[0], "relevant document", "rank", "what its tokens add to the score")
-                caption = f"{word.capitalize()} by {beside.run}, the largest changes first"
                 blocks.append(Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True))
     if of.not_explained:
         blocks.append(Paragraph(f"Queries are not explained: {of.not_explained}"))

@@ -3,12 +3,13 @@
 import shlex
 from collections.abc import Callable
 
-from vtkit.report.blocks import Bar, Block, Command, Folded, Page, Paragraph, Section, Strong, Table
+from vtkit.report.blocks import Bar, Block, Folded, Page, Paragraph, Section, Strong, Table, table_of
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
+from vtkit.report.plots import histogram_chart
 from vtkit.report.results import queries_section, results_section
 from vtkit.report.training import calibration_section, training_section
-from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, row_label, verdict
+from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, verdict
 from vtkit.report.vocabularies import coverage_section, fragmentation_section, neighbours_section, vocabulary_section
 from vtkit.report.wording import amount, duration, is_number, share, visible, whole
 from vtkit.search.measures.cost import SearchCost
@@ -17,25 +18,25 @@ from vtkit.system.console import size
 
 def report_page(report: ReportData) -> Page:
     """The page of a run: verdict, figures and advice, then the sections."""
-    advice = recommendation(report)
+    deploy = recommendation(report)
     return Page(
         title=visible(report.name) or "run",
         kicker=" · ".join(visible(part) for part in ("vtkit report", report.language, report.created) if part),
         notice=f"Demonstration. {DEMONSTRATION}" if report.demonstration else "",
         about=report.about or "",
-        headline="" if advice is None else f"{advice.text}.",
-        harmful=advice is not None and advice.harmful,
-        figures=tuple(key_figures(report)),
-        advice=tuple(finding.text for finding in diagnose(report)),
+        headline="" if deploy is None else f"{deploy.text}.",
+        harmful=deploy is not None and deploy.harmful,
+        figures=key_figures(report),
+        advice=[text for _, text in diagnose(report)],
         summary=verdict(report),
-        sections=tuple(sections(report)),
+        sections=sections(report),
         language=visible(report.language or "en"),
     )
 
 
 def sections(report: ReportData) -> list[Section]:
     """The sections of the page, in reading order."""
-    found = [
+    made = [
         results_section(report),
         queries_section(report),
         _cost(report),
@@ -50,7 +51,7 @@ def sections(report: ReportData) -> list[Section]:
         _times(report),
         _reproduction(report),
     ]
-    return [section for section in found if section is not None]
+    return [section for section in made if section is not None]
 
 
 def _gates(report: ReportData) -> Section | None:
@@ -59,64 +60,47 @@ def _gates(report: ReportData) -> Section | None:
     rows = [(gate.gate, gate.stage, gate.finding, f"{gate.seen} {gate.advice}".strip()) for gate in report.gates]
     title = "Whether each stage can have worked"
     table = Table(title, ("gate", "after", "finding", "seen"), rows, frozenset({1, 2, 3}))
-    return Section("gates", "Gates", (table,), folded=all(gate.finding == "pass" for gate in report.gates))
+    return Section("gates", "Gates", [table], folded=all(gate.finding == "pass" for gate in report.gates))
 
 
 def _sparsity(report: ReportData) -> Section | None:
     sparsity = report.sparsity
     if sparsity is None:
         return None
-    said = [
+    dead = (
         f"{share(sparsity.dead_dimensions)} of the dimensions that can be active are dead: no document activates them."
-    ]
-    frequencies = sparsity.document_frequencies
+    )
+    blocks: list[Block] = [Paragraph(dead)]
+    frequencies, histogram = sparsity.document_frequencies, sparsity.documents_histogram
     if frequencies is not None:
-        said.append(
-            f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "
-            f"the middle one in {share(frequencies.median)}."
+        of_others = f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "
+        blocks.append(Paragraph(f"{of_others}the middle one in {share(frequencies.median)}."))
+    if histogram is not None and sum(histogram.counts) > 0:
+        counts, edges = histogram.counts, histogram.edges
+        middle = next(bin for bin in range(len(counts)) if 2 * sum(counts[: bin + 1]) >= sum(counts))
+        spread = (
+            f"Of {amount(sum(counts))} documents the middle one has {whole(edges[middle])} to "
+            f"{whole(edges[middle + 1])} active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
         )
-    counts, edges = histogram(report)
-    if counts:
-        half, seen, bin = sum(counts) / 2, 0.0, 0
-        while seen + counts[bin] < half:
-            seen += counts[bin]
-            bin += 1
-        said.append(
-            f"Of {amount(sum(counts))} documents the middle one has {whole(edges[bin])} to {whole(edges[bin + 1])} "
-            f"active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
-        )
-    return Section("sparsity", "Sparsity", tuple(map(Paragraph, said)), folded=True)
-
-
-def histogram(report: ReportData) -> tuple[list[int], list[float]]:
-    """Counts and edges (one more) of documents by active dimensions; both empty where there are none."""
-    recorded = report.sparsity.documents_histogram if report.sparsity is not None else None
-    if recorded is None:
-        return [], []
-    counts, edges = list(recorded.counts), list(recorded.edges)
-    if len(edges) != len(counts) + 1 or not all(map(is_number, edges)) or sum(counts) <= 0:
-        return [], []
-    return counts, edges
+        blocks += [Paragraph(spread), histogram_chart(counts, edges)]
+    return Section("sparsity", "Sparsity", blocks, folded=True)
 
 
 def _cost(report: ReportData) -> Section | None:
     cost = report.cost
     if cost is None:
         return None
-    costs = {"deployed index": cost}
-    for row in report.results[0].rows if report.results else ():
-        if row.search_cost is not None:
-            costs[row_label(row)] = row.search_cost
-    kinds: dict[str, Callable[[SearchCost], str]] = {
+    rows = report.results[0].rows if report.results else ()
+    costs = {"deployed index": cost} | {row.name: row.search_cost for row in rows if row.search_cost is not None}
+    figures: dict[str, Callable[[SearchCost], str]] = {
         "index": lambda of: size(of.index_bytes),
         "a document": lambda of: size(of.index_bytes / of.documents),
         "a query, encoded and searched, median": lambda of: f"{of.query_ms:,.1f} ms",
         "a query, 99th percentile": lambda of: f"{of.query_ms_p99:,.1f} ms",
         "parameters that encode queries": lambda of: amount(of.parameters or 0),
     }
-    cells = [(label, *map(shown, costs.values())) for label, shown in kinds.items()]
-    said = f"{cost.set}, {amount(cost.documents)} documents, {amount(cost.queries)} queries one at a time"
-    return Section("cost", "Cost", (Table(said, ("", *costs), cells),))
+    caption = f"{cost.set}, {amount(cost.documents)} documents, {amount(cost.queries)} queries one at a time"
+    return Section("cost", "Cost", [table_of(caption, costs, figures)])
 
 
 def _times(report: ReportData) -> Section | None:
@@ -124,30 +108,30 @@ def _times(report: ReportData) -> Section | None:
     total = sum(seconds.values())
     if total <= 0:
         return None
-    rows = [(stage, duration(spent), Bar(share(spent / total), spent / total)) for stage, spent in seconds.items()]
+    rows = [
+        (stage, duration(spent), Bar(share(spent / total), share=spent / total)) for stage, spent in seconds.items()
+    ]
     all_stages = (Strong("total"), Strong(duration(total)), "")
     table = Table("Time of each stage", ("stage", "time", "share"), [*rows, all_stages])
-    return Section("times", f"Time: {duration(total)}", (table,), folded=True)
+    return Section("times", f"Time: {duration(total)}", [table], folded=True)
 
 
 def _reproduction(report: ReportData) -> Section | None:
     blocks: list[Block] = []
     if report.command:
-        blocks.append(Command(shlex.join(report.command)))
-        said = ["Run it in the same folder, with the versions below installed. Finished stages are not repeated."]
-        files = [need.name for need in report.needs if need.local]
-        hub = [need.name for need in report.needs if not need.local]
-        if files:
-            said.append(f"These files and folders must be there: {', '.join(dict.fromkeys(files))}.")
-        if hub:
-            names = ", ".join(dict.fromkeys(hub))
-            said.append(f"From the Hugging Face hub (add --download if its local cache lacks them): {names}.")
-        blocks.append(Paragraph(" ".join(said), own_texts=True))
-    sentences = [f"Seed {report.seed}."] if report.seed is not None else []
-    if report.versions:
-        sentences.append(f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}.")
-    if sentences:
-        blocks.append(Paragraph(" ".join(sentences)))
+        sentences = ["Run it in the same folder, with the versions below installed. Finished stages are not repeated."]
+        for local, said in (
+            (True, "These files and folders must be there"),
+            (False, "From the Hugging Face hub (add --download if its local cache lacks them)"),
+        ):
+            names = dict.fromkeys(need.name for need in report.needs if need.local is local)
+            sentences += [f"{said}: {', '.join(names)}."] if names else []
+        blocks.append(Paragraph(shlex.join(report.command), "command", own_texts=True))
+        blocks.append(Paragraph(" ".join(sentences), own_texts=True))
+    facts = [f"Seed {report.seed}."] if report.seed is not None else []
+    facts += [f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}."] * bool(report.versions)
+    if facts:
+        blocks.append(Paragraph(" ".join(facts)))
     if report.recipe_toml:
         blocks.append(Folded("The resolved recipe", report.recipe_toml, "toml"))
-    return Section("reproduction", "To run it again", tuple(blocks)) if blocks else None
+    return Section("reproduction", "To run it again", blocks) if blocks else None

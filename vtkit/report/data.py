@@ -5,7 +5,7 @@ could not be measured are None or not finite.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vtkit.encoder.calibrated import Calibration
@@ -37,7 +37,7 @@ class Row(SystemFacts):
     Which kind it is, ``role`` says."""
 
     measures: Mapping[str, Number]
-    label: str = ""  # what pages call it; `model` where that is empty
+    label: str = ""
     p_value_vs_bm25: Number = None
     """p of the difference from the better BM25 in the first measure (paired randomisation test): of the planned row
     corrected for the sets (Holm), of all others exploratory and uncorrected."""
@@ -45,6 +45,11 @@ class Row(SystemFacts):
     p_value_vs_planned: Number = None
     """Of dense embedders and their sums: p of the difference from the planned row, corrected over these rows of all
     sets (Holm)."""
+
+    @property
+    def name(self) -> str:
+        """What pages call it."""
+        return self.label or self.model
 
     @property
     def peer(self) -> bool:
@@ -75,21 +80,56 @@ class SetResults(Result):
         return f"{self.set}, not comparable ({'; '.join(self.not_comparable)})" if self.not_comparable else self.set
 
     @property
+    def measures(self) -> list[str]:
+        """The measures, in the order of the recipe."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.measures))
+
+    @property
+    def measure(self) -> str:
+        """The main measure, the first; empty without any."""
+        return next(iter(self.measures), "")
+
+    def value(self, row: Row | None) -> float | None:
+        """The main measure of ``row``."""
+        value = None if row is None else row.measures.get(self.measure)
+        return float(value) if value is not None and math.isfinite(value) else None
+
+    def best(self, rows: Iterable[Row]) -> Row | None:
+        """The row that is best in the main measure."""
+        return max(rows, key=lambda row: sortable(self.value(row)), default=None)
+
+    @property
+    def final(self) -> Row | None:
+        """The run's final model."""
+        return next((row for row in reversed(self.rows) if row.role == "encoder"), None)
+
+    @property
     def planned(self) -> Row | None:
         """The one row of the set that is tested as planned: the index to be used, or else the final model."""
-        rows = [row for row in self.rows if row.index] or [row for row in self.rows if row.role == "encoder"]
-        return rows[-1] if rows else None
+        return next((row for row in reversed(self.rows) if row.index), self.final)
 
     @property
     def bm25(self) -> Row | None:
         """The BM25 that is better in the first measure: no claim is made against a weak one."""
-        rows = [row for row in self.rows if row.role == "bm25"]
-        return max(rows, key=lambda row: sortable(row.measures.get(self.measures[0])), default=None)
+        return self.best(row for row in self.rows if row.role == "bm25")
 
     @property
-    def measures(self) -> list[str]:
-        """The measures, in the order of the recipe."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.measures))
+    def hybrid(self) -> Row | None:
+        """The sum of the final model and BM25: in the index to be used, if it has a lexical part, else of two
+        rankings."""
+        if self.planned is not None and self.planned.balance is not None:
+            return self.planned
+        return next((row for row in self.rows if row.role == "sum"), None)
+
+    @property
+    def source(self) -> Row | None:
+        """The source model, if it is not the final one."""
+        return next((row for row in self.rows if row.model == "source" and row is not self.final), None)
+
+    @property
+    def peers(self) -> list[Row]:
+        """The dense embedders and their sums with BM25."""
+        return [row for row in self.rows if row.peer]
 
 
 @dataclass(frozen=True)
@@ -211,3 +251,8 @@ class ReportData(Result):
 
     query_tokens_shared: Number = None  # mean share of a query's dimensions in a document relevant to it
     without_evidence: tuple[str, ...] = ()  # a few new words that no method had evidence for
+
+    @property
+    def judged(self) -> list[SetResults]:
+        """The sets on which an encoder was judged."""
+        return [results for results in self.results if results.value(results.final) is not None]

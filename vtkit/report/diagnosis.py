@@ -1,16 +1,14 @@
 """What to do next, by rules on the figures of a run (docs/evaluation.md, "What to do next").
 
-Each rule is a function of the report that returns its advice, or nothing. They are asked in the order of what matters
-most: a run that should not have been made comes before one that could be a little better.
+The rules are asked in the order of what matters most: a run that should not have been made comes before one that could
+be a little better.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
 
 from vtkit.report.blocks import Code, Inlines, Token
-from vtkit.report.data import ReportData, Row
-from vtkit.report.verdict import Standing, recommendation, related, standings
+from vtkit.report.data import ReportData, Row, SetResults
+from vtkit.report.verdict import recommendation, related
 from vtkit.report.wording import amount, is_number, score, share, visible
 from vtkit.search.measures.significance import CHANCE
 
@@ -24,155 +22,104 @@ SHARED = 0.25  # below this share of a query's dimensions in its relevant docume
 UNREAD = 0.05  # from this share of query words with [UNK] on, the vocabulary does not fit the queries
 FEW_QUERIES = 50  # fewer judged queries than this hardly tell a difference from chance
 
-
-@dataclass(frozen=True)
-class Advice:
-    """The finding of one rule, with advice."""
-
-    rule: str
-    text: Inlines
+IMPROVE = (
+    "adapt it on your own documents (`[adapt]`), or fine-tune it on your own queries and documents (`[finetune]`)."
+)
 
 
-def diagnose(report: ReportData) -> list[Advice]:
-    """The advice of every rule that applies, and the warnings of the run; if there are none, what to do with a run
-    that worked."""
-    found = [Advice(name, text) for name, rule in RULES.items() if (text := rule(report))]
-    found += [Advice("warning", (f"Warning: {visible(warning)}",)) for warning in report.warnings]
-    if found or not standings(report):
-        return found
-    harmful = recommendation(report)
-    if harmful is None or harmful.harmful:
-        return found
-    return [
-        Advice("search", ("Nothing needs attention. Try queries of your own:", Code('vtkit search RUN "your query"')))
-    ]
+def diagnose(report: ReportData) -> list[tuple[str, Inlines]]:
+    """The rules that apply, each with its advice, and the warnings of the run; if there are none, what to do with a
+    run that worked."""
+    advice = [*_rules(report), *(("warning", (f"Warning: {visible(warning)}",)) for warning in report.warnings)]
+    deploy = recommendation(report)
+    if not advice and deploy is not None and not deploy.harmful:
+        advice.append(
+            ("search", _said('Nothing needs attention. Try queries of your own: `vtkit search RUN "your query"`'))
+        )
+    return advice
 
 
-def _better_source(report: ReportData) -> Inlines:
-    pairs = [(standing.value(standing.source), standing.value(standing.final)) for standing in standings(report)]
-    values = [(source, final) for source, final in pairs if source is not None and final is not None]
-    p = report.source_p_value
-    if not values or not is_number(p) or p >= CHANCE:
-        return ()
-    source, final = (sum(side) / len(values) for side in zip(*values, strict=True))
-    if source <= final:
-        return ()
-    said = f"({score(source)} against {score(final)}, p {related(p)})"
-    return (f"The source model is better without the transfer {said}: keep it.",)
+def _said(text: str) -> Inlines:
+    """A sentence in which settings and commands stand between backticks."""
+    return tuple(Code(part) if number % 2 else part.strip() for number, part in enumerate(text.split("`")) if part)
 
 
-def _better_embedder(report: ReportData) -> Inlines:
-    advice = recommendation(report)
-    if advice is None or advice.better is None:
-        return ()
-    said = f"{advice.better.label} is better than the index to be used: {advice.better.words}. Search with it"
-    if not report.to_try:
-        return (f"{said}.",)
-    settings = (part for setting in report.to_try for part in (" or ", Code(setting)))
-    return (f"{said}, or try", *islice(settings, 1, None), ".")
+def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
+    """The rules that apply, by name, each with its advice."""
+    deploy, p = recommendation(report), report.source_p_value
+    pairs = [(source, of.value(of.final) or 0) for of in report.judged if (source := of.value(of.source)) is not None]
+    if pairs and is_number(p) and p < CHANCE:
+        source, final = (sum(side) / len(pairs) for side in zip(*pairs, strict=True))
+        if source > final:
+            values = f"{score(source)} against {score(final)}, p {related(p)}"
+            yield "better source", (f"The source model is better without the transfer ({values}): keep it.",)
 
+    if deploy is not None and deploy.better is not None:
+        found = f"{deploy.better.label} is better than the index to be used: {deploy.better.words}. Search with it"
+        tries = (
+            _said(f", or try {' or '.join(f'`{setting}`' for setting in report.to_try)}.") if report.to_try else (".",)
+        )
+        yield "better embedder", (found, *tries)
 
-def _adds_nothing(report: ReportData) -> Inlines:
-    compared = [standing for standing in standings(report) if standing.bm25 is not None]
-    if not compared or any(_gains(standing, standing.deployed) for standing in compared):
-        return ()
-    first = compared[0]
-    if first.hybrid is not None and first.deployed is not first.hybrid and _gains(first, first.hybrid):
-        return ("Alone the encoder does not beat BM25, but their sum does: set", Code('index.lexical = "bm25"'), ".")
-    improve = (
-        "adapt it on your own documents (", Code("[adapt]"), "), or fine-tune it on your own queries and documents (",
-        Code("[finetune]"), ").",
-    )  # fmt: skip
-    advice = recommendation(report)
-    if advice is not None and advice.harmful:
-        return ("BM25 is better. Search with BM25 until the encoder is improved:", *improve)
-    return ("The difference from BM25 may be chance. Judge more queries; or improve the encoder:", *improve)
+    compared = [of for of in report.judged if of.bm25 is not None]
+    if compared and not any(_gains(of, of.planned) for of in compared):
+        first = compared[0]
+        if first.planned is not first.hybrid and _gains(first, first.hybrid):
+            advice = 'Alone the encoder does not beat BM25, but their sum does: set `index.lexical = "bm25"`.'
+        elif deploy is not None and deploy.harmful:
+            advice = f"BM25 is better. Search with BM25 until the encoder is improved: {IMPROVE}"
+        else:
+            advice = f"The difference from BM25 may be chance. Judge more queries; or improve the encoder: {IMPROVE}"
+        yield "adds nothing", _said(advice)
 
-
-def _no_evidence(report: ReportData) -> Inlines:
     methods = {} if report.vocabulary is None else report.vocabulary.methods
     without = sum(count for method, count in methods.items() if method in NO_EVIDENCE)
-    if not without or without < WITHOUT_EVIDENCE * sum(methods.values()):
-        return ()
-    said = f"{share(without / sum(methods.values()))} of the new tokens have no evidence of their meaning: add "
-    pairs = "sentence pairs or dictionary entries to", Code("transfer.parallel.files")
-    if not report.without_evidence:
-        return (said + pairs[0], pairs[1], ".")
-    return (said + pairs[0], pairs[1], "that hold words such as", *map(Token, report.without_evidence), ".")
+    if without and without >= WITHOUT_EVIDENCE * sum(methods.values()):
+        missing = f"{share(without / sum(methods.values()))} of the new tokens have no evidence of their meaning: add "
+        entries = _said(f"{missing}sentence pairs or dictionary entries to `transfer.parallel.files`")
+        words: Inlines = tuple(map(Token, report.without_evidence))
+        yield "no evidence", (*entries, *(("that hold words such as", *words) if words else ()), ".")
 
+    target = None if report.vocabularies is None else report.vocabularies.target.queries
+    if target is not None and target.unknown_words >= UNREAD:
+        advice = (
+            f"The new vocabulary cannot read {share(target.unknown_words)} of the words of the queries. Choose one "
+            'that covers their characters, or train one on your documents (`vocabulary.kind = "trained"`).'
+        )
+        yield "unread words", _said(advice)
 
-def _cut(report: ReportData) -> Inlines:
-    for results in report.results:
-        if is_number(results.share_cut) and results.share_cut >= CUT:
-            length = amount(results.document_length)
-            return (
-                f"{share(results.share_cut)} of the documents of {results.set} are cut at {length} tokens: raise",
-                Code("index.document_length"),
-                "as far as the encoder reads, or split the documents.",
-            )
-    return ()
-
-
-def _dense(report: ReportData) -> Inlines:
-    dimensions = next((standing.final.document_dimensions for standing in standings(report)), None)
-    if not is_number(dimensions) or dimensions < DENSE:
-        return ()
-    return (
-        f"Vectors are dense: a document activates {amount(dimensions)} dimensions. Lower",
-        Code("calibrate.target_activation"),
-        ", set",
-        Code("[finetune.target_active]"),
-        ", or keep the largest weights only (",
-        Code("index.top_dimensions"),
-        ").",
-    )
-
-
-def _few_shared(report: ReportData) -> Inlines:
     shared = report.query_tokens_shared
-    if not is_number(shared) or shared >= SHARED:
-        return ()
-    return (
-        f"Queries and documents share few tokens: a relevant document activates {share(shared)} of its query's "
-        "dimensions on average. Check that both are in one language and casing; adaptation on crops of the documents (",
-        Code('adapt.objective = "crop"'),
-        ") brings them together.",
-    )
+    if is_number(shared) and shared < SHARED:
+        advice = (
+            f"Queries and documents share few tokens: a relevant document activates {share(shared)} of its query's "
+            "dimensions on average. Check that both are in one language and casing; adaptation on crops of the "
+            'documents (`adapt.objective = "crop"`) brings them together.'
+        )
+        yield "few shared tokens", _said(advice)
+
+    for of in [of for of in report.results if is_number(of.share_cut) and of.share_cut >= CUT][:1]:
+        cut = (
+            f"{share(of.share_cut)} of the documents of {of.set} are cut at {amount(of.document_length)} tokens: raise"
+        )
+        further = _said("`index.document_length` as far as the encoder reads, or split the documents.")
+        yield "cut documents", (cut, *further)
+
+    dimensions = next((of.final.document_dimensions for of in report.judged if of.final is not None), None)
+    if is_number(dimensions) and dimensions >= DENSE:
+        advice = (
+            f"Vectors are dense: a document activates {amount(dimensions)} dimensions. Lower "
+            "`calibrate.target_activation`, set `[finetune.target_active]`, or keep the largest weights only "
+            "(`index.top_dimensions`)."
+        )
+        yield "dense vectors", _said(advice)
+
+    most = max((of.queries for of in report.results if of.queries is not None), default=FEW_QUERIES)
+    if most < FEW_QUERIES:
+        few = f"Only {most} queries are judged, too few to tell most differences from chance: judge more."
+        yield "few queries", (few,)
 
 
-def _unread(report: ReportData) -> Inlines:
-    target = None if report.vocabularies is None else report.vocabularies.target
-    if target is None or target.queries is None or target.queries.unknown_words < UNREAD:
-        return ()
-    return (
-        f"The new vocabulary cannot read {share(target.queries.unknown_words)} of the words of the queries. Choose one "
-        "that covers their characters, or train one on your documents (",
-        Code('vocabulary.kind = "trained"'),
-        ").",
-    )
-
-
-def _few_queries(report: ReportData) -> Inlines:
-    counts = [results.queries for results in report.results if results.queries is not None]
-    if not counts or max(counts) >= FEW_QUERIES:
-        return ()
-    return (f"Only {max(counts)} queries are judged, too few to tell most differences from chance: judge more.",)
-
-
-RULES: dict[str, Callable[[ReportData], Inlines]] = {  # name of each rule -> the rule
-    "better source": _better_source,
-    "better embedder": _better_embedder,
-    "adds nothing": _adds_nothing,
-    "no evidence": _no_evidence,
-    "unread words": _unread,
-    "few shared tokens": _few_shared,
-    "cut documents": _cut,
-    "dense vectors": _dense,
-    "few queries": _few_queries,
-}
-
-
-def _gains(standing: Standing, row: Row) -> bool:
+def _gains(of: SetResults, row: Row | None) -> bool:
     """Whether ``row`` is better than BM25 beyond chance."""
-    value, bm25, p = standing.value(row), standing.value(standing.bm25), row.p_value_vs_bm25
+    value, bm25, p = of.value(row), of.value(of.bm25), None if row is None else row.p_value_vs_bm25
     return value is not None and bm25 is not None and value > bm25 and is_number(p) and p < CHANCE

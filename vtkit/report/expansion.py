@@ -1,20 +1,22 @@
 """How a vocabulary grew: its curve as a drawing, and a page with the curve, its numbers and the new tokens."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
-from vtkit.report.blocks import Page, Paragraph, Section, Table, Token
+from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table, Token
 from vtkit.report.pages import html_page
-from vtkit.report.plots import FIRST, PRINTED, SECOND, SOFT, Chart, chart, write_picture
+from vtkit.report.plots import FIRST, SECOND, SOFT
 from vtkit.report.wording import visible, whole
 from vtkit.vocabulary.statistics import ExpansionStats, Increment
 
-HEIGHT_INCHES = 5.4
+if TYPE_CHECKING:
+    from matplotlib.figure import FigureBase
+
 TOKENS_SHOWN = 500
+SCALES = ((1e9, "10⁹ "), (1e6, "10⁶ "), (1e3, "10³ "))  # units of the entropy's axis
 
 COLUMNS = ("size", "new tokens", "tokens", "tokens per word", "I(C)", "gain", "of first gain")
 
@@ -40,24 +42,44 @@ def cells(increment: Increment) -> list[str]:
 
 
 def expansion_chart(stats: ExpansionStats) -> Chart:
-    """Unigram entropy, tokens per word and new tokens by vocabulary size, for an HTML page."""
-    first, last = stats.curve[0], stats.curve[-1]
+    """Unigram entropy, tokens per word and new tokens by vocabulary size."""
+    curve = stats.curve
+    first, last, sizes = curve[0], curve[-1], [increment.size for increment in curve]
+    largest = max(abs(increment.entropy) for increment in curve)
+    scale, unit = next((each for each in SCALES if largest >= each[0]), (1.0, ""))
+
+    def draw(figure: FigureBase) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        entropy, per_word, added = figure.subplots(3, sharex=True)
+        for axes, values, label, colour in (
+            (entropy, [increment.entropy / scale for increment in curve], f"I(C), {unit}nats", FIRST),
+            (per_word, [increment.tokens_per_word for increment in curve], "tokens per word", SECOND),
+        ):
+            axes.plot(sizes, values, color=colour, marker="o", markersize=3.5)
+            axes.set_ylabel(label)
+        width = 0.6 * min((later - earlier for earlier, later in pairwise(sizes) if later > earlier), default=1)
+        added.bar(sizes, [increment.added for increment in curve], width=width, color=SOFT)
+        added.set_ylabel("new tokens")
+        added.set_xlabel("vocabulary size")
+        added.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        for axis in (added.xaxis, added.yaxis):
+            axis.set_major_formatter(lambda value, _: whole(value))
+        for axes in (entropy, per_word, added):
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.grid(axis="y")
+        figure.align_ylabels()
+
     words = (
         f"from {whole(first.size)} to {whole(last.size)} tokens: unigram entropy {first.entropy:.4g} to "
         f"{last.entropy:.4g} nats, tokens per word {first.tokens_per_word:.3f} to {last.tokens_per_word:.3f}"
     )
-    caption = "Unigram entropy, tokens per word and new tokens by vocabulary size"
-    return chart("expansion", HEIGHT_INCHES, lambda figure: _draw(figure, stats.curve, {}), caption, words)
-
-
-def write_expansion_png(stats: ExpansionStats, path: Path) -> None:
-    """The same drawing as a picture."""
-    write_picture(path, HEIGHT_INCHES, lambda figure: _draw(figure, stats.curve, PRINTED))
+    return Chart("Unigram entropy, tokens per word and new tokens by vocabulary size", words, 5.4, draw)
 
 
 def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
     """An HTML page about the tokenizer ``name``, expanded by ``corpora`` with the tokens ``added``."""
-    said = (
+    summary = (
         f"{whole(stats.added)} tokens were added to the {whole(stats.base_size)} of {visible(name)}; it stopped "
         f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "
         "the result."
@@ -65,39 +87,8 @@ def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], add
     table = Table("Each increment", COLUMNS, [cells(increment) for increment in stats.curve], notes=NOTES)
     tokens = Paragraph(tuple(map(Token, added[:TOKENS_SHOWN])))
     sections = (
-        Section("increments", "Increments", (table,)),
-        Section("tokens", "New tokens, most frequent first", (tokens,)),
+        Section("increments", "Increments", [table, expansion_chart(stats)]),
+        Section("tokens", "New tokens, most frequent first", [tokens]),
     )
     kicker = f"vtkit expand · {', '.join(corpora)}"
-    page = Page(f"{name}, expanded", kicker, sections, summary=said)
-    return html_page(page, {"increments": [expansion_chart(stats)]})
-
-
-def _draw(figure: Figure, curve: Sequence[Increment], colours: Mapping[str, str]) -> None:
-    sizes = [increment.size for increment in curve]
-    entropy, per_word, added = figure.subplots(3, sharex=True)
-    scale, unit = _scale(max(abs(increment.entropy) for increment in curve))
-    for axes, values, label, colour in (
-        (entropy, [increment.entropy / scale for increment in curve], f"I(C){unit}", FIRST),
-        (per_word, [increment.tokens_per_word for increment in curve], "tokens per word", SECOND),
-    ):
-        axes.plot(sizes, values, color=colours.get(colour, colour), marker="o", markersize=3.5)
-        axes.set_ylabel(label)
-    width = 0.6 * min((later - earlier for earlier, later in pairwise(sizes) if later > earlier), default=1)
-    added.bar(sizes, [increment.added for increment in curve], width=width, color=colours.get(SOFT, SOFT))
-    added.set_ylabel("new tokens")
-    added.yaxis.set_major_formatter(lambda value, _: whole(value))
-    added.set_xlabel("vocabulary size")
-    added.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    added.xaxis.set_major_formatter(lambda value, _: whole(value))
-    for axes in (entropy, per_word, added):
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.grid(axis="y")
-    figure.align_ylabels()
-
-
-def _scale(largest: float) -> tuple[float, str]:
-    for scale, unit in ((1e9, ", 10⁹ nats"), (1e6, ", 10⁶ nats"), (1e3, ", 10³ nats")):
-        if largest >= scale:
-            return scale, unit
-    return 1.0, ", nats"
+    return html_page(Page(f"{name}, expanded", kicker, sections, summary=summary))

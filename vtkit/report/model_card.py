@@ -1,14 +1,13 @@
 """The README.md of a saved model: a header the hub understands, how to use the model, and what it reached. Recipe and
 examples are left out, because they hold paths and texts of its maker."""
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vtkit.report.blocks import Block, Command, Folded, Paragraph, Section, Table
+from vtkit.report.blocks import Block, Paragraph, Section, Table
 from vtkit.report.content import sections
 from vtkit.report.data import ReportData
 from vtkit.report.pages import from_template
@@ -57,13 +56,9 @@ def model_card(report: ReportData, published: Published | None = None) -> str:
     )
 
 
-def _travelling(section: Section) -> tuple[Block, ...]:
+def _travelling(section: Section) -> list[Block]:
     """The blocks that hold nothing of the maker's: no paths, no words of the texts."""
-    return tuple(
-        block
-        for block in section.blocks
-        if not (isinstance(block, Command | Folded) or (isinstance(block, Paragraph | Table) and block.own_texts))
-    )
+    return [block for block in section.blocks if isinstance(block, Paragraph | Table) and not block.own_texts]
 
 
 def _limits(report: ReportData) -> list[str]:
@@ -81,43 +76,38 @@ def _limits(report: ReportData) -> list[str]:
 
 
 def _header(report: ReportData, name: str, published: Published | None) -> str:
-    """YAML between two lines of hyphens. Strings are written as JSON, which is YAML that no content can break."""
-    lines = ["---"]
-    if report.language:
-        # Quoted: Norwegian, written bare, is the truth value "no".
-        lines += ["language:", f"- {_quoted(report.language)}"]
-    lines += ["library_name: sentence-transformers", "pipeline_tag: feature-extraction"]
-    if published is not None and published.license is not None:
-        lines.append(f"license: {_quoted(published.license)}")
-    source = _source_on_the_hub(report)
-    if source is not None:
-        lines.append(f"base_model: {_quoted(source)}")
-    lines += ["tags:", *(f"- {tag}" for tag in (*TAGS, report.kind))]
-    if not report.demonstration:
-        lines += _model_index(report, name, {} if published is None else published.intervals)
-    return "\n".join([*lines, "---", ""])
+    """YAML between two lines of hyphens."""
+    from huggingface_hub import EvalResult, ModelCardData
 
-
-def _model_index(
-    report: ReportData, name: str, intervals: Mapping[str, Mapping[str, tuple[float, float]]]
-) -> list[str]:
-    lines: list[str] = []
-    for results in report.results:
-        encoders = [row for row in results.rows if row.role == "encoder"]
-        measures = encoders[-1].measures if encoders else {}
-        metrics = [(measure, value) for measure, value in measures.items() if is_number(value)]
-        if not metrics:
-            continue
-        lines += ["  - task:", "      type: sparse-information-retrieval", "      name: Sparse Information Retrieval"]
-        lines += ["    dataset:", f"      name: {_quoted(results.label)}", "      type: unknown", "    metrics:"]
-        for measure, value in metrics:
-            lines += [f"    - type: {_quoted(measure.lower())}", f"      value: {float(value):.6f}"]
-            lines += [f"      name: {_quoted(measure)}"]
+    intervals = {} if published is None else published.intervals
+    figures = []
+    for results in report.results if not report.demonstration else ():
+        for measure, value in (results.final.measures if results.final is not None else {}).items():
             interval = intervals.get(results.set, {}).get(measure)
-            if interval is not None:
-                low, high = interval
-                lines += ["      args:", f"        interval_95: [{low:.6f}, {high:.6f}]"]
-    return ["model-index:", f"- name: {_quoted(name)}", "  results:", *lines] if lines else []
+            if is_number(value):
+                figures.append(
+                    EvalResult(
+                        task_type="sparse-information-retrieval",
+                        task_name="Sparse Information Retrieval",
+                        dataset_type="unknown",
+                        dataset_name=visible(results.label),
+                        metric_type=visible(measure.lower()),
+                        metric_name=visible(measure),
+                        metric_value=round(float(value), 6),
+                        metric_args=interval and {"interval_95": [round(float(end), 6) for end in interval]},
+                    )
+                )
+    header = ModelCardData(
+        language=[visible(report.language)] if report.language else None,
+        license=None if published is None or published.license is None else visible(published.license),
+        library_name="sentence-transformers",
+        pipeline_tag="feature-extraction",
+        base_model=_source_on_the_hub(report),
+        tags=[*TAGS, report.kind],
+        model_name=name if figures else None,
+        eval_results=figures or None,
+    )
+    return f"---\n{header.to_yaml()}\n---\n"
 
 
 def _source_on_the_hub(report: ReportData) -> str | None:
@@ -128,7 +118,3 @@ def _source_on_the_hub(report: ReportData) -> str | None:
         return None
     model = source.get("model") if isinstance(source, dict) else None
     return model if isinstance(model, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model, re.A) else None
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(visible(text), ensure_ascii=False)

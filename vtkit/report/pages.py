@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from vtkit.report.blocks import Page
+from vtkit.report.blocks import Page, pieces
+from vtkit.report.plots import address
 from vtkit.report.wording import visible, visible_lines, visible_token
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from vtkit.report.plots import Chart
 
-
-def html_page(page: Page, charts: Mapping[str, Sequence[Chart]] | None = None) -> str:
-    """One page without JavaScript or a file beside it; ``charts`` go by the key of the section that they close."""
-    return _html().get_template("page.html").render(page=page, charts=charts or {})
+def html_page(page: Page) -> str:
+    """One page without JavaScript or a file beside it."""
+    return _html().get_template("page.html").render(page=page)
 
 
 def markdown_page(page: Page) -> str:
@@ -41,30 +40,33 @@ def from_template(name: str, **values: object) -> str:
 
 @cache
 def _html() -> Environment:
-    found = _environment(visible)
-    found.filters["token"] = lambda text: escape(visible_token(text))
-    found.filters["lines"] = lambda text: escape(visible_lines(text))
-    return found
+    return _environment(
+        visible,
+        token=lambda text: escape(visible_token(text)),
+        lines=lambda text: escape(visible_lines(text)),
+        address=address,
+    )
 
 
 @cache
 def _markdown() -> Environment:
-    found = _environment(lambda text: Markup(markdown_words(visible(text))))
-    found.filters["token"] = lambda text: Markup(markdown_words(visible_token(text)))
-    # a line that is a paragraph, not a list item or a rule, whatever it begins with
-    found.filters["line"] = lambda text: Markup(re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", str(text)))
-    found.filters["code"] = lambda text: Markup(visible_lines(text).replace("`", "'"))
-    found.filters["fenced"] = _fenced
-    return found
+    return _environment(
+        lambda text: Markup(markdown_words(visible(text))),
+        token=lambda text: Markup(markdown_words(visible_token(text))),
+        # a line that is a paragraph, not a list item or a rule, whatever it begins with
+        line=lambda text: Markup(re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", str(text))),
+        code=lambda text: Markup(visible_lines(text).replace("`", "'")),
+        fenced=_fenced,
+    )
 
 
-def _environment(shown: Callable[[str], str]) -> Environment:
+def _environment(shown: Callable[[str], str], **filters: Callable[..., str]) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def finalize(value: Any) -> Any:
         return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("vtkit.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -72,9 +74,9 @@ def _environment(shown: Callable[[str], str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["kind"] = lambda part: type(part).__name__
-    found.globals["tight"] = _tight
-    return found
+    environment.filters |= {"kind": lambda part: type(part).__name__, "pieces": pieces, **filters}
+    environment.globals["tight"] = _tight
+    return environment
 
 
 def _tight(before: object, after: object) -> bool:

@@ -1,67 +1,51 @@
-"""The charts of a report as SVG text: effectiveness by stage, training curves, active dimensions.
+"""The charts of pages: each is drawn by matplotlib when a page or picture needs it.
 
-Matplotlib's SVG is rewritten: colours become CSS variables that read on white and on black, text stays text in the
-reader's own fonts, and what several drawings in one page would share goes. The same report gives the same bytes.
+On a page a chart is an image in the page's own text, with its words as the alternative. Text stays text in the reader's
+fonts. The same report gives the same bytes.
 """
 
+from __future__ import annotations
+
+import base64
 import io
 import math
-import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
-from vtkit.report.content import histogram
-from vtkit.report.data import ReportData, Row
-from vtkit.report.training import TRAININGS, curves_of, points
-from vtkit.report.verdict import row_label
-from vtkit.report.vocabularies import profiles, token_kinds
-from vtkit.report.wording import amount, is_number, score, share, visible, whole
+from vtkit.report.blocks import Chart
+from vtkit.report.data import SetResults
+from vtkit.report.wording import amount, score, share, visible, whole
 from vtkit.system.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
 
 WIDTH_INCHES = 5.2  # drawn at the width of a phone held upright, so that labels keep their size there
 POINTS = 240  # points of a curve that are drawn; a longer one is averaged in so many equal runs of steps
 
-# Stand-ins for the page's colours: matplotlib wants real ones, and none of these occurs in a drawing otherwise.
-INK, QUIET, LINE, FIRST, SECOND, SOFT = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06"
-
-COLOURS = {
-    INK: "var(--plot-ink, #7d838c)",
-    QUIET: "var(--plot-quiet, #858b94)",
-    LINE: "var(--plot-line, #9aa0a866)",
-    FIRST: "var(--plot-first, #3f7fd6)",
-    SECOND: "var(--plot-second, #cf6a2b)",
-    SOFT: "var(--plot-soft, #8fa6c4)",
-}
-
 PALETTE = ("#3f7fd6", "#cf6a2b", "#3d9a6b", "#b5497f", "#8a6fd1", "#c9a227", "#2f9fb0", "#a6543f", "#6f8f2f", "#d077b8")
-"""Colours of the parts of a bar, in their order; they can be told apart on white and on black."""
+"""Colours of lines and of the parts of a bar, in their order; they can be told apart on white and on black."""
 
+FIRST, SECOND, SOFT = *PALETTE[:2], "#8fa6c4"
+INK, QUIET, LINE = "#2b323b", "#667080", "#9aa0a866"  # the colours of text, of quiet text and of lines
+ON_BLACK = {INK: "#d5dae1", QUIET: "#98a2af"}
 SHADES = ("#d6e4f5", "#b5cfee", "#92b8e5", "#6f9fdb", "#4d86cf", "#346dba", "#24569c", "#173f78")  # of one quantity
 REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")  # of the parts that are no class of their own
 ON_DARK, ON_LIGHT = "#fcfcfb", "#1c2128"  # lettering inside a part, whose colour light and dark pages share
 LABELLED_SHARE = 0.06  # a part's share is written into it from this width of the bar on
 BAR_INCHES = 0.42
+LABEL_WIDTH = 40  # characters a line of the name of a bar; a longer one would leave the bars no room
 LEGEND_COLUMNS = 4
 LEGEND_WIDTH = 20  # characters of a name in a legend; longer ones stand below one another
-
-PRINTED = {INK: "#2b323b", QUIET: "#5d6672", LINE: "#dfe2e6", FIRST: "#1f63c4", SECOND: "#c2571a", SOFT: "#a9bfdf"}
-"""The colours of a drawing that is a picture, on white."""
-
-FONT = "var(--plot-font, system-ui, sans-serif)"
+LEGEND = 10  # lines that a legend names; of more, colours would not be told apart
+TICKS = 8  # values of a setting that each have a tick
+Line = tuple[str, Sequence[float], Sequence[float], Sequence[float]]  # name, x, y, deviation of y (empty: not known)
 
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "vtkit",
@@ -96,199 +80,147 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A drawing, what it shows, and the same in words for readers who do not see it."""
+def svg(chart: Chart) -> str:
+    """A chart as SVG. Its text is lighter on a page that the reader wants dark."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
 
-    svg: str
-    caption: str
-    description: str
-
-
-def charts(report: ReportData) -> dict[str, list[Chart]]:
-    """All charts of a report, by the key of the section they belong to; a section without any is absent."""
-    made = {
-        "results": effectiveness_charts(report),
-        "vocabulary": language_charts(report),
-        "training": training_charts(report),
-        "sparsity": active_dimensions_charts(report),
-    }
-    return {section: drawn for section, drawn in made.items() if drawn}
+    file = io.BytesIO()
+    with _settings():
+        figure = Figure(figsize=(WIDTH_INCHES, chart.inches))
+        FigureCanvasSVG(figure)
+        chart.draw(figure)
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    lighter = "".join(f'text[style*="{dark}"] {{ fill: {light} !important }}' for dark, light in ON_BLACK.items())
+    style = f"<style>@media (prefers-color-scheme: dark) {{ {lighter} }}</style>"
+    return file.getvalue().decode().replace("</svg>", f"{style}</svg>")
 
 
-LABEL_WIDTH = 40  # characters a line of the name of a bar; a longer one would leave the bars no room
+def address(chart: Chart) -> str:
+    """A chart as the address of an image in a page."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg(chart).encode()).decode()}"
 
 
-def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]:
-    """For each set, a bar for each stage (or what ``bars`` says): the first measure, BM25 as the mark to reach."""
-    drawn = []
-    for number, results in enumerate(report.results, start=1):
-        measures = results.measures
-        if not measures:
-            continue
-        values = [(row, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))]
-        if values:
-            caption = f"{measures[0]} by {bars}, {results.label}"
-            drawn.append(_bars(f"effectiveness-{number}", values, caption))
-    return drawn
+def write_png(charts: Sequence[Chart], path: Path) -> None:
+    """Charts under one another on white, as a PNG file."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    heights = [chart.inches + 0.3 for chart in charts]
+    with _settings():
+        figure = Figure(figsize=(WIDTH_INCHES, sum(heights)), dpi=160, facecolor="white")
+        FigureCanvasAgg(figure)
+        parts = figure.subfigures(len(charts), 1, squeeze=False, height_ratios=heights)
+        for part, chart in zip(parts[:, 0], charts, strict=True):
+            part.suptitle(chart.caption, x=0.01, ha="left", fontsize=11)
+            chart.draw(part)
+        try:
+            figure.savefig(path, format="png", metadata={"Software": None})
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
-def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart:
-    labels = [visible(row_label(row)) for row, _ in values]
-    wrapped = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
-    heights = [value for _, value in values]
-    encoders = [position for position, (row, _) in enumerate(values) if row.role == "encoder"]
+@contextmanager
+def _settings() -> Iterator[None]:
+    """:data:`SETTINGS`, whatever the reader's own matplotlibrc says."""
+    import matplotlib
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # In a page the reader's fonts count, and in a picture a name with a missing glyph is still drawn.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield
+
+
+def effectiveness_chart(results: SetResults, bars: str = "stage") -> Chart | None:
+    """A bar for each stage (or what ``bars`` says) of a set: the first measure, BM25 as the mark to reach."""
+    valued = [(row, value) for row in results.rows if (value := results.value(row)) is not None]
+    if not valued:
+        return None
+    rows, values = zip(*valued, strict=True)
+    labels = [visible(row.name) for row in rows]
+    wrapped = ["BM25" if row.model == "BM25" else textwrap.fill(visible(row.name), LABEL_WIDTH) for row in rows]
     colours = [
-        QUIET if row.peer or row.role == "bm25" else SECOND if row.role == "sum" or row.index else SOFT
-        for row, _ in values
+        QUIET if row.peer or row.role == "bm25" else SECOND if row.role == "sum" or row.index else SOFT for row in rows
     ]
-    if encoders:
-        colours[encoders[-1]] = FIRST
+    encoders = [position for position, row in enumerate(rows) if row.role == "encoder"]
+    for position in encoders[-1:]:
+        colours[position] = FIRST
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
-        positions = range(len(values))
-        axes.barh(positions, heights, color=colours, height=0.68)
-        for position, (row, value) in enumerate(values):
+        axes.barh(range(len(values)), values, color=colours, height=0.68)
+        for position, value in enumerate(values):
             # In a column at the right, where neither a bar nor BM25's line can cross it.
             axes.annotate(score(value), (1, position), xycoords=("axes fraction", "data"), ha="right", va="center")
-            if row.model == "BM25":
+            if rows[position].model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
-                wrapped[position] = "BM25"
-        axes.set_yticks(positions, wrapped)
-        axes.tick_params(axis="y", labelcolor=INK, labelsize=11)
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(max(heights) * 1.2, 1e-6))
+        _name_bars(axes, wrapped)
+        axes.set_xlim(0, max(max(values) * 1.2, 1e-6))
         axes.set_xticks([])
-        axes.spines["bottom"].set_visible(False)
 
-    words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, heights, strict=True))
+    words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, values, strict=True))
     lines = sum(1 + label.count("\n") for label in wrapped)
-    return chart(name, 0.35 * lines + 0.25, draw, caption, words)
+    return Chart(f"{results.measure} by {bars}, {results.label}", words, 0.35 * lines + 0.25, draw)
 
 
-def training_charts(report: ReportData) -> list[Chart]:
-    """Loss of each training, active dimensions and FLOPS penalty while fine-tuning."""
-    drawn = []
-    for stage in report.curves:
-        lines: dict[str, list[tuple[str, list[float], list[float]]]] = {}
-        for curve in curves_of(report, stage):
-            steps, values = points(report, stage, curve.name)
-            if curve.chart and len(steps) > 1:
-                lines.setdefault(curve.chart, []).append((curve.line, steps, values))
-        for number, (chart, drawn_lines) in enumerate(lines.items()):
-            drawn.append(_lines(f"{stage}-{number}", drawn_lines, f"{chart}, {TRAININGS.get(stage, stage)}"))
-    return drawn
+def _name_bars(axes: Axes, labels: Sequence[str]) -> None:
+    """Names of horizontal bars, the first bar on top."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.invert_yaxis()
+    axes.spines["bottom"].set_visible(False)
 
 
-def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], caption: str) -> Chart:
-    # Only counts of dimensions fall by orders of magnitude and stay above zero.
-    logarithmic = "dimensions" in caption
-    lowest = min(min(values) for _, _, values in lines)
-    highest = max(max(values) for _, _, values in lines)
+def line_chart(
+    caption: str, lines: Sequence[Line], x_label: str, y_label: str = "", *, marks: bool = False, falls: bool = False
+) -> Chart:
+    """Values against others, those of one name in one colour.
 
-    def draw(figure: Figure) -> None:
+    Args:
+        marks: the points are few, and each has a mark.
+        falls: the values may fall by orders of magnitude and stay above zero.
+    """
+    colours = dict(zip(dict.fromkeys(line[0] for line in lines), PALETTE * len(lines), strict=False))
+    legend = 1 < len(colours) <= LEGEND
+    columns = 1 if max(map(len, colours)) > LEGEND_WIDTH else 2
+    lowest, highest = (of(of(ys) for _, _, ys, _ in lines) for of in (min, max))
+
+    def draw(figure: FigureBase) -> None:
+        from matplotlib.ticker import FixedLocator, MaxNLocator
+
         axes = figure.add_subplot()
-        for (label, steps, values), colour in zip(lines, (FIRST, SECOND, QUIET), strict=False):
-            axes.plot(thinned(steps), thinned(values), color=colour, label=label)
-        if logarithmic and lowest > 0 and highest > 10 * lowest:
+        named = set[str]()
+        for name, xs, ys, deviations in lines:
+            style: dict[str, Any] = {"color": colours[name], "label": None if name in named else visible(name)}
+            named.add(name)
+            if marks:
+                axes.errorbar(xs, ys, yerr=deviations if any(deviations) else None, marker="o", capsize=3, **style)
+            else:
+                axes.plot(thinned(xs), thinned(ys), linewidth=1.2 if len(lines) > LEGEND else 1.8, **style)
+        if falls and lowest > 0 and highest > 10 * lowest:
             axes.set_yscale("log")
             axes.set_ylim(bottom=10 ** math.floor(math.log10(lowest)))
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         else:
             axes.yaxis.set_major_locator(MaxNLocator(5))
-            axes.set_ylim(bottom=0 if 0 <= lowest < 0.6 * highest else None)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.xaxis.set_major_formatter(lambda value, _: whole(value))
+            axes.set_ylim(bottom=0 if not marks and 0 <= lowest < 0.6 * highest else None)
+        ticks = sorted({x for _, xs, _, _ in lines for x in xs}) if marks else []
+        few = 0 < len(ticks) <= TICKS
+        axes.xaxis.set_major_locator(FixedLocator(ticks) if few else MaxNLocator(5, integer=not marks))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.grid(axis="y")
-        axes.set_xlabel("optimiser step")
-        axes.margins(x=0.01)
-        if len(lines) > 1:
-            columns = 3 if max(len(label) for label, _, _ in lines) <= LEGEND_WIDTH else 1
+        axes.set_xlabel(visible(x_label))
+        axes.set_ylabel(visible(y_label))
+        if legend:
             axes.legend(ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
     words = "; ".join(
-        f"{label}: {amount(values[0])} at step {whole(steps[0])}, {amount(values[-1])} at step {whole(steps[-1])}"
-        for label, steps, values in lines
+        f"{name or y_label}: {amount(ys[0])} at {x_label} {xs[0]:,.10g}, {amount(ys[-1])} at {x_label} {xs[-1]:,.10g}"
+        for name, xs, ys, _ in lines
     )
-    return chart(name, 2.5, draw, caption, words)
-
-
-def language_charts(report: ReportData) -> list[Chart]:
-    """A bar for the old and one for the new vocabulary, cut into the languages of their tokens."""
-    analysis = report.vocabularies
-    if analysis is None:
-        return []
-    named = profiles(analysis)
-    kinds = token_kinds(analysis)
-    rows = {
-        name: [counts[position] / max(one.size, 1) for counts in kinds.values()]
-        for position, (name, one) in enumerate(named.items())
-    }
-    remainders = sum(kind in ("other scripts", "undecided", "no letters") for kind in kinds)
-    return [stacked_bars("languages", StackedBars("Tokens by language", rows, tuple(kinds), remainders))]
-
-
-@dataclass(frozen=True)
-class StackedBars:
-    """A bar for each row, cut into the same parts."""
-
-    caption: str
-    rows: Mapping[str, Sequence[float]]  # label of a bar -> share of each part, which add up to 1
-    parts: Sequence[str]  # what the parts are
-    remainders: int = 0  # so many parts at the end are drawn in grey
-    ordered: bool = False  # the parts are steps of one quantity
-
-
-def stacked_bars(name: str, bars: StackedBars) -> Chart:
-    """The bars as a drawing for a page; ``name`` tells its ids from those of other drawings on it."""
-    told = {
-        label: [f"{part} {share(value)}" for part, value in zip(bars.parts, shares, strict=True) if value]
-        for label, shares in bars.rows.items()
-    }
-    words = "; ".join(f"{label}: {', '.join(parts)}" for label, parts in told.items())
-    return chart(name, _bars_height(bars), lambda figure: _stack(figure, [bars]), bars.caption, words)
-
-
-def write_stacked_bars(drawn: Sequence[StackedBars], path: Path) -> None:
-    """The drawings, one under the other on white, as a PNG file."""
-    with_titles = partial(_stack, drawn=drawn, titles=True)
-    write_picture(path, sum(map(_bars_height, drawn)) + 0.3 * len(drawn), with_titles)
-
-
-def _stack(figure: Figure, drawn: Sequence[StackedBars], titles: bool = False) -> None:
-    heights = [_bars_height(bars) for bars in drawn]
-    parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)
-    for part, bars in zip(parts[:, 0], drawn, strict=True):
-        axes = part.subplots()
-        labels = [visible(label) for label in bars.rows]
-        lefts = [0.0] * len(labels)
-        ordinary, cycle = len(bars.parts) - bars.remainders, SHADES if bars.ordered else PALETTE
-        greys = REMAINDERS[len(REMAINDERS) - bars.remainders :]  # the last is the same in every drawing
-        colours = [*(cycle[position % len(cycle)] for position in range(ordinary)), *greys]
-        for position, (name, colour) in enumerate(zip(bars.parts, colours, strict=True)):
-            shares = [values[position] for values in bars.rows.values()]
-            axes.barh(range(len(labels)), shares, left=lefts, color=colour, height=0.66, label=name, linewidth=0)
-            for row, value in enumerate(shares):
-                if value >= LABELLED_SHARE:
-                    middle = (lefts[row] + value / 2, row)
-                    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
-                    ink = ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 150 else ON_LIGHT
-                    axes.annotate(f"{100 * value:.0f}", middle, ha="center", va="center", color=ink, fontsize=9)
-            lefts = [left + value for left, value in zip(lefts, shares, strict=True)]
-        axes.set_yticks(range(len(labels)), labels)
-        axes.tick_params(axis="y", labelcolor=INK)
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1)
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-        axes.spines["bottom"].set_visible(False)
-        if titles:
-            part.suptitle(visible(bars.caption), x=0.01, ha="left", fontsize=11)
-        part.legend(ncols=LEGEND_COLUMNS, columnspacing=1.2, loc="outside lower left", handlelength=1)
-
-
-def _bars_height(bars: StackedBars) -> float:
-    return BAR_INCHES * len(bars.rows) + 0.22 * -(-len(bars.parts) // LEGEND_COLUMNS) + 0.6
+    return Chart(caption, words, 2.5 + 0.2 * legend * -(-len(colours) // columns), draw)
 
 
 def thinned(values: Sequence[float]) -> list[float]:
@@ -299,16 +231,59 @@ def thinned(values: Sequence[float]) -> list[float]:
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
 
 
-def active_dimensions_charts(report: ReportData) -> list[Chart]:
-    """Histogram of documents by the number of dimensions they activate."""
-    counts, edges = histogram(report)
-    if not counts:
-        return []
+def stacked_bars(
+    caption: str, rows: Mapping[str, Mapping[str, float]], remainders: int = 0, *, ordered: bool = False
+) -> Chart:
+    """A bar for each row, cut into the same parts; a part that no row has is left out.
 
-    def draw(figure: Figure) -> None:
+    Args:
+        rows: label of a bar -> part -> its share; the shares of a bar add up to 1.
+        remainders: so many parts at the end are drawn in grey.
+        ordered: the parts are steps of one quantity.
+    """
+    parts = list(next(iter(rows.values())))
+    greys = parts[len(parts) - remainders :]
+    parts = [part for part in parts if any(shares[part] for shares in rows.values())]
+    greys = [part for part in parts if part in greys]
+    cycle = SHADES if ordered else PALETTE
+    colours = [cycle[position % len(cycle)] for position in range(len(parts) - len(greys))]
+    colours += REMAINDERS[len(REMAINDERS) - len(greys) :]  # the last is the same in every drawing
+
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
-        widths = [end - start for start, end in pairwise(edges)]
-        axes.bar(edges[:-1], counts, width=[0.94 * width for width in widths], align="edge", color=FIRST)
+        lefts = [0.0] * len(rows)
+        for part, colour in zip(parts, colours, strict=True):
+            shares = [shares[part] for shares in rows.values()]
+            axes.barh(range(len(rows)), shares, left=lefts, color=colour, height=0.66, label=visible(part), linewidth=0)
+            red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+            ink = ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 150 else ON_LIGHT
+            for row, value in enumerate(shares):
+                if value >= LABELLED_SHARE:
+                    middle = (lefts[row] + value / 2, row)
+                    axes.annotate(f"{100 * value:.0f}", middle, ha="center", va="center", color=ink, fontsize=9)
+            lefts = [left + value for left, value in zip(lefts, shares, strict=True)]
+        _name_bars(axes, [visible(label) for label in rows])
+        axes.set_xlim(0, 1)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+        figure.legend(ncols=LEGEND_COLUMNS, columnspacing=1.2, loc="outside lower left", handlelength=1)
+
+    words = "; ".join(
+        f"{label}: {', '.join(f'{part} {share(shares[part])}' for part in parts if shares[part])}"
+        for label, shares in rows.items()
+    )
+    inches = BAR_INCHES * len(rows) + 0.22 * -(-len(parts) // LEGEND_COLUMNS) + 0.6
+    return Chart(caption, words, inches, draw)
+
+
+def histogram_chart(counts: Sequence[int], edges: Sequence[float]) -> Chart:
+    """Documents by the number of dimensions they activate."""
+
+    def draw(figure: FigureBase) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes = figure.add_subplot()
+        widths = [0.94 * (end - start) for start, end in pairwise(edges)]
+        axes.bar(edges[:-1], counts, width=widths, align="edge", color=FIRST)
         axes.grid(axis="y")
         axes.set_xlabel("active dimensions of a document")
         axes.set_ylabel("documents")
@@ -321,97 +296,4 @@ def active_dimensions_charts(report: ReportData) -> list[Chart]:
         f"{amount(sum(counts))} documents with {whole(edges[0])} to {whole(edges[-1])} active dimensions; "
         f"most, {amount(counts[tallest])}, have {whole(edges[tallest])} to {whole(edges[tallest + 1])}"
     )
-    return [chart("document-dimensions", 2.4, draw, "Documents by active dimensions", words)]
-
-
-def write_picture(path: Path, height_inches: float, draw: Callable[[Figure], None]) -> None:
-    """A drawing on white as a PNG file."""
-    with _settings(PRINTED):
-        figure = Figure(figsize=(WIDTH_INCHES, height_inches), dpi=160, facecolor="white")
-        FigureCanvasAgg(figure)
-        draw(figure)
-        try:
-            figure.savefig(path, format="png", metadata={"Software": None})
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
-
-
-@contextmanager
-def _settings(colours: Mapping[str, str]) -> Iterator[None]:
-    """:data:`SETTINGS` with ``colours`` in place of the stand-ins, whatever the reader's own matplotlibrc says."""
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        # In a page the reader's fonts count, and in a picture a name with a missing glyph is still drawn.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(
-            {key: colours.get(value, value) if isinstance(value, str) else value for key, value in SETTINGS.items()}
-        )
-        yield
-
-
-def chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
-    """A figure as an element of an HTML page, filled by ``draw``; ``words`` are for those who do not see it."""
-    caption, words = visible(caption), visible(words)
-    file = io.BytesIO()
-    with _settings({}):
-        figure = Figure(figsize=(WIDTH_INCHES, height_inches))
-        FigureCanvasSVG(figure)
-        draw(figure)
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return Chart(_for_page(file.getvalue(), name, caption, words), caption, words)
-
-
-def _for_page(svg: bytes, name: str, title: str, description: str) -> str:
-    """A drawing of matplotlib as an element of an HTML page; see the head of this file."""
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if _local(child.tag) in {"metadata", "style"}:
-                parent.remove(child)
-    used = {name for element in root.iter() for value in element.attrib.values() for name in _references(value)}
-    for element in root.iter():
-        attributes = {_local(key): value for key, value in element.attrib.items()}
-        if attributes.get("id") not in used:
-            attributes.pop("id", None)
-        element.tag = _local(element.tag)
-        element.tail = None
-        element.attrib.clear()
-        element.attrib.update({key: _page_value(key, value, name) for key, value in attributes.items()})
-    view = root.get("viewBox", "")
-    root.attrib.clear()
-    root.attrib.update(
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": view,
-            "role": "img",
-            "aria-labelledby": f"{name}-title {name}-description",
-            "style": "stroke-linejoin: round; stroke-linecap: butt",
-        }
-    )
-    for tag, identifier, text in (("desc", "description", description), ("title", "title", title)):
-        element = ElementTree.Element(tag, {"id": f"{name}-{identifier}"})
-        element.text = text
-        root.insert(0, element)
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _local(name: str) -> str:
-    """An element's or attribute's name without its namespace."""
-    return name.rpartition("}")[2]
-
-
-def _references(value: str) -> list[str]:
-    """Ids that an attribute's value refers to, as ``url(#id)`` or as ``#id``."""
-    return [inside or whole for inside, whole in re.findall(r"url\(#([^)]+)\)|^#(.+)$", value)]
-
-
-def _page_value(key: str, value: str, name: str) -> str:
-    """An attribute's value with this drawing's own ids, the page's colours, and the reader's fonts."""
-    if key == "id":
-        return f"{name}-{value}"
-    if key == "href":
-        return f"#{name}-{value.removeprefix('#')}"
-    value = value.replace("url(#", f"url(#{name}-")
-    for stand_in, colour in COLOURS.items():
-        value = value.replace(stand_in, colour)
-    return re.sub(r"(font: [\d.]+px) [^;]*", rf"\1 {FONT}", value)
+    return Chart("Documents by active dimensions", words, 2.4, draw)

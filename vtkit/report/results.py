@@ -1,23 +1,10 @@
-"""Results of a run for its page: tables that explain themselves, queries won and lost beside BM25, example searches."""
+"""Results for pages: tables that explain themselves, queries won and lost beside another system, example searches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from vtkit.report.blocks import (
-    Block,
-    Cell,
-    Foreign,
-    Heading,
-    Hit,
-    Inline,
-    Inlines,
-    Paragraph,
-    Section,
-    Strong,
-    Table,
-    Token,
-)
+from vtkit.report.blocks import Block, Cell, Foreign, Hit, Inlines, Paragraph, Piece, Section, Strong, Table, Token
 from vtkit.report.data import Example, Number, Outcomes, ReportData, Row, SetResults, WeightedToken
-from vtkit.report.verdict import row_label
+from vtkit.report.plots import effectiveness_chart
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
 
 TOKENS_SHOWN = 24  # tokens of an example query, and of each result, that are shown; the rest is summed up in one number
@@ -46,60 +33,36 @@ COLUMNS = {  # column -> what it is
 }
 
 
-def results_section(report: ReportData) -> Section | None:
-    """A table for each evaluation set, and what the weight of the sum with BM25 was chosen from."""
-    tables = [table for results in report.results if (table := _results_table(results)) is not None]
-    if not tables:
-        return None
-    said = [
-        f"The encoder reads the first {amount(results.document_length)} tokens of a document: "
-        f"{share(results.share_cut)} of the documents of {results.set} are longer. BM25 reads them whole."
-        for results in report.results
-        if is_number(results.share_cut) and results.share_cut >= 0.01
-    ]
-    said += [
-        f"{results.set}, {row_label(row)}: {row.agreement.words()}."
-        for results in report.results
-        for row in results.rows
-        if row.agreement is not None
-    ]
-    notes = [Paragraph(sentence, quiet=True) for sentence in said]
-    weights = [table for results in report.results if (table := _weights_table(results)) is not None]
-    return Section("results", "Results", (*tables, *notes, *weights))
+def results_table(
+    caption: str,
+    head: str,
+    rows: Sequence[tuple[str, Mapping[str, Number], Mapping[str, tuple[float, float]]]],
+    further: Mapping[str, Sequence[str]],
+    *,
+    form: Callable[[Number], str] = score,
+    notes: Mapping[str, str] | None = None,
+) -> Table:
+    """A row for each system: its measures, the best of each bold, then ``further`` columns.
 
-
-def _results_table(results: SetResults) -> Table | None:
-    rows, measures = results.rows, results.measures
-    if not rows or not measures:
-        return None
-    columns: list[tuple[str, list[Number], Callable[[Number], str]]] = [
-        ("query dims", [row.query_dimensions for row in rows], amount),
-        ("doc dims", [row.document_dimensions for row in rows], amount),
-        ("FLOPS", [row.flops for row in rows], amount),
-        ("p", [row.p_value_vs_bm25 if row is results.planned else None for row in rows], p_value),
-        ("exploratory p", [None if row is results.planned else row.p_value_vs_bm25 for row in rows], p_value),
-    ]
-    columns = [column for column in columns if any(map(is_number, column[1]))]
-    best = {
-        name: max(numbers)
-        for name in measures
-        if (numbers := [value for row in rows if is_number(value := row.measures.get(name))])
-    }
-    cells = []
-    for position, row in enumerate(rows):
-        shown: list[Inline] = []
-        for name in measures:
-            value = row.measures.get(name)
-            shown.append(Strong(score(value)) if is_number(value) and value == best[name] else score(value))
-        shown += [form(numbers[position]) for _, numbers, form in columns]
-        cells.append((row_label(row), *shown))
-    counts = {"queries": results.queries, "documents": results.documents}
-    said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
-    titles = [*measures, *(title for title, _, _ in columns)]
-    notes = {title: note for title in titles if (note := COLUMNS.get(title) or measure_note(title))}
-    notes |= {row_label(row): note for row in rows if (note := _row_note(row))}
-    caption = f"{results.label} ({said})" if said else results.label
-    return Table(caption, ("model", *titles), cells, notes=notes)
+    Args:
+        rows: name of the system, its measures, and the intervals of those that have one, of which half is shown.
+        further: a cell for each row; a column without any is left out.
+    """
+    measures = list(dict.fromkeys(name for _, values, _ in rows for name in values))
+    values_of = {name: [values.get(name) for _, values, _ in rows] for name in measures}
+    best = {name: max(filter(is_number, values), default=None) for name, values in values_of.items()}
+    further = {title: cells for title, cells in further.items() if any(cell not in ("", "–") for cell in cells)}
+    lines: list[tuple[Cell, ...]] = []
+    for (name, values, intervals), *cells in zip(rows, *further.values(), strict=True):
+        shown: list[Cell] = []
+        for measure in measures:
+            value, (low, high) = values.get(measure), intervals.get(measure, (0.0, 0.0))
+            text = f"{form(value)} ±{score((high - low) / 2)}" if measure in intervals else form(value)
+            shown.append(Strong(text) if is_number(value) and value == best[measure] else text)
+        lines.append((name, *shown, *cells))
+    titles = (*measures, *further)
+    explained = {title: note for title in titles if (note := COLUMNS.get(title) or measure_note(title))}
+    return Table(caption, (head, *titles), lines, notes=explained | dict(notes or {}))
 
 
 def measure_note(name: str) -> str:
@@ -107,6 +70,45 @@ def measure_note(name: str) -> str:
     kind, _, depth = name.partition("@")
     meaning = MEASURES.get(kind.lower(), "")
     return f"{meaning} Over the first {depth} results." if meaning and depth else meaning
+
+
+def results_section(report: ReportData) -> Section | None:
+    """A table for each evaluation set, and what the weight of the sum with BM25 was chosen from."""
+    sets = [results for results in report.results if results.measures]
+    notes = [
+        f"The encoder reads the first {amount(results.document_length)} tokens of a document: "
+        f"{share(results.share_cut)} of the documents of {results.set} are longer. BM25 reads them whole."
+        for results in sets
+        if is_number(results.share_cut) and results.share_cut >= 0.01
+    ]
+    notes += [
+        f"{results.set}, {row.name}: {row.agreement.words()}."
+        for results in sets
+        for row in results.rows
+        if row.agreement is not None
+    ]
+    blocks: list[Block] = [*map(_results_table, sets), *(Paragraph(note, "quiet") for note in notes)]
+    blocks += filter(None, map(_weights_table, sets))
+    blocks += filter(None, map(effectiveness_chart, sets))
+    return Section("results", "Results", blocks) if sets else None
+
+
+def _results_table(results: SetResults) -> Table:
+    rows = results.rows
+    planned = [row is results.planned for row in rows]
+    tested = [p_value(row.p_value_vs_bm25) for row in rows]
+    further = {
+        "query dims": [amount(row.query_dimensions) for row in rows],
+        "doc dims": [amount(row.document_dimensions) for row in rows],
+        "FLOPS": [amount(row.flops) for row in rows],
+        "p": [p if is_planned else "–" for p, is_planned in zip(tested, planned, strict=True)],
+        "exploratory p": ["–" if is_planned else p for p, is_planned in zip(tested, planned, strict=True)],
+    }
+    counts = {"queries": results.queries, "documents": results.documents}
+    counted = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
+    caption = f"{results.label} ({counted})" if counted else results.label
+    notes = {row.name: note for row in rows if (note := _row_note(row))}
+    return results_table(caption, "model", [(row.name, row.measures, {}) for row in rows], further, notes=notes)
 
 
 def _row_note(row: Row) -> str:
@@ -126,84 +128,67 @@ def _row_note(row: Row) -> str:
 
 def _weights_table(results: SetResults) -> Table | None:
     """The values from which the weight of the sum with BM25 was chosen."""
-    for row in results.rows:
-        balance = row.balance
-        if balance is not None and balance.curve and not row.peer:
-            cells = [
-                Strong(score(value)) if weight == balance.weight else score(value) for weight, value in balance.curve
-            ]
-            caption = (
-                f"{results.label}: {results.measures[0]} of the sum with BM25 on {amount(balance.queries)} other "
-                "judged queries, by the weight of the encoder"
-            )
-            weights = [f"{weight:.1f}" for weight, _ in balance.curve]
-            return Table(caption, ("weight", *weights), [(results.measures[0], *cells)])
-    return None
+    balance = next((row.balance for row in results.rows if row.balance and row.balance.curve and not row.peer), None)
+    if balance is None:
+        return None
+    cells = [Strong(score(value)) if weight == balance.weight else score(value) for weight, value in balance.curve]
+    caption = (
+        f"{results.label}: {results.measure} of the sum with BM25 on {amount(balance.queries)} other judged queries, "
+        "by the weight of the encoder"
+    )
+    weights = (f"{weight:.1f}" for weight, _ in balance.curve)
+    return Table(caption, ("weight", *weights), [(results.measure, *cells)])
 
 
 def queries_section(report: ReportData) -> Section | None:
     """The queries that were won and lost beside BM25, and example searches."""
-    blocks: list[Block] = []
-    outcomes = report.outcomes
-    if outcomes is not None:
-        blocks += outcome_blocks(outcomes)
+    blocks = [] if report.outcomes is None else outcome_blocks(report.outcomes)
     for example in report.examples:
         blocks += _example(example)
     if any(example.results for example in report.examples):
-        blocks.append(Paragraph("Under each result: what each word of the query added to its score.", quiet=True))
-    title = "Queries won and lost" if outcomes else "Example searches"
-    return Section("queries", title, tuple(blocks)) if blocks else None
+        blocks.append(Paragraph("Under each result: what each word of the query added to its score.", "quiet"))
+    title = "Queries won and lost" if report.outcomes else "Example searches"
+    return Section("queries", title, blocks) if blocks else None
 
 
 def outcome_blocks(outcomes: Outcomes) -> list[Block]:
     """How many queries a system won and lost beside another, and those that moved most."""
-    said = (
+    counts = (
         f"Beside {outcomes.baseline}, {outcomes.system} is better on {amount(outcomes.won)} of the "
         f"{amount(outcomes.queries)} queries of {outcomes.set}, worse on {amount(outcomes.lost)}, and equal on "
         f"{amount(outcomes.queries - outcomes.won - outcomes.lost)} ({outcomes.measure})."
     )
-    blocks: list[Block] = [Paragraph(said)]
+    blocks: list[Block] = [Paragraph(counts)]
     for title, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
+        tokens = any(entry.tokens for entry in entries)
+        columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
+        rows = [
+            (Foreign(shorten(entry.query)), score(entry.value), score(entry.baseline), _weighted(entry.tokens) or "–")
+            for entry in entries
+        ]
         if entries:
-            tokens = any(entry.tokens for entry in entries)
-            columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
-            rows: list[tuple[Cell, ...]] = []
-            for entry in entries:
-                row = Foreign(shorten(entry.query)), score(entry.value), score(entry.baseline)
-                rows.append((*row, _weighted(entry.tokens, None) or "–") if tokens else row)
-            blocks.append(Table(title, columns, rows, frozenset({3}), own_texts=True))
+            blocks.append(Table(title, columns, [row[: len(columns)] for row in rows], frozenset({3}), own_texts=True))
     return blocks
 
 
-def _example(example: Example) -> list[Block]:
-    blocks: list[Block] = [Heading(f"{example.why}: {example.query}" if example.why else example.query)]
+def _example(example: Example) -> Iterable[Block]:
+    yield Paragraph(f"{example.why}: {example.query}" if example.why else example.query, "heading")
     if example.tokens:
-        blocks.append(Paragraph(("Searched as", *_weighted(example.tokens, None)), own_texts=True))
+        yield Paragraph(("Searched as", *_weighted(example.tokens)), own_texts=True)
     for result in example.results:
-        blocks.append(
-            Hit(
-                rank=amount(result.rank),
-                score=amount(result.score),
-                identifier=result.id,
-                title=result.title,
-                text=shorten(result.text),
-                tokens=_weighted(result.tokens, result.score),
-                relevant=result.relevant,
-            )
-        )
+        tokens = _weighted(result.tokens, result.score)
+        rank, value, text = amount(result.rank), amount(result.score), shorten(result.text)
+        yield Hit(rank, value, result.id, result.title, text, tokens, result.relevant)
     if not example.results:
-        blocks.append(Paragraph("Nothing was found: no document shares a token with it."))
-    return blocks
+        yield Paragraph("Nothing was found: no document shares a token with it.")
 
 
-def _weighted(pairs: Iterable[WeightedToken], total: Number) -> Inlines:
+def _weighted(pairs: Iterable[WeightedToken], total: Number = None) -> Inlines:
     """Tokens with their weights, heaviest first; what is left of ``total`` (default: their sum) beyond them, last."""
     weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
     shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
-    heaviest = max((abs(weight) for _, weight in shown), default=0.0)
-    parts: list[Inline] = [
-        Token(token, f"{weight:.2f}", abs(weight) / heaviest if heaviest else 0.0) for token, weight in shown
-    ]
+    heaviest = max((abs(weight) for _, weight in shown), default=0.0) or 1.0
+    parts: list[str | Piece] = [Token(token, f"{weight:.2f}", abs(weight) / heaviest) for token, weight in shown]
     left = total - sum(weight for _, weight in shown) if is_number(total) else sum(weight for _, weight in others)
     if shown and left >= 0.005:
         parts.append(f"and {left:.2f} from {f'{len(others)} ' if others else ''}others")

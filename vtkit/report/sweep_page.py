@@ -1,42 +1,34 @@
 """The page of a sweep: its tables, values against measures, FLOPS against effectiveness, training curves."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator
-
-from vtkit.report.blocks import Cell, Page, Paragraph, Section, Strong, Table
+from vtkit.report.blocks import Cell, Chart, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
-from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
+from vtkit.report.plots import INK, LINE, PALETTE, QUIET, Line, line_chart
 from vtkit.report.sweep_tables import COSTS, TITLES, Place, SweepResults, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 from vtkit.search.measures.significance import Difference
 
-LEGEND = 10  # lines that a legend names; of more, colours would not be told apart
-TICKS = 8  # values of a setting that each have a tick
-Line = tuple[str, list[float], list[float], list[float]]  # name, x, y, deviation of y
+if TYPE_CHECKING:
+    from matplotlib.figure import FigureBase
 
 
 def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> Page:
     """The page; ``reports`` of the finished cells, by their names."""
+    rows = dict(zip(results.frame["run"], results.frame["row"], strict=True))
+    note = Paragraph(results.note, "quiet")
     sections = [
-        Section(f"results-{system}", TITLES[system], (*_tables(results, system), Paragraph(results.note, quiet=True)))
+        Section(f"results-{system}", TITLES[system], [*_tables(results, system), note, *value_charts(results, system)])
         for system in results.systems
     ]
     if results.systems:
-        sections.append(Section("cost", "Cost", (_costs(results),)))
-    sections.append(Section("runs", "Runs", (_runs(results, reports),)))
-    return Page(results.name, "vtkit sweep", tuple(sections), language=language_of(reports))
-
-
-def sweep_charts(results: SweepResults, reports: Mapping[str, ReportData]) -> dict[str, list[Chart]]:
-    """The charts of each section of the page."""
-    charts = {f"results-{system}": value_charts(results, system) for system in results.systems}
-    charts["cost"] = pareto_charts(results) if results.systems else []
-    rows = dict(zip(results.frame["run"], results.frame["row"], strict=True))
-    return {**charts, "runs": curve_charts(rows, reports)}
+        sections.append(Section("cost", "Cost", [_costs(results), *pareto_charts(results)]))
+    sections.append(Section("runs", "Runs", [_runs(results, reports), *curve_charts(rows, reports)]))
+    return Page(results.name, "vtkit sweep", sections, language=language_of(reports))
 
 
 def language_of(reports: Mapping[str, ReportData]) -> str:
@@ -98,7 +90,7 @@ def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
 def value_charts(results: SweepResults, system: str) -> list[Chart]:
     """The first measure against each setting whose values are numbers, a line for each choice of the others."""
     drawn = []
-    for number, place in enumerate(results.places):
+    for place in results.places:
         figures = results.figures(system, place, place.measures[0])
         for position, head in enumerate(results.heads):
             values = {row: _number(labels[position]) for row, labels in results.rows.items()}
@@ -116,8 +108,7 @@ def value_charts(results: SweepResults, system: str) -> list[Chart]:
             ]
             if None not in values.values() and told:
                 caption = f"{place.measures[0]} by {head}, {place.label}"
-                name = f"{system}-{number}-{position}"
-                drawn.append(_line_chart(name, told, caption, head, place.measures[0]))  # type: ignore[arg-type]
+                drawn.append(line_chart(caption, told, head, place.measures[0], marks=True))  # type: ignore[arg-type]
     return drawn
 
 
@@ -128,52 +119,14 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _line_chart(
-    name: str, lines: Sequence[Line], caption: str, x_label: str, y_label: str, marks: bool = True
-) -> Chart:
-    colours = dict(zip(dict.fromkeys(line[0] for line in lines), PALETTE * len(lines), strict=False))
-    named = len(colours) <= LEGEND and len(colours) > 1
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        seen = set()
-        for label, xs, ys, spread in lines:
-            style: dict[str, Any] = {"color": colours[label], "label": visible(label) if label not in seen else None}
-            seen.add(label)
-            if marks:
-                axes.errorbar(xs, ys, yerr=spread if any(spread) else None, marker="o", capsize=3, **style)
-            else:
-                axes.plot(xs, ys, linewidth=1.2, **style)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        ticks = sorted({x for _, xs, _, _ in lines for x in xs})
-        axes.xaxis.set_major_locator(FixedLocator(ticks) if marks and len(ticks) <= TICKS else MaxNLocator(5))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.grid(axis="y")
-        axes.set_xlabel(visible(x_label))
-        axes.set_ylabel(y_label)
-        if named:
-            axes.legend(
-                ncols=1 if max(map(len, colours)) > LEGEND_WIDTH else 2,
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                borderaxespad=0.2,
-            )
-
-    words = "; ".join(
-        f"{label or y_label}: {amount(ys[0])} at {amount(xs[0])}, {amount(ys[-1])} at {amount(xs[-1])}"
-        for label, xs, ys, _ in lines
-    )
-    return chart(name, 2.6 + 0.2 * (len(colours) if named else 0), draw, caption, words)
-
-
 def pareto_charts(results: SweepResults) -> list[Chart]:
     """FLOPS against the first measure for the encoder of each row; a line joins those that none beats in both."""
     drawn = []
-    for number, place in enumerate(results.places):
+    for place in results.places:
         flops, means = (results.figures(results.systems[0], place, name) for name in ("FLOPS", place.measures[0]))
         found = [(flops[row][0], means[row][0], row) for row in results.rows if row in flops and row in means]
         if len(found) > 1:
-            drawn.append(_pareto_chart(f"flops-{number}", found, place))
+            drawn.append(_pareto_chart(found, place))
     return drawn
 
 
@@ -186,10 +139,10 @@ def pareto_front(points_: Sequence[tuple[float, float, str]]) -> list[tuple[floa
     return front
 
 
-def _pareto_chart(name: str, found: Sequence[tuple[float, float, str]], place: Place) -> Chart:
+def _pareto_chart(found: Sequence[tuple[float, float, str]], place: Place) -> Chart:
     front = pareto_front(found)
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         axes.plot([x for x, _, _ in front], [y for _, y, _ in front], color=LINE, zorder=1)
         for number, (x, y, row) in enumerate(found):
@@ -205,20 +158,20 @@ def _pareto_chart(name: str, found: Sequence[tuple[float, float, str]], place: P
 
     words = "; ".join(f"{row}: {amount(x)} FLOPS, {y:.4f}" for x, y, row in found)
     words += f". On the front: {', '.join(row for _, _, row in front)}"
-    return chart(name, 3.0, draw, f"FLOPS against {place.measures[0]}, {place.label}", words)
+    return Chart(f"FLOPS against {place.measures[0]}, {place.label}", words, 3.0, draw)
 
 
 def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> list[Chart]:
     """The loss of each training stage, all runs over one another, the runs of a label (``rows``) in one colour."""
     drawn = []
     for stage in dict.fromkeys(stage for report in reports.values() for stage in report.curves):
-        lines = []
+        lines: list[Line] = []
         for run, report in reports.items():
             loss = next((curve for curve in curves_of(report, stage) if curve.name == "loss"), None)
             steps, values = points(report, stage, loss.name) if loss is not None else ([], [])
             if len(steps) > 1:
-                lines.append((rows.get(run, run), thinned(steps), thinned(values), [0.0] * len(steps)))
+                lines.append((rows.get(run, run), steps, values, ()))
         if lines:
             caption = f"Loss, {TRAININGS.get(stage, stage)}"
-            drawn.append(_line_chart(f"loss-{stage}", lines, caption, "optimiser step", "loss", marks=False))
+            drawn.append(line_chart(caption, lines, "step", "loss"))
     return drawn

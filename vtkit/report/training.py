@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vtkit.report.blocks import Block, Paragraph, Section, Table
 from vtkit.report.data import Number, ReportData
+from vtkit.report.plots import Line, line_chart
 from vtkit.report.wording import amount, is_number, score, share, whole
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
 
@@ -66,28 +67,32 @@ def expanded(words: float) -> str:
 
 def training_section(report: ReportData) -> Section | None:
     """First and last values of every curve, validations, and what the model is."""
-    rows = []
+    rows, charts = [], []
     for stage in report.curves:
+        lines: dict[str, list[Line]] = {}
+        name = TRAININGS.get(stage, stage)
         for curve in curves_of(report, stage):
             steps, values = points(report, stage, curve.name)
             if values:
-                numbers = (whole(steps[-1]), curve.form(values[0]), curve.form(values[-1]))
-                rows.append((TRAININGS.get(stage, stage), curve.label, *numbers))
+                rows.append((name, curve.label, whole(steps[-1]), curve.form(values[0]), curve.form(values[-1])))
+            if curve.chart and len(steps) > 1:
+                lines.setdefault(curve.chart, []).append((curve.line, steps, values, ()))
+        charts += [
+            line_chart(f"{chart}, {name}", drawn, "step", falls="dimensions" in chart) for chart, drawn in lines.items()
+        ]
     blocks: list[Block] = []
     if rows:
         columns = ("stage", "quantity", "steps", "first", "last")
         blocks.append(Table("First and last values logged", columns, rows, frozenset({1})))
-    said = [UNICOIL] if report.kind == "unicoil" else []
-    if report.words_added is not None:
-        said.append(expanded(report.words_added))
-    if report.query_encoder is not None:
-        said.append(f"Queries are encoded by {report.query_encoder}.")
-    if report.activation is not None:
-        said.append(f"Fine-tuning turned logits x into weights by {report.activation}.")
-    if report.trainings > 1:
-        seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.trainings - 1}"
-        said.append(f"The weights are the mean of {report.trainings} fine-tunings{seeds}.")
-    blocks += map(Paragraph, said)
+    seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.trainings - 1}"
+    facts = {
+        UNICOIL: report.kind == "unicoil",
+        expanded(report.words_added or 0): report.words_added is not None,
+        f"Queries are encoded by {report.query_encoder}.": report.query_encoder is not None,
+        f"Fine-tuning turned logits x into weights by {report.activation}.": report.activation is not None,
+        f"The weights are the mean of {report.trainings} fine-tunings{seeds}.": report.trainings > 1,
+    }
+    blocks += [Paragraph(fact) for fact, holds in facts.items() if holds]
     for stage, trainings in report.validated.items():
         for number, validated in enumerate(trainings, 1):
             name = TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")
@@ -99,7 +104,7 @@ def training_section(report: ReportData) -> Section | None:
         blocks.append(Paragraph(f"The averaged weights reach {metric} {score(report.mean_value)} in validation."))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
-    return Section("training", "Training", tuple(blocks), folded=True) if blocks else None
+    return Section("training", "Training", [*blocks, *charts], folded=True) if blocks else None
 
 
 def _held_out(held_out: HeldOutPredictions) -> Table:
@@ -118,38 +123,17 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
     return Table(f"Masked tokens of {whole(held_out.texts)} texts held out of adaptation", columns, rows)
 
 
-COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}  # by the definition
-
-
 def calibration_section(report: ReportData) -> Section | None:
     """Changes by calibration, and the shares above zero before and after."""
-    done = report.calibration
-    if done is None:
+    calibration = report.calibration
+    if calibration is None:
         return None
-    counted = COUNTED[done.definition]
-    said = [f"All logits were divided by {score(done.head_scale)}."] if is_number(done.head_scale) else []
-    if done.tokens is not None:
-        said.append(
-            f"The decoder bias of {whole(done.tokens.tokens)} tokens was moved by {score(done.tokens.mean)} on "
-            f"average, towards activation rates that follow their document frequencies."
-        )
-    if done.target is not None or done.shift or not is_number(done.shift):
-        shift = done.shift
-        moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
-        aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
-        said.append(f"The decoder bias of every token was {moved}{aim}.")
-    moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
+    before, after, held_out = calibration.before, calibration.after, calibration.held_out
+    moments = {"before": before, "after": after, "after, on texts held out": held_out}
     rows = [(label, share(shares.token), share(shares.pooled)) for label, shares in moments.items()]
-    blocks: list[Block] = [Paragraph(" ".join(said))] if said else []
-    blocks.append(Table("Share above zero", ("", *(f"of {counted}" for counted in COUNTED.values())), rows))
-    before, after = done.probe.get("before"), done.probe.get("after")
-    if before is not None and after is not None:
-        figures: tuple[tuple[str, Callable[[Number], str], Number, Number], ...] = (
-            ("active dimensions of a text's beginning", whole, before.query_dimensions, after.query_dimensions),
-            ("active dimensions of a text", whole, before.document_dimensions, after.document_dimensions),
-            ("score spread, relative to the mean score", score, before.spread, after.spread),
-            ("tied among the best ten scores", share, before.tied, after.tied),
-        )
-        cells = [(label, form(first), form(second)) for label, form, first, second in figures]
-        blocks.append(Table("Probe texts held out", ("", "before", "after"), cells))
-    return Section("calibration", "Calibration", tuple(blocks), folded=True)
+    columns = ("", "of (position, token) logits", "of dimensions after max-pooling")
+    steps = calibration.done()
+    blocks: list[Block] = [Paragraph(f"{steps[:1].upper()}{steps[1:]}."), Table("Share above zero", columns, rows)]
+    if calibration.probe:
+        blocks.append(Table("Probe texts held out", ("", "before", "after"), calibration.table()))
+    return Section("calibration", "Calibration", blocks, folded=True)

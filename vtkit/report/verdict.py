@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vtkit.report.blocks import KeyFigure
-from vtkit.report.data import Number, ReportData, Row, sortable
-from vtkit.report.wording import amount, is_number, p_value, score, share, visible
+from vtkit.report.data import Number, ReportData, Row, SetResults
+from vtkit.report.wording import amount, is_number, p_value, score, visible
 from vtkit.search.measures.significance import CHANCE
 from vtkit.system.console import size
 
@@ -14,57 +13,6 @@ DEMONSTRATION = (
     "This run is a demonstration: its sizes were chosen so that it ends quickly. "
     "Its numbers show that the chain works and are not results to quote."
 )
-
-UNREAD = 0.01  # share of words with [UNK] from which on their number says more than that of tokens a word
-
-
-def row_label(row: Row) -> str:
-    """The name of a row of results as a person says it."""
-    return row.label or row.model
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The run's final model and the systems beside it on one set."""
-
-    name: str
-    measure: str
-    final: Row
-    bm25: Row | None  # the better of the rows of BM25: the baseline of all tests
-    hybrid: Row | None  # the sum of both: in the index to be used, if it has a lexical part, else of two rankings
-    deployed: Row  # the index that is to be used; the final model where the run has no index of its own for that
-    source: Row | None
-    peers: tuple[Row, ...] = ()  # the dense embedders and their sums with BM25
-
-    def value(self, row: Row | None) -> float | None:
-        """``row``'s value of the main measure."""
-        found = row.measures.get(self.measure) if row is not None else None
-        return float(found) if is_number(found) else None
-
-
-def standings(report: ReportData) -> list[Standing]:
-    """One :class:`Standing` for each set on which an encoder was judged; the main measure is the first."""
-    found = []
-    for results in report.results:
-        by_model = {row.model: row for row in results.rows}
-        encoders = [row for row in results.rows if row.role == "encoder"]
-        if not results.measures or not encoders or results.planned is None:
-            continue
-        final, deployed = encoders[-1], results.planned
-        summed = next((row for row in results.rows if row.role == "sum"), None)
-        found.append(
-            Standing(
-                name=results.set,
-                measure=results.measures[0],
-                final=final,
-                bm25=results.bm25,
-                hybrid=summed if deployed.balance is None else deployed,
-                deployed=deployed,
-                source=by_model.get("source") if final.model != "source" else None,
-                peers=tuple(row for row in results.rows if row.peer),
-            )
-        )
-    return [standing for standing in found if standing.value(standing.final) is not None]
 
 
 @dataclass(frozen=True)
@@ -94,18 +42,19 @@ class Beside:
         return f"{said} on average, above it beyond chance on {above} of {len(self.gains)} sets, below it on {below}"
 
 
-def comparisons(stood: Sequence[Standing]) -> list[Beside]:
+def comparisons(judged: Sequence[SetResults]) -> list[Beside]:
     """The index to be used beside BM25, the best dense embedder, and the best sum of an embedder with BM25, in this
     order, as far as they were evaluated. An embedder that is better beyond chance comes before all that may not be."""
-    rows: dict[str, dict[str, dict[str, tuple[float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
-    for standing in stood:
-        for row in (*([standing.bm25] if standing.bm25 is not None else []), *standing.peers):
-            value, other = standing.value(standing.deployed), standing.value(row)
-            bm25 = row.role == "bm25"
-            label, p = ("BM25", standing.deployed.p_value_vs_bm25) if bm25 else (row_label(row), row.p_value_vs_planned)
+    gains: dict[str, dict[str, dict[str, tuple[float, Number]]]] = {"bm25": {}, "peer": {}, "peer-sum": {}}
+    for of in judged:
+        planned = of.planned
+        assert planned is not None  # an encoder is judged
+        for row in (row for row in (of.bm25, *of.peers) if row is not None):
+            label, p = (row.name, row.p_value_vs_planned) if row.peer else ("BM25", planned.p_value_vs_bm25)
+            value, other = of.value(planned), of.value(row)
             if value is not None and other is not None:
-                rows[row.role].setdefault(label, {})[standing.name] = value - other, p
-    beside = ([Beside(label, gains) for label, gains in of_role.items()] for of_role in rows.values())
+                gains[row.role].setdefault(label, {})[of.set] = value - other, p
+    beside = ([Beside(label, on_sets) for label, on_sets in of_role.items()] for of_role in gains.values())
     return [min(of_role, key=lambda each: (not each.beyond_chance(-1), each.gain)) for of_role in beside if of_role]
 
 
@@ -121,11 +70,10 @@ class Recommendation:
 def recommendation(report: ReportData) -> Recommendation | None:
     """By the differences of the index to be used from BM25, the embedder, and the embedder with BM25, and their p
     values; None if nothing was evaluated. One set on which it is below BM25 beyond chance is a reason against it."""
-    stood = standings(report)
-    if not stood:
+    if not report.judged:
         return None
-    first, beside = stood[0], comparisons(stood)
-    system = "the one index" if first.deployed is first.hybrid else "the encoder"
+    first, beside = report.judged[0], comparisons(report.judged)
+    system = "the one index" if first.planned is first.hybrid else "the encoder"
     bm25 = next((each for each in beside if each.label == "BM25"), None)
     better = next((each for each in beside if each is not bm25 and each.beyond_chance(-1)), None)
     above, harmful = (bm25 is not None and bool(bm25.beyond_chance(sign)) for sign in (1, -1))
@@ -139,7 +87,7 @@ def recommendation(report: ReportData) -> Recommendation | None:
         head = f"Deploy {system}" if above else f"No gain shown by {system}"
     if not beside:
         return Recommendation(head, False)
-    value = f"{first.measure} {score(first.value(first.deployed))}" if len(stood) == 1 else first.measure
+    value = f"{first.measure} {score(first.value(first.planned))}" if len(report.judged) == 1 else first.measure
     said = f"{head}: {', '.join([value, '; '.join(each.words for each in beside)])}"
     if better is not None and report.to_try:
         said += f". To come closer, try {' or '.join(report.to_try)}"
@@ -156,95 +104,52 @@ def related(p: float) -> str:
 
 
 def verdict(report: ReportData) -> str:
-    """The figures of the run in one paragraph: a sentence for each of the first two sets, then vocabulary and size.
-    Empty without any."""
-    stood = standings(report)
+    """A sentence for each of the first two sets, and for each set whose figures do not compare. Empty without any."""
     sentences = []
-    for standing in stood[:2]:
-        values = [f"{label} {score(standing.value(row))}" for label, row in _systems(standing).items()]
-        sentences.append(f"{standing.measure} on {standing.name}: {', '.join(values)}.")
+    for of in report.judged[:2]:
+        values = [f"{label} {score(of.value(row))}" for label, row in _systems(of).items()]
+        sentences.append(f"{of.measure} on {of.set}: {', '.join(values)}.")
     sentences += [
-        f"Figures on {results.set} are not comparable with published ones ({'; '.join(results.not_comparable)})."
-        for results in report.results
-        if results.not_comparable
+        f"Figures on {of.set} are not comparable with published ones ({'; '.join(of.not_comparable)})."
+        for of in report.results
+        if of.not_comparable
     ]
-    if report.vocabulary is not None:
-        sentences.append(
-            f"Of the {amount(report.vocabulary.target_size)} tokens of the new vocabulary "
-            f"{share(report.vocabulary.overlap_share)} were known to the source model."
-        )
-    cut = _fragmentation(report)
-    if cut:
-        sentences.append(cut)
-    if stood and is_number(stood[0].final.document_dimensions):
-        row = stood[0].final
-        query = f" and a query {amount(row.query_dimensions)}" if is_number(row.query_dimensions) else ""
-        sentences.append(f"A document activates {amount(row.document_dimensions)} dimensions on average{query}.")
     return visible(" ".join(sentences))
 
 
-def _fragmentation(report: ReportData) -> str:
-    """How much shorter, or longer, the new vocabulary makes the queries (or, without queries, the documents)."""
-    analysis = report.vocabularies
-    if analysis is None or analysis.source is None:
-        return ""
-    for text, old, new in (
-        ("a query", analysis.source.queries, analysis.target.queries),
-        ("a document", analysis.source.documents, analysis.target.documents),
-    ):
-        if old is not None and new is not None:
-            cut = (
-                f"The new vocabulary cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, the "
-                f"source's into {old.tokens_per_word:.2f}."
-            )
-            if max(old.unknown_words, new.unknown_words) < UNREAD:
-                return cut
-            # a word that is one [UNK] is one token, and nothing is known of it
-            if new.unknown_words < UNREAD:
-                return f"The source's vocabulary cannot read {share(old.unknown_words)} of the words of {text}. {cut}"
-            return (
-                f"{share(new.unknown_words)} of the words of {text} cannot be read with the new vocabulary, "
-                f"{share(old.unknown_words)} with the source's. {cut}"
-            )
-    return ""
-
-
-def _systems(standing: Standing) -> dict[str, Row]:
+def _systems(of: SetResults) -> dict[str, Row]:
     """The rows that a reader compares first, by their names in words, each once and the system to deploy first."""
-    one_index = standing.deployed is standing.hybrid
-    peer = max(standing.peers, key=lambda row: sortable(row.measures.get(standing.measure)), default=None)
-    rows: dict[str, Row | None] = {
-        "the one index" if one_index else row_label(standing.deployed): standing.deployed,
-        "BM25": standing.bm25,
-        "the encoder alone": standing.final,
-        "encoder and BM25 together": standing.hybrid,
-        "" if peer is None else row_label(peer): peer,
-        "the source model": standing.source,
+    deployed, peer = of.planned, of.best(of.peers)
+    rows = {
+        "the one index" if deployed is of.hybrid else deployed.name if deployed is not None else "": deployed,
+        "BM25": of.bm25,
+        "the encoder alone": of.final,
+        "encoder and BM25 together": of.hybrid,
+        peer.name if peer is not None else "": peer,
+        "the source model": of.source,
     }
     shown: dict[str, Row] = {}
     for label, row in rows.items():
-        if row is not None and row not in shown.values() and standing.value(row) is not None:
+        if row is not None and row not in shown.values() and of.value(row) is not None:
             shown[label] = row
     return shown
 
 
-def key_figures(report: ReportData) -> list[KeyFigure]:
-    """Numbers of the first set for the head of the page, the system to deploy first; empty without any."""
-    stood = standings(report)
-    if not stood:
+def key_figures(report: ReportData) -> list[tuple[str, str]]:
+    """Numbers of the first set for the head of the page, each with its name, the system to deploy first."""
+    if not report.judged:
         return []
-    first = stood[0]
-    where = f" on {first.name}" if len(stood) > 1 else ""
-    if any(results.not_comparable for results in report.results if results.set == first.name):
-        where += " (not comparable)"
+    first = report.judged[0]
+    where = f" on {first.set}" if len(report.judged) > 1 else ""
+    where += " (not comparable)" if first.not_comparable else ""
     figures = [
-        KeyFigure(score(first.value(row)), f"{first.measure}, {label}{where}")
+        (score(first.value(row)), f"{first.measure}, {label}{where}")
         for label, row in _systems(first).items()
         if row is not first.source
     ]
-    if is_number(first.final.document_dimensions):
-        figures.append(KeyFigure(amount(first.final.document_dimensions), "active dimensions a document"))
+    dimensions = None if first.final is None else first.final.document_dimensions
+    if is_number(dimensions):
+        figures.append((amount(dimensions), "active dimensions a document"))
     if report.cost is not None:
-        figures.append(KeyFigure(size(report.cost.index_bytes), "index"))
-        figures.append(KeyFigure(f"{report.cost.query_ms:,.1f} ms", "a query, median"))
+        figures += [(size(report.cost.index_bytes), "index"), (f"{report.cost.query_ms:,.1f} ms", "a query, median")]
     return figures

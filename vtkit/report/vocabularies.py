@@ -1,10 +1,11 @@
 """The vocabularies of a run as a page shows them: overlap, where the new rows came from, languages, fragmentation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from vtkit.report.blocks import Bar, Block, Foreign, Inline, Paragraph, Section, Strong, Table, Token
-from vtkit.report.data import Number, ReportData
-from vtkit.report.wording import amount, count_and_share, is_number, p_value, score, share
+from vtkit.report.blocks import Bar, Block, Cell, Foreign, Paragraph, Section, Strong, Table, Token, table_of
+from vtkit.report.data import ReportData
+from vtkit.report.plots import stacked_bars
+from vtkit.report.wording import amount, count_and_share, p_value, score, share
 from vtkit.settings.transfer import ROW_ORIGINS
 from vtkit.transfer.result import Probed
 from vtkit.vocabulary.composition import LANGUAGES
@@ -39,14 +40,14 @@ def vocabulary_section(report: ReportData) -> Section | None:
                     f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.overlap.items() if n > 0
                 ]
                 meaning += f" ({', '.join(counts)})" if counts else ""
-            rows.append((label, amount(count), Bar(share(count / total), count / total), meaning))
+            rows.append((label, amount(count), Bar(share(count / total), share=count / total), meaning))
         if total > 0:
             columns = ("rows from", "tokens", "share", "what they are")
             title = "Where the embeddings of the new vocabulary come from"
             blocks.append(Table(title, columns, rows, frozenset({3})))
     if analysis is not None:
         blocks += _languages(analysis)
-    return Section("vocabulary", "Vocabulary", tuple(blocks)) if blocks else None
+    return Section("vocabulary", "Vocabulary", blocks) if blocks else None
 
 
 def _probed(probed: Sequence[Probed]) -> str:
@@ -66,27 +67,42 @@ def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
     return source | {"new vocabulary" if source else "vocabulary": analysis.target}
 
 
-def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
-    """Language, or what else a token is -> how many tokens of each of :func:`profiles` are: languages by their largest
-    share first, then the scripts of no language asked for, the undecided, and tokens without letters."""
-    found = list(profiles(analysis).values())
-    codes = {code for profile in found for code in profile.languages}
-    largest = {code: max(profile.languages.get(code, 0) / max(profile.size, 1) for profile in found) for code in codes}
-    ordered = sorted(codes, key=lambda code: (-largest[code], code))
-    kinds = {LANGUAGES.get(code, code): tuple(profile.languages.get(code, 0) for profile in found) for code in ordered}
-    kinds["other scripts"] = tuple(sum(profile.other_scripts.values()) for profile in found)
-    kinds["undecided"] = tuple(profile.undecided for profile in found)
-    kinds["no letters"] = tuple(profile.no_letters for profile in found)
+def largest_first(counts: Sequence[Mapping[str, int]], sizes: Sequence[int]) -> list[str]:
+    """The names that are counted, the largest share of any vocabulary first."""
+    largest = {
+        name: max(of.get(name, 0) / max(size, 1) for of, size in zip(counts, sizes, strict=True))
+        for name in dict.fromkeys(name for of in counts for name in of)
+    }
+    return sorted(largest, key=lambda name: (-largest[name], name))
+
+
+GREY_KINDS: dict[
+    str, Callable[[VocabularyProfile], int]
+] = {  # kinds of tokens that are no language -> how many a vocabulary has
+    "other scripts": lambda profile: sum(profile.other_scripts.values()),
+    "undecided": lambda profile: profile.undecided,
+    "no letters": lambda profile: profile.no_letters,
+}
+
+
+def token_kinds(vocabularies: Sequence[VocabularyProfile]) -> dict[str, list[int]]:
+    """Language, or what else a token is -> how many tokens each vocabulary has of them."""
+    codes = largest_first([each.languages for each in vocabularies], [each.size for each in vocabularies])
+    kinds = {LANGUAGES.get(code, code): [each.languages.get(code, 0) for each in vocabularies] for code in codes}
+    kinds |= {kind: [count(each) for each in vocabularies] for kind, count in GREY_KINDS.items()}
     return {kind: counts for kind, counts in kinds.items() if any(counts)}
 
 
 def _languages(analysis: VocabularyAnalysis) -> list[Block]:
-    found = profiles(analysis)
-    sizes = [profile.size for profile in found.values()]
-    rows: list[tuple[Inline, ...]] = [
-        (kind, *map(count_and_share, counts, sizes)) for kind, counts in token_kinds(analysis).items()
-    ]
+    vocabularies = profiles(analysis)
+    kinds, sizes = token_kinds([*vocabularies.values()]), [profile.size for profile in vocabularies.values()]
+    rows: list[tuple[Cell, ...]] = [(kind, *map(count_and_share, counts, sizes)) for kind, counts in kinds.items()]
     rows.append((Strong("all tokens"), *(Strong(amount(size)) for size in sizes)))
+    bars = {
+        name: {kind: counts[position] / max(sizes[position], 1) for kind, counts in kinds.items()}
+        for position, name in enumerate(vocabularies)
+    }
+    chart = stacked_bars("Tokens by language", bars, sum(kind in GREY_KINDS for kind in kinds))
     named = [LANGUAGES.get(code, code) for code in analysis.languages]
     note = (
         f"Told apart: {', '.join(named)}. A script that only one of them is written in decides, so every token in "
@@ -102,25 +118,26 @@ def _languages(analysis: VocabularyAnalysis) -> list[Block]:
             else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
             "undecided."
         )
-    for name, profile in found.items():
+    for name, profile in vocabularies.items():
         most = [f"{script} {amount(n)}" for script, n in profile.other_scripts.items()]
         shown = most[:SCRIPTS_SHOWN] + (["…"] if len(most) > SCRIPTS_SHOWN else [])
         note += f" Other scripts of the {name}: {', '.join(shown)}." if most else ""
-    return [Table("Tokens by language", ("language", *found), rows), Paragraph(note, quiet=True)]
+    return [Table("Tokens by language", ("language", *vocabularies), rows), Paragraph(note, "quiet"), chart]
 
 
 SCRIPTS_SHOWN = 5  # scripts of no language asked for that are named
 
-FRAGMENTATION: tuple[tuple[str, Callable[[TextMetrics], Number], Callable[[Number], str]], ...] = (
-    ("tokens per word", lambda metrics: metrics.tokens_per_word, lambda value: f"{value:.2f}"),
-    ("words split", lambda metrics: metrics.split_words, share),
-    ("tokens per text", lambda metrics: metrics.tokens_per_text, amount),
-    ("[UNK] among the tokens", lambda metrics: metrics.unknown_tokens, share),
-    ("words with [UNK], or without any token", lambda metrics: metrics.unknown_words, share),
-    ("texts with a split word", lambda metrics: metrics.texts_with_split_word, share),
-    ("texts with [UNK]", lambda metrics: metrics.texts_with_unknown, share),
-)
-"""Rows of the table of fragmentation: label, value and form. Of documents and of queries; "text" stands for either."""
+FRAGMENTATION: dict[str, Callable[[TextMetrics], str]] = {
+    "tokens per word": lambda metrics: f"{metrics.tokens_per_word:.2f}",
+    "words split": lambda metrics: share(metrics.split_words),
+    "tokens per text": lambda metrics: amount(metrics.tokens_per_text),
+    "[UNK] among the tokens": lambda metrics: share(metrics.unknown_tokens),
+    "words with [UNK], or without any token": lambda metrics: share(metrics.unknown_words),
+}
+OF_QUERIES: dict[str, Callable[[TextMetrics], str]] = {  # known of queries only
+    "queries with a split word": lambda metrics: share(metrics.texts_with_split_word),
+    "queries with [UNK]": lambda metrics: share(metrics.texts_with_unknown),
+}
 
 
 def fragmentation_section(report: ReportData) -> Section | None:
@@ -128,54 +145,46 @@ def fragmentation_section(report: ReportData) -> Section | None:
     analysis = report.vocabularies
     if analysis is None:
         return None
-    found = profiles(analysis)
+    vocabularies = profiles(analysis)
     blocks: list[Block] = []
-    sides = {
-        "document": [profile.documents for profile in found.values()],
-        "query": [profile.queries for profile in found.values()],
-    }
-    plural = {"document": "documents", "query": "queries"}
-    for side, metrics in sides.items():
-        known = [of for of in metrics if of is not None]
-        if not known:
+    for texts, sample, further in (
+        ("documents", analysis.documents, {}),
+        ("queries", analysis.queries, OF_QUERIES),
+    ):
+        cut = {name: metrics for name, each in vocabularies.items() if (metrics := getattr(each, texts)) is not None}
+        if not cut:
             continue
-        sample = analysis.documents if side == "document" else analysis.queries
-        rows = [
-            (label.replace("texts", plural[side]).replace("text", side), *(form(value(of)) for of in known))
-            for label, value, form in FRAGMENTATION
-            if any(is_number(value(of)) for of in known)
-        ]
-        measured = f"{plural[side]}: {amount(sample.texts)}"
+        measured = f"{texts}: {amount(sample.texts)}"
         if sample.texts < sample.of:
             measured += f" of {amount(sample.of)}, sampled"
         if sample.shortened:
             measured += f", {amount(sample.shortened)} of them cut to their beginning"
-        caption = f"How the {plural[side]} are cut ({measured}; {amount(known[0].words)} words)"
-        blocks.append(Table(caption, ("", *found), rows))
-    for name, profile in found.items():
-        if profile.worst_words:
-            words = [
-                (Foreign(word.word), amount(word.occurrences), tuple(map(Token, word.pieces)))
-                for word in profile.worst_words
-            ]
-            title = f"Words that cost the {name} most extra tokens"
-            blocks.append(Table(title, ("word", "occurrences", "cut into"), words, frozenset({2}), own_texts=True))
+        words = amount(next(iter(cut.values())).words)
+        blocks.append(table_of(f"How the {texts} are cut ({measured}; {words} words)", cut, FRAGMENTATION | further))
+    for name, profile in vocabularies.items():
+        worst = [
+            (Foreign(word.word), amount(word.occurrences), tuple(map(Token, word.pieces)))
+            for word in profile.worst_words
+        ]
+        title = f"Words that cost the {name} most extra tokens"
+        if worst:
+            blocks.append(Table(title, ("word", "occurrences", "cut into"), worst, frozenset({2}), own_texts=True))
     if not blocks:
         return None
     note = (
         "Special tokens around a text are not counted. A word is what stands between white space without the "
         "punctuation around it; in Chinese, Japanese, Thai, Lao, Khmer and Burmese, a word of ICU's dictionaries."
     )
-    return Section("fragmentation", "Fragmentation", (*blocks, Paragraph(note, quiet=True)), folded=True)
+    return Section("fragmentation", "Fragmentation", [*blocks, Paragraph(note, "quiet")], folded=True)
 
 
-COVERAGE = {  # field of Coverage -> its row, and how its numbers are written
-    "words_split": ("words split", share),
-    "queries_split": ("queries with a split word", share),
-    "tokens_per_word": ("tokens a word", amount),
-    "own_tokens_met": ("query tokens active in relevant documents", share),
-    "own_tokens_met_elsewhere": ("query tokens active in any document", share),
-    "score_by_own_tokens": ("score by the query's own tokens", share),
+COVERAGE = {  # row -> the field of Coverage, and how its number is written
+    "words split": ("words_split", share),
+    "queries with a split word": ("queries_split", share),
+    "tokens a word": ("tokens_per_word", amount),
+    "query tokens active in relevant documents": ("own_tokens_met", share),
+    "query tokens active in any document": ("own_tokens_met_elsewhere", share),
+    "score by the query's own tokens": ("score_by_own_tokens", share),
 }
 
 COVERAGE_NOTES = {
@@ -188,12 +197,12 @@ def coverage_section(report: ReportData) -> Section | None:
     """How queries and relevant documents meet on the vocabulary, before and after."""
     if not report.coverage:
         return None
-    rows = []
-    for name, (title, form) in COVERAGE.items():
-        values = [getattr(found, name) for found in report.coverage.values()]
-        rows.append((title, *("–" if value is None else form(value) for value in values)))
+    rows = [
+        (title, *(form(getattr(coverage, field)) for coverage in report.coverage.values()))
+        for title, (field, form) in COVERAGE.items()
+    ]
     table = Table("The first queries of the first set", ("", *report.coverage), rows, notes=COVERAGE_NOTES)
-    return Section("coverage", "How queries and documents meet", (table,), folded=True)
+    return Section("coverage", "How queries and documents meet", [table], folded=True)
 
 
 def neighbours_section(report: ReportData) -> Section | None:
@@ -207,4 +216,4 @@ def neighbours_section(report: ReportData) -> Section | None:
         rows.append((Token(entry.token), label, tuple(sources) or "–"))
     title = "New tokens, and the source tokens their rows were mixed from"
     table = Table(title, ("new token", "by", "source tokens and weights"), rows, frozenset({1, 2}))
-    return Section("neighbours", "What the new tokens were made of", (table,), folded=True)
+    return Section("neighbours", "What the new tokens were made of", [table], folded=True)

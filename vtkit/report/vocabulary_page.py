@@ -1,15 +1,14 @@
-"""What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page."""
+"""The report of ``vtkit inspect-vocab``: the tables of the terminal, the charts, and both as one HTML page."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
-from vtkit.report import blocks, pages
-from vtkit.report.blocks import Page, Paragraph, Section
-from vtkit.report.plots import StackedBars, stacked_bars
+from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table
+from vtkit.report.pages import html_page
+from vtkit.report.plots import stacked_bars
+from vtkit.report.vocabularies import largest_first
 from vtkit.system.console import one_line
 from vtkit.vocabulary.composition import ETC, LANGUAGES
-from vtkit.vocabulary.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
+from vtkit.vocabulary.inspection import InspectedVocabulary, Inspection, Sort
 
 SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
 DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own
@@ -26,32 +25,70 @@ SCRIPTS = {
     "Korean": "Hangul and Han",
 }
 
+MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
+    "with an upper-case letter": lambda vocabulary: vocabulary.casing.cased,
+    "lower case only": lambda vocabulary: vocabulary.casing.lower_case,
+    "letters without case": lambda vocabulary: vocabulary.casing.script_without_case,
+    "with a digit": lambda vocabulary: vocabulary.digits,
+    "punctuation only": lambda vocabulary: vocabulary.punctuation,
+    "unused fillers": lambda vocabulary: vocabulary.unused,
+    "duplicates after normalisation": lambda vocabulary: vocabulary.duplicates.count,
+    "never made by itself": lambda vocabulary: vocabulary.unreachable.count,
+}
 
-class Table(NamedTuple):
-    """One table: a column of labels and one for each vocabulary, and sentences to read it by."""
 
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: list[str]
-    caption: str = "Tokens, and their share of the vocabulary"
-
-
-def tables(report: Inspection) -> list[Table]:
-    """The report of ``vtkit inspect-vocab`` as tables."""
+def sections(report: Inspection) -> list[Section]:
+    """The tables, each in a section with the sentences to read it by."""
     vocabularies = report.vocabularies
-    columns = [_plain(vocabulary.name) for vocabulary in vocabularies]
-    scripts = _rows_of("scripts", vocabularies, "other scripts", SCRIPTS)
+    names = [_plain(vocabulary.name) for vocabulary in vocabularies]
+    sizes = [vocabulary.size for vocabulary in vocabularies]
+
+    def section(title: str, rows: Sequence[Sequence[str]], notes: Sequence[str] = (), caption: str = "") -> Section:
+        caption = caption or "Tokens, and their share of the vocabulary"
+        table = Table(caption, (title, *names), rows)
+        return Section(title.lower().replace(" ", "-"), title, [table, *(Paragraph(note, "quiet") for note in notes)])
+
+    def shares(counts: Mapping[str, Sequence[int]]) -> list[list[str]]:
+        return [[label, *map(count_and_share, of, sizes)] for label, of in counts.items()]
+
+    languages = shares(_counts(vocabularies, "language", "languages"))
+    for sort, label in REMAINDERS.items():
+        parts = shares(_counts(vocabularies, sort, "scripts"))
+        if parts:
+            languages += shares({label: _totals(vocabularies, sort)})
+            languages += [[f"· {part}", *cells] for part, *cells in parts]
+    lengths = [
+        [length, *(f"{getattr(vocabulary.characters, length):,.4g}" for vocabulary in vocabularies)]
+        for length in ("mean", "median", "longest")
+    ]
+    make_up = shares({label: [*map(count, vocabularies)] for label, count in MAKE_UP.items()})
+    continuing = [count_and_share(each.continuations.count, max(each.continuations.of, 1)) for each in vocabularies]
+    make_up.insert(3, ["continues a word (of those with letters)", *continuing])
+    scripts = {**_counts(vocabularies, "scripts", "scripts"), "no letters": _totals(vocabularies, "etc")}
     made = [
-        Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
-        Table("Scripts", columns, [*scripts, _row("no letters", vocabularies, _count_of("etc"))], []),
-        Table("Characters of a token", columns, _length_rows(vocabularies), []),
-        Table("Make-up", columns, _make_up_rows(vocabularies), _waste_notes(vocabularies)),
+        section("Languages", languages, _language_notes(vocabularies)),
+        section("Scripts", shares(scripts)),
+        section("Characters of a token", lengths + shares(_lengths(vocabularies))),
+        section("Make-up", make_up, _waste_notes(vocabularies)),
     ]
     if report.overlap:
-        made.append(_overlap_table(report.overlap, columns))
+        caption = "Tokens of the vocabulary on top that the one at the left knows"
+        rows = [
+            [f"from {source}", *(f"{cell.count:,} ({100 * cell.share:.2f} %)" for cell in row)]
+            for source, row in zip(names, report.overlap.matrix, strict=True)
+        ]
+        note = (
+            f"{caption}, by the rule “{report.overlap.mode}” (docs/vocabulary.md), and their share of the vocabulary "
+            "on top. Fillers are never known."
+        )
+        made.append(section("Overlap", rows, [note], caption))
     if report.corpus:
-        made.append(_corpus_table(report.corpus, columns))
+        rows = [
+            ["tokens that occur", *(f"{use.used:,} ({100 * use.share:.2f} %)" for use in report.corpus)],
+            ["tokens that make up 90 % of the text", *(f"{use.nine_tenths:,}" for use in report.corpus)],
+            ["tokens the text is cut into", *(f"{use.occurrences:,}" for use in report.corpus)],
+        ]
+        made.append(section("Use in the corpus", rows, [f"{report.corpus[0].texts:,} texts were read."], "Tokens"))
     return made
 
 
@@ -71,52 +108,39 @@ def descriptions(report: Inspection) -> list[tuple[str, list[str]]]:
     return described
 
 
-def charts(report: Inspection) -> list[StackedBars]:
+def charts(report: Inspection) -> list[Chart]:
     """Languages, scripts and lengths of the tokens as stacked bars."""
     vocabularies = report.vocabularies
-    names = {vocabulary.name: _plain(vocabulary.name) for vocabulary in vocabularies}
-    drawn = []
-    sorts: tuple[tuple[str, Sort], ...] = (("Tokens by language", "language"), ("Tokens by script", "scripts"))
-    for title, key in sorts:
-        top = _top(vocabularies, key, DRAWN_LANGUAGES)
-        remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
-        remainders += ["undecided", "other scripts"] if key == "language" else []
-        rows = {}
-        for vocabulary in vocabularies:
-            counts = vocabulary.composition.counts(key)
-            values = [counts.get(name, 0) for name in top] + [sum(counts.values()) - sum(counts.get(n, 0) for n in top)]
-            if key == "language":
-                values += [sum(vocabulary.composition.counts(sort).values()) for sort in ("undecided", "other")]
-            values.append(sum(vocabulary.composition.etc.values()))
-            rows[names[vocabulary.name]] = [value / vocabulary.size for value in values]
-        drawn.append(_without_empty(title, rows, [LANGUAGES.get(name, name) for name in top], [*remainders, "ETC"]))
-    lengths = {}
-    for vocabulary in vocabularies:
-        by_length = [_of_length(vocabulary, low, high) for low, high in LENGTHS]
-        lengths[names[vocabulary.name]] = [count / max(sum(by_length), 1) for count in by_length]
-    last = _without_empty("Tokens by length in characters", lengths, [*map(_length_words, LENGTHS)], [])
-    return [*drawn, replace(last, ordered=True)]
+    names = [_plain(vocabulary.name) for vocabulary in vocabularies]
+
+    def bars(counts: Mapping[str, Sequence[int]], totals: Sequence[int]) -> dict[str, dict[str, float]]:
+        return {
+            name: {part: of[position] / max(totals[position], 1) for part, of in counts.items()}
+            for position, name in enumerate(names)
+        }
+
+    sizes, etc = [vocabulary.size for vocabulary in vocabularies], {"ETC": _totals(vocabularies, "etc")}
+    greys = {"undecided": _totals(vocabularies, "undecided"), "other scripts": _totals(vocabularies, "other")} | etc
+    languages = _counts(vocabularies, "language", "languages", DRAWN_LANGUAGES)
+    scripts = _counts(vocabularies, "scripts", "scripts", DRAWN_LANGUAGES)
+    lengths = _lengths(vocabularies)
+    counted = [sum(of) for of in zip(*lengths.values(), strict=True)]
+    return [
+        stacked_bars("Tokens by language", bars(languages | greys, sizes), len(greys)),
+        stacked_bars("Tokens by script", bars(scripts | etc, sizes), len(etc)),
+        stacked_bars("Tokens by length in characters", bars(lengths, counted), ordered=True),
+    ]
 
 
-def html_page(report: Inspection) -> str:
+def inspection_page(report: Inspection) -> str:
     """The report as one self-contained HTML page."""
     described = [
-        Section(f"vocabulary-{number}", name, tuple(map(Paragraph, lines)))
+        Section(f"vocabulary-{number}", name, [*map(Paragraph, lines)])
         for number, (name, lines) in enumerate(descriptions(report), start=1)
     ]
-    drawn = [stacked_bars(f"chart-{number}", bars) for number, bars in enumerate(charts(report), start=1)]
-    listed = []
-    for number, table in enumerate(tables(report), start=1):
-        # a row that is a part of the one above has a dot before it
-        rows = [[row[0].replace("  ", "· ", 1) if row[0].startswith("  ") else row[0], *row[1:]] for row in table.rows]
-        notes = (Paragraph(note, quiet=True) for note in table.notes)
-        block = blocks.Table(table.caption, ("", *table.columns), rows)
-        listed.append(Section(f"table-{number}", table.title, (block, *notes)))
-    side_by_side = Section("charts", "Side by side", ())
-    sections = (*described, side_by_side, *listed)
-    return pages.html_page(
-        Page("What the vocabularies are made of", "vtkit inspect-vocab", sections), {"charts": drawn}
-    )
+    side_by_side = Section("charts", "Side by side", charts(report))
+    page_sections = [*described, side_by_side, *sections(report)]
+    return html_page(Page("What the vocabularies are made of", "vtkit inspect-vocab", page_sections))
 
 
 def token_shown(token: str) -> str:
@@ -129,26 +153,36 @@ def count_and_share(count: int, of: int) -> str:
     return f"{count:,} ({100 * count / of:.2f} %)" if count else "–"
 
 
-def _language_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    rows = _rows_of("language", vocabularies, "other languages", LANGUAGES)
-    for sort, words in REMAINDERS.items():
-        parts = _rows_of(sort, vocabularies, "more scripts", SCRIPTS)
-        if parts:
-            rows.append(_row(words, vocabularies, _count_of(sort)))
-            rows += [[f"  {label}", *cells] for label, *cells in parts]
+def _counts(
+    vocabularies: Sequence[InspectedVocabulary], sort: Sort, others: str, most: int = SHOWN_LANGUAGES
+) -> dict[str, list[int]]:
+    """Language, script or kind -> the tokens of each vocabulary, for the most frequent names under ``sort``, and one
+    for all others."""
+    counts = [vocabulary.composition.counts(sort) for vocabulary in vocabularies]
+    names = largest_first(counts, [vocabulary.size for vocabulary in vocabularies])
+    if sort == "etc":
+        names, most = [name for name in ETC if name in names], len(ETC)
+    labels = {name: (LANGUAGES if sort == "language" else SCRIPTS).get(name, name) for name in names}
+    rows = {labels[name]: [of.get(name, 0) for of in counts] for name in names[:most]}
+    rest = names[most:]
+    if rest:
+        rows[f"{len(rest)} other {others}"] = [sum(of.get(name, 0) for name in rest) for of in counts]
     return rows
 
 
-def _rows_of(
-    key: Sort, vocabularies: Sequence[InspectedVocabulary], others: str, words: Mapping[str, str]
-) -> list[list[str]]:
-    """A row for each of the most frequent names under ``key`` (in ``words``, where they have other ones), and one for
-    all others."""
-    names = {name for vocabulary in vocabularies for name in vocabulary.composition.counts(key)}
-    shown = [*filter(names.__contains__, ETC)] if key == "etc" else _top(vocabularies, key, SHOWN_LANGUAGES)
-    rows = [_row(words.get(name, name), vocabularies, _count_of(key, {name})) for name in shown]
-    rest = names - set(shown)
-    return [*rows, _row(f"{len(rest)} {others}", vocabularies, _count_of(key, rest))] if rest else rows
+def _totals(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> list[int]:
+    return [sum(vocabulary.composition.counts(sort).values()) for vocabulary in vocabularies]
+
+
+def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]]:
+    """Length in characters -> the tokens of each vocabulary."""
+    return {
+        f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more": [
+            sum(n for length, n in each.characters.histogram.items() if low <= int(length) <= (high or int(length)))
+            for each in vocabularies
+        ]
+        for low, high in LENGTHS
+    }
 
 
 def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
@@ -172,49 +206,6 @@ def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     return notes
 
 
-def _length_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    rows = [
-        [length, *(f"{getattr(vocabulary.characters, length):,.4g}" for vocabulary in vocabularies)]
-        for length in ("mean", "median", "longest")
-    ]
-    for low, high in LENGTHS:
-        label = _length_words((low, high))
-        rows.append(_row(label, vocabularies, lambda vocabulary, low=low, high=high: _of_length(vocabulary, low, high)))  # type: ignore[misc]
-    return rows
-
-
-def _of_length(vocabulary: InspectedVocabulary, low: int, high: int | None) -> int:
-    """Tokens of ``low`` to ``high`` characters."""
-    histogram = vocabulary.characters.histogram
-    return sum(count for length, count in histogram.items() if low <= int(length) <= (high or int(length)))
-
-
-def _length_words(bounds: tuple[int, int | None]) -> str:
-    low, high = bounds
-    return f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more"
-
-
-MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
-    "with an upper-case letter": lambda vocabulary: vocabulary.casing.cased,
-    "lower case only": lambda vocabulary: vocabulary.casing.lower_case,
-    "letters without case": lambda vocabulary: vocabulary.casing.script_without_case,
-    "with a digit": lambda vocabulary: vocabulary.digits,
-    "punctuation only": lambda vocabulary: vocabulary.punctuation,
-    "unused fillers": lambda vocabulary: vocabulary.unused,
-    "duplicates after normalisation": lambda vocabulary: vocabulary.duplicates.count,
-    "never made by itself": lambda vocabulary: vocabulary.unreachable.count,
-}
-
-
-def _make_up_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
-    rows = [_row(words, vocabularies, count) for words, count in MAKE_UP.items()]
-    continuing = [
-        count_and_share(vocabulary.continuations.count, max(vocabulary.continuations.of, 1))
-        for vocabulary in vocabularies
-    ]
-    return [*rows[:3], ["continues a word (of those with letters)", *continuing], *rows[3:]]
-
-
 def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
     for vocabulary in vocabularies:
@@ -226,60 +217,6 @@ def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
             shown = "  ".join(map(token_shown, vocabulary.unreachable.examples))
             notes.append(f"{name}, never made: {shown}")
     return notes
-
-
-def _overlap_table(overlap: OverlapMatrix, columns: list[str]) -> Table:
-    rows = [
-        [f"from {source}", *(f"{cell.count:,} ({100 * cell.share:.2f} %)" for cell in row)]
-        for source, row in zip(columns, overlap.matrix, strict=True)
-    ]
-    note = (
-        f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap.mode}” "
-        "(docs/vocabulary.md), and their share of the vocabulary on top. Fillers are never known."
-    )
-    return Table("Overlap", columns, rows, [note], "Tokens of the vocabulary on top that the one at the left knows")
-
-
-def _corpus_table(corpus: Sequence[CorpusUse], columns: list[str]) -> Table:
-    rows = [
-        ["tokens that occur", *(f"{use.used:,} ({100 * use.share:.2f} %)" for use in corpus)],
-        ["tokens that make up 90 % of the text", *(f"{use.nine_tenths:,}" for use in corpus)],
-        ["tokens the text is cut into", *(f"{use.occurrences:,}" for use in corpus)],
-    ]
-    return Table("Use in the corpus", columns, rows, [f"{corpus[0].texts:,} texts were read."], "Tokens")
-
-
-def _row(
-    label: str, vocabularies: Iterable[InspectedVocabulary], count: Callable[[InspectedVocabulary], int]
-) -> list[str]:
-    return [label, *(count_and_share(count(vocabulary), vocabulary.size) for vocabulary in vocabularies)]
-
-
-def _count_of(key: Sort, names: Container[str] | None = None) -> Callable[[InspectedVocabulary], int]:
-    """How many tokens a vocabulary has under ``key``, all or those of ``names``."""
-    return lambda vocabulary: sum(
-        count for name, count in vocabulary.composition.counts(key).items() if names is None or name in names
-    )
-
-
-def _top(vocabularies: Sequence[InspectedVocabulary], key: Sort, most: int) -> list[str]:
-    """Names under ``key``, the largest share that any vocabulary has of one first."""
-    shares: dict[str, float] = {}
-    for vocabulary in vocabularies:
-        for name, count in vocabulary.composition.counts(key).items():
-            shares[name] = max(shares.get(name, 0.0), count / vocabulary.size)
-    return sorted(shares, key=lambda name: (-shares[name], name))[:most]
-
-
-def _without_empty(title: str, rows: dict[str, list[float]], parts: list[str], remainders: list[str]) -> StackedBars:
-    names = [*parts, *remainders]
-    kept = [position for position in range(len(names)) if any(values[position] > 0 for values in rows.values())]
-    return StackedBars(
-        title,
-        {label: [values[position] for position in kept] for label, values in rows.items()},
-        [names[position] for position in kept],
-        sum(position >= len(parts) for position in kept),
-    )
 
 
 def _plain(text: str) -> str:

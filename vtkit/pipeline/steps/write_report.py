@@ -62,13 +62,12 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
     from vtkit.report.content import report_page
     from vtkit.report.model_card import model_card
     from vtkit.report.pages import html_page, markdown_page
-    from vtkit.report.plots import charts
 
     report = collect(recipe, inputs)
     page = report_page(report)
     (out / "report.json").write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False), encoding="utf-8")
     (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
-    (out / "report.html").write_text(html_page(page, charts(report)), encoding="utf-8")
+    (out / "report.html").write_text(html_page(page), encoding="utf-8")
     (out / "model_card.md").write_text(model_card(report), encoding="utf-8")
     return report
 
