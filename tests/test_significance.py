@@ -133,7 +133,7 @@ def null_rates(sets: int, queries: int, runs: int, seed: int) -> dict[str, float
         assert found is not None
         counts[found.text.split(" the ")[0]] += 1
         counts.update(["better than BM25"] * found.text.startswith("The encoder is better than BM25"))
-        counts.update(advice.rule for advice in diagnose(report))
+        counts.update(rule for rule, _ in diagnose(report))
     return {name: count / runs for name, count in counts.items()}
 
 

@@ -11,7 +11,7 @@ from vtkit.report.results import queries_section, results_section
 from vtkit.report.training import calibration_section, training_section
 from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, verdict
 from vtkit.report.vocabularies import coverage_section, fragmentation_section, neighbours_section, vocabulary_section
-from vtkit.report.wording import amount, duration, is_number, share, visible, whole
+from vtkit.report.wording import amount, duration, is_number, share, visible
 from vtkit.search.measures.cost import SearchCost
 from vtkit.system.console import size
 
@@ -79,8 +79,9 @@ def _sparsity(report: ReportData) -> Section | None:
         counts, edges = histogram.counts, histogram.edges
         middle = next(bin for bin in range(len(counts)) if 2 * sum(counts[: bin + 1]) >= sum(counts))
         spread = (
-            f"Of {amount(sum(counts))} documents the middle one has {whole(edges[middle])} to "
-            f"{whole(edges[middle + 1])} active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
+            f"Of {amount(sum(counts))} documents the middle one has {amount(edges[middle])} to "
+            f"{amount(edges[middle + 1])} active dimensions; all lie between {amount(edges[0])} and "
+            f"{amount(edges[-1])}."
         )
         blocks += [Paragraph(spread), histogram_chart(counts, edges)]
     return Section("sparsity", "Sparsity", blocks, folded=True)

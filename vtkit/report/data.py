@@ -23,11 +23,6 @@ Number = int | float | None
 WeightedToken = tuple[str, float]
 
 
-def sortable(value: Number) -> float:
-    """A number of a report; below all others where it could not be measured."""
-    return float(value) if value is not None and math.isfinite(value) else -math.inf
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(SystemFacts):
     """One system on one evaluation set."""
@@ -96,7 +91,7 @@ class SetResults(Result):
 
     def best(self, rows: Iterable[Row]) -> Row | None:
         """The row that is best in the main measure."""
-        return max(rows, key=lambda row: sortable(self.value(row)), default=None)
+        return max(rows, key=lambda row: -math.inf if (value := self.value(row)) is None else value, default=None)
 
     @property
     def final(self) -> Row | None:

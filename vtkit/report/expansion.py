@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table, Token
 from vtkit.report.pages import html_page
 from vtkit.report.plots import FIRST, SECOND, SOFT
-from vtkit.report.wording import visible, whole
+from vtkit.report.wording import visible
 from vtkit.vocabulary.statistics import ExpansionStats, Increment
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def expansion_chart(stats: ExpansionStats) -> Chart:
         added.set_xlabel("vocabulary size")
         added.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         for axis in (added.xaxis, added.yaxis):
-            axis.set_major_formatter(lambda value, _: whole(value))
+            axis.set_major_formatter("{x:,.0f}")
         for axes in (entropy, per_word, added):
             axes.yaxis.set_major_locator(MaxNLocator(4))
             axes.grid(axis="y")
         figure.align_ylabels()
 
     words = (
-        f"from {whole(first.size)} to {whole(last.size)} tokens: unigram entropy {first.entropy:.4g} to "
+        f"from {first.size:,} to {last.size:,} tokens: unigram entropy {first.entropy:.4g} to "
         f"{last.entropy:.4g} nats, tokens per word {first.tokens_per_word:.3f} to {last.tokens_per_word:.3f}"
     )
     return Chart("Unigram entropy, tokens per word and new tokens by vocabulary size", words, 5.4, draw)
@@ -80,8 +80,8 @@ def expansion_chart(stats: ExpansionStats) -> Chart:
 def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
     """An HTML page about the tokenizer ``name``, expanded by ``corpora`` with the tokens ``added``."""
     summary = (
-        f"{whole(stats.added)} tokens were added to the {whole(stats.base_size)} of {visible(name)}; it stopped "
-        f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "
+        f"{stats.added:,} tokens were added to the {stats.base_size:,} of {visible(name)}; it stopped "
+        f"because {stats.why}. {stats.unused:,} of the new tokens occur nowhere when the corpus is cut with "
         "the result."
     )
     table = Table("Each increment", COLUMNS, [cells(increment) for increment in stats.curve], notes=NOTES)

@@ -1,11 +1,8 @@
 """The README.md of a saved model: a header the hub understands, how to use the model, and what it reached. Recipe and
 examples are left out, because they hold paths and texts of its maker."""
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from vtkit.report.blocks import Block, Paragraph, Section, Table
 from vtkit.report.content import sections
@@ -102,19 +99,11 @@ def _header(report: ReportData, name: str, published: Published | None) -> str:
         license=None if published is None or published.license is None else visible(published.license),
         library_name="sentence-transformers",
         pipeline_tag="feature-extraction",
-        base_model=_source_on_the_hub(report),
+        base_model=next(
+            (each.name for each in report.needs if each.setting == "source.model" and not each.local), None
+        ),
         tags=[*TAGS, report.kind],
         model_name=name if figures else None,
         eval_results=figures or None,
     )
     return f"---\n{header.to_yaml()}\n---\n"
-
-
-def _source_on_the_hub(report: ReportData) -> str | None:
-    """The source model's hub id; None where the recipe names a folder, another recipe, or nothing."""
-    try:
-        source: Any = tomllib.loads(report.recipe_toml).get("source")
-    except tomllib.TOMLDecodeError:
-        return None
-    model = source.get("model") if isinstance(source, dict) else None
-    return model if isinstance(model, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model, re.A) else None

@@ -17,9 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from vtkit.report.blocks import Chart
 from vtkit.report.data import SetResults
-from vtkit.report.wording import amount, score, share, visible, whole
+from vtkit.report.wording import amount, score, share, visible
 from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ LEGEND = 10  # lines that a legend names; of more, colours would not be told apa
 TICKS = 8  # values of a setting that each have a tick
 Line = tuple[str, Sequence[float], Sequence[float], Sequence[float]]  # name, x, y, deviation of y (empty: not known)
 
+TICK_SETTINGS = {"color": QUIET, "labelsize": 10, "major.size": 0, "minor.size": 0}
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "vtkit",
     "svg.fonttype": "none",
@@ -56,19 +59,8 @@ SETTINGS: dict[str, Any] = {
     "axes.labelcolor": QUIET,
     "axes.edgecolor": LINE,
     "axes.labelsize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
     "axes.axisbelow": True,
     "axes.unicode_minus": False,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
     "grid.color": LINE,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.8,
@@ -77,6 +69,8 @@ SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 10,
     "figure.constrained_layout.use": True,
+    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICK_SETTINGS.items()},
 }
 
 
@@ -225,10 +219,7 @@ def line_chart(
 
 def thinned(values: Sequence[float]) -> list[float]:
     """``values`` averaged in at most :data:`POINTS` runs of nearly equal length."""
-    if len(values) <= POINTS:
-        return list(values)
-    borders = [len(values) * position // POINTS for position in range(POINTS + 1)]
-    return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
+    return [float(np.mean(part)) for part in np.array_split(values, min(len(values), POINTS))]
 
 
 def stacked_bars(
@@ -289,11 +280,11 @@ def histogram_chart(counts: Sequence[int], edges: Sequence[float]) -> Chart:
         axes.set_ylabel("documents")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(5, integer=True))
-            axis.set_major_formatter(lambda value, _: whole(value))
+            axis.set_major_formatter(lambda value, _: amount(value))
 
     tallest = counts.index(max(counts))
     words = (
-        f"{amount(sum(counts))} documents with {whole(edges[0])} to {whole(edges[-1])} active dimensions; "
-        f"most, {amount(counts[tallest])}, have {whole(edges[tallest])} to {whole(edges[tallest + 1])}"
+        f"{amount(sum(counts))} documents with {amount(edges[0])} to {amount(edges[-1])} active dimensions; "
+        f"most, {amount(counts[tallest])}, have {amount(edges[tallest])} to {amount(edges[tallest + 1])}"
     )
     return Chart("Documents by active dimensions", words, 2.4, draw)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vtkit.report.blocks import Block, Paragraph, Section, Table
 from vtkit.report.data import Number, ReportData
 from vtkit.report.plots import Line, line_chart
-from vtkit.report.wording import amount, is_number, score, share, whole
+from vtkit.report.wording import amount, is_number, score, share
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
 
 TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
@@ -74,7 +74,7 @@ def training_section(report: ReportData) -> Section | None:
         for curve in curves_of(report, stage):
             steps, values = points(report, stage, curve.name)
             if values:
-                rows.append((name, curve.label, whole(steps[-1]), curve.form(values[0]), curve.form(values[-1])))
+                rows.append((name, curve.label, amount(steps[-1]), curve.form(values[0]), curve.form(values[-1])))
             if curve.chart and len(steps) > 1:
                 lines.setdefault(curve.chart, []).append((curve.line, steps, values, ()))
         charts += [
@@ -96,7 +96,7 @@ def training_section(report: ReportData) -> Section | None:
     for stage, trainings in report.validated.items():
         for number, validated in enumerate(trainings, 1):
             name = TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")
-            cells = list(zip(map(whole, validated.steps), map(score, validated.values), strict=True))
+            cells = list(zip(map(amount, validated.steps), map(score, validated.values), strict=True))
             blocks.append(Paragraph(f"Validation of {name}: {validated.words()}"))
             blocks.append(Table(f"Validations of {name}", ("step", validated.metric), cells))
     if is_number(report.mean_value):
@@ -118,9 +118,9 @@ def _held_out(held_out: HeldOutPredictions) -> Table:
     for label, before, after in groups:
         if before is not None and after is not None:
             bits = [f"{predictions.bits_per_byte:.2f}" for predictions in (before, after)]
-            rows.append((label, whole(before.tokens), share(before.accuracy), share(after.accuracy), *bits))
+            rows.append((label, amount(before.tokens), share(before.accuracy), share(after.accuracy), *bits))
     columns = ("tokens", "masked", "accuracy before", "after", "bits per byte before", "after")
-    return Table(f"Masked tokens of {whole(held_out.texts)} texts held out of adaptation", columns, rows)
+    return Table(f"Masked tokens of {amount(held_out.texts)} texts held out of adaptation", columns, rows)
 
 
 def calibration_section(report: ReportData) -> Section | None:

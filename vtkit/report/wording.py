@@ -4,48 +4,38 @@ import math
 import unicodedata
 from typing import Any, TypeGuard
 
+import regex
+
 TEXT_SHOWN = 280  # characters of a document's text shown in the example search
 
 
+_HIDDEN = regex.compile(
+    r"(?<=[\p{L}\p{M}\p{S}])[\u200c\u200d](?=[\p{L}\p{M}\p{S}])(*SKIP)(*FAIL)|"
+    r"[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]"
+)
+"""Characters that act on the page around them. U+200C and U+200D are none between letters, marks and, for emoji made of
+several, symbols."""
+
+_SPACE = regex.compile(r"\s")
+
+
 def visible(text: str) -> str:
-    """``text`` without characters that act on the page around it: control, format, surrogate and separator
-    characters and noncharacters become ``⟨U+202E⟩``, white space one space. U+200C and U+200D stay inside words,
-    which need them."""
-    return _name_hidden(" ".join(text.split()))
+    """``text`` without characters that act on the page around it: they become ``⟨U+202E⟩``, white space one space."""
+    return _named(_HIDDEN, " ".join(text.split()))
 
 
 def visible_token(text: str) -> str:
     """As :func:`visible`, for one token: every space counts, so it is drawn (``␣``), and others are named."""
-    shown = "".join("␣" if char == " " else _code_point(char) if char.isspace() else char for char in text)
-    return _name_hidden(shown) or "(empty)"
+    return _named(_HIDDEN, _named(_SPACE, text.replace(" ", "␣"))) or "(empty)"
 
 
 def visible_lines(text: str) -> str:
     """As :func:`visible`, for verbatim text: line ends stay, a tab becomes four spaces."""
-    return "\n".join(_name_hidden(line.replace("\t", "    ")) for line in text.splitlines())
+    return "\n".join(_named(_HIDDEN, line.replace("\t", "    ")) for line in text.splitlines())
 
 
-def _name_hidden(text: str) -> str:
-    return "".join(
-        _code_point(char) if _is_hidden(char) and not _joins_letters(text, position) else char
-        for position, char in enumerate(text)
-    )
-
-
-def _is_hidden(char: str) -> bool:
-    noncharacter = ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF
-    return noncharacter or unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def _joins_letters(text: str, position: int) -> bool:
-    if text[position] not in "\u200c\u200d" or not 0 < position < len(text) - 1:
-        return False
-    # Letters, marks and, for emoji made of several, symbols.
-    return all(unicodedata.category(text[beside])[0] in "LMS" for beside in (position - 1, position + 1))
-
-
-def _code_point(char: str) -> str:
-    return f"⟨U+{ord(char):04X}⟩"
+def _named(pattern: Any, text: str) -> str:
+    return str(pattern.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text))
 
 
 def shorten(text: str, length: int = TEXT_SHOWN) -> str:
@@ -72,17 +62,12 @@ def score(value: Any) -> str:
 
 
 def amount(value: Any) -> str:
-    """A count, or a mean of counts: whole from 100 on, one decimal below, three figures below one."""
+    """A count, or a mean of counts: one decimal below 100 if it is no whole number, three figures below one."""
     if not is_number(value):
         return "–"
-    if isinstance(value, int) or abs(value) >= 100 or value == 0:
+    if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.3g}"
-
-
-def whole(value: Any) -> str:
-    """A number that is a count though it may be stored as a float: a step, an edge of a histogram."""
-    return f"{value:,.0f}" if is_number(value) else "–"
 
 
 def share(value: Any) -> str:
