@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from vtkit.commands.options import JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
-
-if TYPE_CHECKING:
-    from vtkit.report.compared import ComparedSet, Line, QueryDifference
 
 
 def compare(
@@ -35,6 +32,8 @@ def compare(
     relevant document changed most.
     """
     from vtkit.pipeline.compare import QueryFilter, compare_runs
+    from vtkit.report.compared import compared_page, compared_sections
+    from vtkit.report.pages import write_sections
 
     refuse_folder(html)
     comparison, reports = compare_runs(
@@ -43,53 +42,9 @@ def compare(
     for note in comparison.notes:
         console.warn(note)
     if html is not None:
-        from vtkit.report.compared import compared_page
-
         write_text(html, compared_page(comparison, reports))
         console.say(f"page: {html}")
     if as_json:
         console.write_json(comparison.to_json())
         return
-    for compared in comparison.sets:
-        _write_set(compared)
-    _write_lines("settings that differ", comparison.runs, comparison.settings)
-    if not comparison.settings:
-        console.write("the recipes differ in their names only")
-    _write_lines("figures", comparison.runs, comparison.figures)
-    for compared in comparison.sets:
-        for beside in compared.beside:
-            for word, some in (("won", beside.queries_won), ("lost", beside.queries_lost)):
-                for query in some:
-                    _write_query(f"{compared.set}, {word} by {beside.run}", query)
-
-
-def _write_set(compared: ComparedSet) -> None:
-    console.write(f"{compared.set}: {compared.not_compared or f'{compared.queries} queries'}")
-    rows = []
-    for cell, beside in zip(compared.cells, (None, *compared.beside), strict=False):
-        row = [cell.system]
-        for measure in compared.measures:
-            row.append(f"{cell.evaluated.measures[measure]:.4f}")
-            tested = cell.tested.get(measure)
-            row.append("" if tested is None else f"{tested.difference:+.4f}")
-            row.append("" if tested is None else f"{tested.randomization:.3f}")
-        rows.append([*row, "" if beside is None else f"{beside.won} / {beside.lost}"])
-    if rows:
-        heads = [head for measure in compared.measures for head in (measure, "+/-", "p")]
-        console.write_table(["run", *heads, "won / lost"], rows)
-    console.write()
-
-
-def _write_lines(title: str, runs: tuple[str, ...], lines: tuple[Line, ...]) -> None:
-    if lines:
-        rows = [("–" if value is None else console.one_line(str(value), 60) for value in line.values) for line in lines]
-        console.write_table([title, *runs], [[line.name, *row] for line, row in zip(lines, rows, strict=True)])
-        console.write()
-
-
-def _write_query(title: str, query: QueryDifference) -> None:
-    console.write(f"{title}: {console.one_line(query.text, 100)}")
-    ranks = " -> ".join("not found" if rank is None else f"rank {rank}" for rank in query.ranks)
-    console.write(f"  {query.before:.3f} -> {query.after:.3f}; {console.one_line(query.document)} {ranks}")
-    tokens = (f"{console.one_line(each.token, 40)} {each.before:.2f} -> {each.after:.2f}" for each in query.tokens)
-    console.write(f"  {'  '.join(tokens)}")
+    write_sections(compared_sections(comparison))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,9 +18,6 @@ from vtkit.commands.options import (
 from vtkit.system import console
 from vtkit.system.errors import arguments_called
 from vtkit.system.interrupt import same_command_continues
-
-if TYPE_CHECKING:
-    from vtkit.evaluation.comparison import Comparison
 
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 
@@ -107,25 +104,15 @@ def evaluate(
     if as_json:
         console.write_json(comparison.to_json())
     else:
-        _print(comparison, out)
+        from vtkit.report.evaluated import evaluated_page
+        from vtkit.report.pages import write_sections
+
+        write_sections(
+            [section for section in evaluated_page(comparison, (), "").sections if section.key != "failures"]
+        )
+        if out is not None:
+            console.say(f"wrote {out}")
     if comparison.failures:
         named = "\n".join(f"  {each.system} on {each.collection}: {each.reason}" for each in comparison.failures)
         console.fail(f"not everything could be evaluated:\n{named}")
         raise typer.Exit(1)
-
-
-def _print(comparison: Comparison, out: Path | None) -> None:
-    """Write the tables of the page, and the meaning of p."""
-    from vtkit.report.blocks import Paragraph, Table, plain_text
-    from vtkit.report.evaluated import evaluated_page
-
-    sections = [section for section in evaluated_page(comparison, (), "").sections if section.key != "failures"]
-    for block in (block for section in sections for block in section.blocks):
-        if isinstance(block, Table):
-            console.write(block.caption)
-            console.write_table(block.columns, [[plain_text(cell) for cell in row] for row in block.rows])
-            console.write("\n".join(f"{name}: {note}" for name, note in block.notes.items() if name.startswith("p (")))
-        elif isinstance(block, Paragraph):
-            console.write(plain_text(block.parts))
-    if out is not None:
-        console.say(f"wrote {out}")

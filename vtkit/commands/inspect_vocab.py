@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
@@ -14,9 +14,6 @@ from vtkit.commands.options import DownloadOption, JsonOption, argument, option,
 from vtkit.system import console
 from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_folder, write_text
-
-if TYPE_CHECKING:
-    from vtkit.vocabulary.inspection import Inspection
 
 
 def inspect_vocab(
@@ -91,7 +88,10 @@ def inspect_vocab(
     if as_json:
         console.write_json({name: value for name, value in asdict(report).items() if value is not None})
         return
-    _print_report(report)
+    from vtkit.report.pages import write_sections
+    from vtkit.report.vocabulary_page import sections
+
+    write_sections(sections(report))
 
 
 def _list_candidates(as_json: bool) -> None:
@@ -109,19 +109,3 @@ def _list_candidates(as_json: bool) -> None:
     for each in candidates:
         console.write(f"  vtkit inspect-vocab {shlex.quote(each.name)}   # {each.what}")
     console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
-
-
-def _print_report(report: Inspection) -> None:
-    from vtkit.report.blocks import Paragraph, Table, plain_text
-    from vtkit.report.vocabulary_page import descriptions, sections
-
-    for name, lines in descriptions(report):
-        console.write(name)
-        for line in lines:
-            console.write(f"  {line}")
-    for block in (block for section in sections(report) for block in section.blocks):
-        if isinstance(block, Table):
-            console.write("")
-            console.write_table(block.columns, [[plain_text(cell) for cell in row] for row in block.rows])
-        elif isinstance(block, Paragraph):
-            console.write(plain_text(block.parts))

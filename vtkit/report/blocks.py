@@ -43,7 +43,7 @@ def pieces(cell: Cell) -> Inlines:
 
 def plain_text(cell: Cell) -> str:
     """The words of a cell or a paragraph, as a terminal shows them."""
-    return " ".join(part if isinstance(part, str) else part.text for part in pieces(cell))
+    return " ".join(part if isinstance(part, str) else f"{part.text} {part.weight}".strip() for part in pieces(cell))
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,8 @@ class ComparedRuns(Result):
     notes: tuple[str, ...] = ()  # what could not be read, of runs that other versions of vtkit made
 
 
-def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
-    """The page as HTML; ``reports`` of the runs that have one, by their names."""
-    from vtkit.report.sweep_page import curve_charts, language_of
-
+def compared_sections(comparison: ComparedRuns) -> list[Section]:
+    """Results of each set, differences of the recipes, other figures, and queries won and lost."""
     runs, sets = comparison.runs, comparison.sets
     same: Block = Paragraph("The recipes differ in their names only.")
     words = frozenset(range(1, len(runs) + 1))
@@ -91,13 +89,20 @@ def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -
         *(Section(f"set-{number}", of.set, _set(of, runs[0])) for number, of in enumerate(sets)),
         Section("settings", "What differs in the recipes", [settings if comparison.settings else same]),
         Section("figures", "Vocabulary, rows, training and cost", [_lines("Figures", runs, comparison.figures)]),
-        Section("curves", "Training", curve_charts({}, reports)),
         *(Section(f"queries-{n}", f"Queries won and lost: {of.set}", _queries(of)) for n, of in enumerate(sets)),
     ]
+    return [section for section in sections if section.blocks]
+
+
+def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
+    """The page as HTML; ``reports`` of the runs that have one, by their names."""
+    from vtkit.report.sweep_page import curve_charts, language_of
+
+    runs, curves = comparison.runs, curve_charts({}, reports)
     page = Page(
         " and ".join(runs) if len(runs) < 4 else f"{len(runs)} runs beside {runs[0]}",
         "vtkit compare",
-        [section for section in sections if section.blocks],
+        [*compared_sections(comparison), *([Section("curves", "Training", curves)] if curves else [])],
         summary=" ".join(comparison.notes),
         language=language_of(reports),
     )
@@ -106,13 +111,13 @@ def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -
 
 def _set(of: ComparedSet, baseline: str) -> list[Block]:
     if of.not_compared:
-        return [Paragraph(f"Not compared: {of.not_compared}.")]
+        return [Paragraph(f"{of.set} is not compared: {of.not_compared}.")]
     blocks: list[Block] = []
     for measure in of.measures:
         tests = [cell.tested.get(measure) for cell in of.cells]
         further = {
             "difference": ["" if test is None else f"{test.difference:+.4f}" for test in tests],
-            "p": ["" if test is None else p_value(test.randomization) for test in tests],
+            "p (Holm)": ["" if test is None else p_value(test.randomization) for test in tests],
         }
         if measure == of.measures[0]:  # by which queries are won
             further["won / lost"] = ["", *(f"{beside.won} / {beside.lost}" for beside in of.beside)]
@@ -120,12 +125,12 @@ def _set(of: ComparedSet, baseline: str) -> list[Block]:
             (cell.system, {measure: cell.evaluated.measures[measure]}, {measure: cell.intervals[measure]})
             for cell in of.cells
         ]
-        caption, notes = (
-            f"{measure}, {of.queries} queries",
-            {"p": f"Paired randomisation test against {baseline}, Holm."},
-        )
-        blocks.append(results_table(caption, "run", rows, further, form="{:.4f}".format, notes=notes))
-    note = f"± half of the 95 % interval. A query is won where its {of.measures[0]} is larger than in {baseline}."
+        caption = f"{measure} on {of.set}, {of.queries} queries"
+        blocks.append(results_table(caption, "run", rows, further, form="{:.4f}".format))
+    note = (
+        f"± half of the 95 % interval. p of a paired randomisation test against {baseline}, corrected for the runs. A "
+        f"query is won where its {of.measures[0]} is larger than in {baseline}."
+    )
     return [*blocks, Paragraph(note, "quiet")]
 
 
@@ -150,7 +155,7 @@ def _queries(of: ComparedSet) -> list[Block]:
                 tokens = tuple(Token(each.token, f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
                 values = f"{score(query.before)} → {score(query.after)}"
                 rows.append((Foreign(query.text), values, query.document, ranks, tokens))
-            caption = f"{word} by {beside.run}, the largest changes first"
+            caption = f"{word} by {beside.run} on {of.set}, the largest changes first"
             if rows:
                 blocks.append(Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True))
     if of.not_explained:

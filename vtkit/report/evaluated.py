@@ -56,26 +56,18 @@ def evaluated_page(comparison: Comparison, outcomes: Sequence[Outcomes], created
 
 def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]) -> list[Block]:
     measure, baseline = comparison.measures[0], comparison.baseline
-    tests = {
-        "p (randomisation)": (
-            f"Fisher's paired randomisation test of {measure} against {baseline}, two-sided, corrected for the rows of "
-            f"the table ({comparison.correction.title()})."
-        ),
-        "p (t)": "Student's paired t-test, corrected in the same way.",
-    }
     blocks: list[Block] = []
     charts = []
     for collection, cells in by_collection.items():
-        first, tested = cells[0].evaluated, [cell.tested.get(measure) for cell in cells]
-        notes = tests if any(tested) else {}
-        further: dict[str, list[str]] = {name: [] for name in notes}
-        for cell, test in zip(cells if notes else (), tested, strict=False):
-            untested = "baseline" if cell.system == baseline else "–"
+        first = cells[0].evaluated
+        further: dict[str, list[str]] = {"p (randomisation)": [], "p (t)": []}
+        for cell in cells:
+            test, untested = cell.tested.get(measure), "baseline" if cell.system == baseline else "–"
             further["p (randomisation)"].append(p_value(test.randomization) if test else untested)
             further["p (t)"].append(p_value(test.t) if test else untested)
         rows = [(cell.system, cell.evaluated.measures, cell.intervals) for cell in cells]
         caption = f"{collection} ({amount(first.queries)} queries, {amount(first.documents)} documents)"
-        blocks.append(results_table(caption, "system", rows, further, notes=notes))
+        blocks.append(results_table(caption, "system", rows, further if any(cell.tested for cell in cells) else {}))
         for reason in first.not_comparable:
             blocks.append(Paragraph(f"Not comparable with published figures: {reason}.", "quiet"))
         charted = [
@@ -86,6 +78,12 @@ def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]
         charts.append(effectiveness_chart(SetResults(collection, tuple(charted)), "system"))
     if blocks:
         blocks.append(Paragraph("± half of the 95 % interval of the mean over the queries.", "quiet"))
+    if any(cell.tested for cell in comparison.cells):
+        tests = (
+            f"p (randomisation) is Fisher's paired randomisation test of {measure} against {baseline}, p (t) Student's "
+            f"paired t-test; both two-sided and corrected for the rows of the table ({comparison.correction.title()})."
+        )
+        blocks.append(Paragraph(tests, "quiet"))
     return [*blocks, *filter(None, charts)]
 
 

@@ -1,4 +1,4 @@
-"""Pages as HTML and as GitHub-flavoured Markdown, by the templates beside this file.
+"""Pages as HTML and as GitHub-flavoured Markdown, by the templates beside this file, and their tables in a terminal.
 
 Tokens, queries and documents come from other people's collections. Every string that a template writes is made visible
 (:mod:`vtkit.report.wording`) and escaped, unless a template says ``safe``; and an HTML page forbids itself scripts and
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from vtkit.report.blocks import Page, pieces
+from vtkit.report.blocks import Page, Paragraph, Section, Table, pieces, plain_text
 from vtkit.report.plots import address
 from vtkit.report.wording import visible, visible_lines, visible_token
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,6 +32,16 @@ def html_page(page: Page) -> str:
 def markdown_page(page: Page) -> str:
     """The same words without the charts."""
     return from_template("page.md", page=page)
+
+
+def write_sections(sections: Sequence[Section]) -> None:
+    """The tables and sentences of sections on standard output."""
+    for block in (block for section in sections for block in section.blocks):
+        if isinstance(block, Table):
+            console.write(f"\n{block.caption}")
+            console.write_table(block.columns, [[plain_text(cell) for cell in row] for row in block.rows])
+        elif isinstance(block, Paragraph):
+            console.write(console.one_line(plain_text(block.parts)))
 
 
 def from_template(name: str, **values: object) -> str:

@@ -38,14 +38,14 @@ MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
 
 
 def sections(report: Inspection) -> list[Section]:
-    """The tables, each in a section with the sentences to read it by."""
+    """The tokenizers in words, the charts, and the tables, each with the sentences to read it by."""
     vocabularies = report.vocabularies
     names = [_plain(vocabulary.name) for vocabulary in vocabularies]
     sizes = [vocabulary.size for vocabulary in vocabularies]
 
     def section(title: str, rows: Sequence[Sequence[str]], notes: Sequence[str] = (), caption: str = "") -> Section:
-        caption = caption or "Tokens, and their share of the vocabulary"
-        table = Table(caption, (title, *names), rows)
+        caption = f"{title}: {caption or 'tokens, and their share of the vocabulary'}"
+        table = Table(caption, ("", *names), rows)
         return Section(title.lower().replace(" ", "-"), title, [table, *(Paragraph(note, "quiet") for note in notes)])
 
     def shares(counts: Mapping[str, Sequence[int]]) -> list[list[str]]:
@@ -66,6 +66,8 @@ def sections(report: Inspection) -> list[Section]:
     make_up.insert(3, ["continues a word (of those with letters)", *continuing])
     scripts = {**_counts(vocabularies, "scripts", "scripts"), "no letters": _totals(vocabularies, "etc")}
     made = [
+        *(_described(vocabulary, number) for number, vocabulary in enumerate(vocabularies, start=1)),
+        Section("charts", "Side by side", charts(report)),
         section("Languages", languages, _language_notes(vocabularies)),
         section("Scripts", shares(scripts)),
         section("Characters of a token", lengths + shares(_lengths(vocabularies))),
@@ -92,20 +94,17 @@ def sections(report: Inspection) -> list[Section]:
     return made
 
 
-def descriptions(report: Inspection) -> list[tuple[str, list[str]]]:
-    """For each vocabulary its name, and what its tokenizer is, in lines."""
-    described = []
-    for vocabulary in report.vocabularies:
-        roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in vocabulary.special.items()]
-        others = vocabulary.other_special
-        shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-        lines = [
-            f"{vocabulary.size:,} tokens, {vocabulary.algorithm}",
-            f"normalizer: {_plain('; '.join(vocabulary.normalizer)) or 'none'}",
-            f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
-        ]
-        described.append((_plain(vocabulary.name), lines))
-    return described
+def _described(vocabulary: InspectedVocabulary, number: int) -> Section:
+    roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in vocabulary.special.items()]
+    others = vocabulary.other_special
+    shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+    name = _plain(vocabulary.name)
+    lines = [
+        f"{name}: {vocabulary.size:,} tokens, {vocabulary.algorithm}",
+        f"normalizer: {_plain('; '.join(vocabulary.normalizer)) or 'none'}",
+        f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
+    ]
+    return Section(f"vocabulary-{number}", name, [*map(Paragraph, lines)])
 
 
 def charts(report: Inspection) -> list[Chart]:
@@ -126,21 +125,17 @@ def charts(report: Inspection) -> list[Chart]:
     lengths = _lengths(vocabularies)
     counted = [sum(of) for of in zip(*lengths.values(), strict=True)]
     return [
-        stacked_bars("Tokens by language", bars(languages | greys, sizes), len(greys)),
-        stacked_bars("Tokens by script", bars(scripts | etc, sizes), len(etc)),
+        stacked_bars(
+            "Tokens by language", bars(languages | greys, sizes), len(greys) + (len(languages) > DRAWN_LANGUAGES)
+        ),
+        stacked_bars("Tokens by script", bars(scripts | etc, sizes), len(etc) + (len(scripts) > DRAWN_LANGUAGES)),
         stacked_bars("Tokens by length in characters", bars(lengths, counted), ordered=True),
     ]
 
 
 def inspection_page(report: Inspection) -> str:
     """The report as one self-contained HTML page."""
-    described = [
-        Section(f"vocabulary-{number}", name, [*map(Paragraph, lines)])
-        for number, (name, lines) in enumerate(descriptions(report), start=1)
-    ]
-    side_by_side = Section("charts", "Side by side", charts(report))
-    page_sections = [*described, side_by_side, *sections(report)]
-    return html_page(Page("What the vocabularies are made of", "vtkit inspect-vocab", page_sections))
+    return html_page(Page("What the vocabularies are made of", "vtkit inspect-vocab", sections(report)))
 
 
 def token_shown(token: str) -> str:
