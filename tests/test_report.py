@@ -571,8 +571,8 @@ def test_a_demonstration_says_that_it_is_one() -> None:
 def test_queries_won_and_lost_are_listed_with_their_tokens() -> None:
     assert all(number in said(a_report(), "queries") for number in ("120", "80", "400", "200"))
     won, lost = tables(a_report(), "queries")
-    assert cells(won) == {"한글": ["1.000", "0.250", "한글"]}
-    assert cells(lost) == {"조선": ["0.000", "0.750", "조"]}
+    assert cells(won) == {"한글": ["1.000", "0.250", "한글 2.10"]}
+    assert cells(lost) == {"조선": ["0.000", "0.750", "조 1.50"]}
     assert "relevant" in html_page(a_report()).split('class="hit"')[1]
 
 

@@ -88,6 +88,7 @@ def _header(report: ReportData, name: str, published: Published | None) -> str:
                         task_name="Sparse Information Retrieval",
                         dataset_type="unknown",
                         dataset_name=visible(results.label),
+                        dataset_config=visible(results.set),  # the library joins results of one type and configuration
                         metric_type=visible(measure.lower()),
                         metric_name=visible(measure),
                         metric_value=round(float(value), 6),
