@@ -273,7 +273,7 @@ def folders(tmp_path: Path) -> list[str]:
 def test_the_command_prints_tables_side_by_side(folders: list[str]) -> None:
     result = invoke("inspect-vocab", *folders, "--languages", "sembridge")
     assert result.exit_code == 0, result.output
-    for line in (r"Languages +first +second$", r"English +5 \(\d+\.\d+ %\)", r"from first +13 \(100\.00 %\)"):
+    for line in (r" +first +second$", r"English +5 \(\d+\.\d+ %\)", r"from first +13 \(100\.00 %\)"):
         assert re.search(f"^{line}", result.output, re.MULTILINE)
     assert "13 tokens, WordPiece" in result.output
     assert "9 tokens, byte-level BPE" in result.output

@@ -43,7 +43,7 @@ class Row(SystemFacts):
 
     @property
     def name(self) -> str:
-        """What pages call it."""
+        """The name on pages."""
         return self.label or self.model
 
     @property

@@ -80,8 +80,8 @@ def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]
         blocks.append(Paragraph("± half of the 95 % interval of the mean over the queries.", "quiet"))
     if any(cell.tested for cell in comparison.cells):
         tests = (
-            f"p (randomisation) is Fisher's paired randomisation test of {measure} against {baseline}, p (t) Student's "
-            f"paired t-test; both two-sided and corrected for the rows of the table ({comparison.correction.title()})."
+            f"p (randomisation) is Fisher's paired randomisation test of {measure} against {baseline}, two-sided, p "
+            f"(t) Student's paired t-test; both are corrected for the rows of the table ({comparison.correction.title()})."
         )
         blocks.append(Paragraph(tests, "quiet"))
     return [*blocks, *filter(None, charts)]
