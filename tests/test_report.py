@@ -494,9 +494,10 @@ def test_both_pages_say_the_same_numbers_and_words() -> None:
 def test_every_kind_of_block_and_of_inline_piece_has_a_template() -> None:
     inlines = ("text", *(blocks.Piece(kind, f"a-{kind}", "0.5", 0.5) for kind in get_args(blocks.Kind)))
     parts = (
-        *(blocks.Paragraph("ls" if style == "command" else inlines, style) for style in get_args(blocks.Style)),
+        *(blocks.Paragraph(inlines, style) for style in ("", "quiet", "heading")),
+        *(blocks.Paragraph("ls", style) for style in ("command", "recipe")),
         blocks.Table("c", ("a", "b"), (("x", inlines),), notes={"b": "why"}),
-        blocks.Hit("1", "2.0", "id", "title", "text", inlines, True), blocks.Folded("s", "t", "toml"),
+        blocks.Hit("1", "2.0", "id", "title", "text", inlines, True),
         blocks.Chart("drawn", "in words", 1.0, lambda figure: None),
     )  # fmt: skip
     assert {type(part) for part in parts} == set(get_args(blocks.Block))

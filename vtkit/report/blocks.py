@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 T = TypeVar("T")
-Style = Literal["", "quiet", "heading", "command"]  # quiet: an explanation of what stands above
+Style = Literal["", "quiet", "heading", "command", "recipe"]  # quiet: an explanation of what stands above
 Kind = Literal["token", "foreign", "strong", "code", "bar"]
 
 
@@ -90,15 +90,6 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Folded:
-    """Verbatim text behind a line that opens it."""
-
-    summary: str
-    text: str
-    syntax: str
-
-
-@dataclass(frozen=True)
 class Chart:
     """A drawing, with the same in words for readers who do not see it. Markdown leaves it out."""
 
@@ -108,7 +99,7 @@ class Chart:
     draw: Callable[[FigureBase], None]
 
 
-Block = Paragraph | Table | Hit | Folded | Chart
+Block = Paragraph | Table | Hit | Chart
 
 
 @dataclass(frozen=True)

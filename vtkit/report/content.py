@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable
 
-from vtkit.report.blocks import Bar, Block, Folded, Page, Paragraph, Section, Strong, Table, table_of
+from vtkit.report.blocks import Bar, Block, Page, Paragraph, Section, Strong, Table, table_of
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
 from vtkit.report.plots import histogram_chart
@@ -36,22 +36,11 @@ def report_page(report: ReportData) -> Page:
 
 def sections(report: ReportData) -> list[Section]:
     """The sections of the page, in reading order."""
-    made = [
-        results_section(report),
-        queries_section(report),
-        _cost(report),
-        vocabulary_section(report),
-        training_section(report),
-        calibration_section(report),
-        _gates(report),
-        _sparsity(report),
-        coverage_section(report),
-        fragmentation_section(report),
-        neighbours_section(report),
-        _times(report),
-        _reproduction(report),
-    ]
-    return [section for section in made if section is not None]
+    made = (
+        results_section, queries_section, _cost, vocabulary_section, training_section, calibration_section, _gates,
+        _sparsity, coverage_section, fragmentation_section, neighbours_section, _times, _reproduction,
+    )  # fmt: skip
+    return [section for make in made if (section := make(report)) is not None]
 
 
 def _gates(report: ReportData) -> Section | None:
@@ -134,5 +123,5 @@ def _reproduction(report: ReportData) -> Section | None:
     if facts:
         blocks.append(Paragraph(" ".join(facts)))
     if report.recipe_toml:
-        blocks.append(Folded("The resolved recipe", report.recipe_toml, "toml"))
+        blocks.append(Paragraph(report.recipe_toml, "recipe", own_texts=True))
     return Section("reproduction", "To run it again", blocks) if blocks else None

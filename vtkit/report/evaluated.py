@@ -79,9 +79,10 @@ def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]
     if blocks:
         blocks.append(Paragraph("± half of the 95 % interval of the mean over the queries.", "quiet"))
     if any(cell.tested for cell in comparison.cells):
+        correction = comparison.correction.title()
         tests = (
-            f"p (randomisation) is Fisher's paired randomisation test of {measure} against {baseline}, two-sided, p "
-            f"(t) Student's paired t-test; both are corrected for the rows of the table ({comparison.correction.title()})."
+            f"p (randomisation) is Fisher's paired randomisation test of {measure} against {baseline}, two-sided; "
+            f"p (t) is Student's paired t-test. Both are corrected for the rows of the table ({correction})."
         )
         blocks.append(Paragraph(tests, "quiet"))
     return [*blocks, *filter(None, charts)]

@@ -4,7 +4,7 @@ examples are left out, because they hold paths and texts of its maker."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vtkit.report.blocks import Block, Paragraph, Section, Table
+from vtkit.report.blocks import Paragraph, Section, Table
 from vtkit.report.content import sections
 from vtkit.report.data import ReportData
 from vtkit.report.pages import from_template
@@ -37,39 +37,24 @@ def model_card(report: ReportData, published: Published | None = None) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder. Results enter the
     header only where the run is no demonstration, since the hub shows what stands there without the words around it."""
     name = visible(report.name) or "model"
-    repeated = (Section(each.key, CARD_SECTIONS.get(each.key, ""), _travelling(each)) for each in sections(report))
+    repeated = []
+    for section in sections(report):
+        # Blocks of the maker's own paths and texts stay behind.
+        blocks = [each for each in section.blocks if isinstance(each, Paragraph | Table) and not each.own_texts]
+        if section.key in CARD_SECTIONS and blocks:
+            repeated.append(Section(section.key, CARD_SECTIONS[section.key], blocks))
     return from_template(
         "model_card.md",
         header=_header(report, name, published),
         published=published,
-        limits=_limits(report),
         title=name,
         notice=f"Demonstration. {DEMONSTRATION}" if report.demonstration else "",
         report=report,
         verdict=verdict(report),
         unicoil=UNICOIL,
         expanded="" if report.words_added is None else expanded(report.words_added),
-        sections=[section for section in repeated if section.title and section.blocks],
+        sections=repeated,
     )
-
-
-def _travelling(section: Section) -> list[Block]:
-    """The blocks that hold nothing of the maker's: no paths, no words of the texts."""
-    return [block for block in section.blocks if isinstance(block, Paragraph | Table) and not block.own_texts]
-
-
-def _limits(report: ReportData) -> list[str]:
-    """Limits of the figures, for readers who find the model on the hub."""
-    language = report.language or "one language"
-    said = [f"Made for and judged on texts in {language}; in other languages and domains it was not judged."]
-    for results in report.results:
-        said += [
-            f"The figures on {results.set} are not comparable with others: {why}." for why in results.not_comparable
-        ]
-        if results.document_length is not None:
-            said.append(f"Documents of {results.set} were cut at {results.document_length} tokens.")
-    said.append("Scores are sums of products of token weights: compare them within one query only.")
-    return list(dict.fromkeys(said))
 
 
 def _header(report: ReportData, name: str, published: Published | None) -> str:

@@ -103,26 +103,23 @@ def _languages(analysis: VocabularyAnalysis) -> list[Block]:
         for position, name in enumerate(vocabularies)
     }
     chart = stacked_bars("Tokens by language", bars, sum(kind in GREY_KINDS for kind in kinds))
-    named = [LANGUAGES.get(code, code) for code in analysis.languages]
-    note = (
-        f"Told apart: {', '.join(named)}. A script that only one of them is written in decides, so every token in "
-        "Latin letters counts as English where no other language with these letters is among them."
-        if not analysis.shared_scripts.get("Latin")
-        else f"Told apart: {', '.join(named)}. A script that only one of them is written in decides."
-    )
+    named = ", ".join(LANGUAGES.get(code, code) for code in analysis.languages)
+    notes = [f"Told apart: {named}. A script that only one of them is written in decides."]
+    if not analysis.shared_scripts.get("Latin"):
+        notes.append("So every token in Latin letters counts as English where no other language has them.")
     for script, codes in analysis.shared_scripts.items():
         both = " and ".join(LANGUAGES.get(code, code) for code in codes)
-        note += (
-            f" Characters that {both} share count as Japanese where the run's language is Japanese, else as Chinese."
-            if script == "Han"
-            else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
-            "undecided."
-        )
+        if script == "Han":
+            notes.append(f"Characters that {both} share count as Japanese in Japanese runs, else as Chinese.")
+        else:
+            notes.append(
+                f"{script} words of {both} are told apart by a detector; pieces and short words are undecided."
+            )
     for name, profile in vocabularies.items():
-        most = [f"{script} {amount(n)}" for script, n in profile.other_scripts.items()]
-        shown = most[:SCRIPTS_SHOWN] + (["…"] if len(most) > SCRIPTS_SHOWN else [])
-        note += f" Other scripts of the {name}: {', '.join(shown)}." if most else ""
-    return [Table("Tokens by language", ("language", *vocabularies), rows), Paragraph(note, "quiet"), chart]
+        scripts = [f"{script} {amount(n)}" for script, n in profile.other_scripts.items()]
+        scripts[SCRIPTS_SHOWN:] = ["…"] if len(scripts) > SCRIPTS_SHOWN else []
+        notes += [f"Other scripts of the {name}: {', '.join(scripts)}."] if scripts else []
+    return [Table("Tokens by language", ("language", *vocabularies), rows), Paragraph(" ".join(notes), "quiet"), chart]
 
 
 SCRIPTS_SHOWN = 5  # scripts of no language asked for that are named
