@@ -361,7 +361,7 @@ WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 REPORT = Stage(
     "report",
-    version=16,
+    version=17,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
