@@ -1,4 +1,4 @@
-"""The parts of a page, before it is HTML or Markdown, so that neither can say what the other does not. Nothing is
+"""The parts of a page, before it is HTML or Markdown, so that both say the same. Nothing is
 escaped here: the templates escape every string, whichever block it stands in."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Token = partial(Piece, "token")  # a token of a vocabulary
 Foreign = partial(Piece, "foreign")  # words of the collection: in the report's language, maybe right to left
 Strong = partial(Piece, "strong")
 Code = partial(Piece, "code")  # a setting or a command
-Bar = partial(Piece, "bar")  # a number, with a bar beside it where there is a page to draw on
+Bar = partial(Piece, "bar")  # a number; HTML draws a bar beside it
 
 Inlines = tuple[str | Piece, ...]
 Cell = str | Piece | Inlines
@@ -114,7 +114,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: what a reader wants first stands first."""
+    """A page; the fields stand in reading order."""
 
     title: str
     kicker: str  # the line above the title
@@ -123,7 +123,7 @@ class Page:
     about: str = ""
     headline: str = ""  # the verdict in one line
     harmful: bool = False  # whether the headline is a warning
-    figures: Sequence[tuple[str, str]] = ()  # values and what they are, the first of them large
+    figures: Sequence[tuple[str, str]] = ()  # values with their labels; the first is shown large
     advice: Sequence[Inlines] = ()  # what to do next
     summary: str = ""
     language: str = "en"  # of the words and tokens that are not this program's own

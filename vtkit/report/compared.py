@@ -15,7 +15,7 @@ from vtkit.system.results import Result
 
 @dataclass(frozen=True)
 class Line(Result):
-    """One setting or figure of every run, in their order; None where a run has none."""
+    """One setting or figure of every run, in their order; None if a run lacks it."""
 
     name: str
     values: tuple[Any, ...]
@@ -38,8 +38,8 @@ class QueryDifference(Result):
     text: str
     before: float  # the main measure in the baseline ...
     after: float  # ... and in the run
-    document: str  # the relevant document whose scores are told
-    ranks: tuple[int | None, int | None]  # of that document, in both
+    document: str  # the relevant document whose scores are compared
+    ranks: tuple[int | None, int | None]  # of that document, in both runs
     tokens: tuple[TokenDifference, ...]  # the largest differences first
 
 
@@ -59,12 +59,12 @@ class ComparedSet(Result):
     """All runs on one evaluation set."""
 
     set: str
-    queries: int  # that were compared: those of every run, filtered as it was asked for
+    queries: int  # those of every run that pass the filters
     measures: tuple[str, ...]
     cells: tuple[Cell, ...]  # a run each, in their order
     beside: tuple[Beside, ...]
     not_compared: str = ""  # why the runs cannot be compared on it
-    not_explained: str = ""  # why no tokens are told of the queries won and lost
+    not_explained: str = ""  # why the queries won and lost have no tokens
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the report of a run says: its page, made of sections; a part of the run without data gives none."""
+"""The page of a run and its sections; a part of the run without data has no section."""
 
 import shlex
 from collections.abc import Callable

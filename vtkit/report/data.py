@@ -1,4 +1,4 @@
-"""What a report holds: the form of ``report.json``, as frozen classes that every page is made from.
+"""The contents of ``report.json``, as frozen classes from which every page is made.
 
 A part that a run does not have (no fine-tuning, no judged sets) is None or empty, and gives no section. Numbers that
 could not be measured are None or not finite.
@@ -38,8 +38,8 @@ class Row(SystemFacts):
     corrected for the sets (Holm), of all others exploratory and uncorrected."""
 
     p_value_vs_planned: Number = None
-    """Of dense embedders and their sums: p of the difference from the planned row, corrected over these rows of all
-    sets (Holm)."""
+    """p of the difference from the planned row, for dense embedders and their sums only; corrected over these rows of
+    all sets (Holm)."""
 
     @property
     def name(self) -> str:
@@ -48,12 +48,12 @@ class Row(SystemFacts):
 
     @property
     def peer(self) -> bool:
-        """Whether it is a dense embedder of ``evaluate.peers``, or its sum with BM25."""
+        """True for a dense embedder of ``evaluate.peers``, or its sum with BM25."""
         return self.role in ("peer", "peer-sum")
 
     @property
     def index(self) -> bool:
-        """Whether it is the final model in the index that is to be used."""
+        """True for the final model in the index that is to be used."""
         return self.role == "deployed"
 
 
@@ -65,13 +65,13 @@ class SetResults(Result):
     rows: tuple[Row, ...] = ()
     queries: int | None = None
     documents: int | None = None
-    share_cut: Number = None  # share of the documents of which the final model does not read the end
-    document_length: int | None = None  # tokens that it reads at most
+    share_cut: Number = None  # share of documents longer than the final model reads
+    document_length: int | None = None  # tokens that the final model reads at most
     not_comparable: tuple[str, ...] = ()  # why they cannot stand beside published ones: sampled, or missing
 
     @property
     def label(self) -> str:
-        """The name of the set, and whether its figures can stand beside published ones."""
+        """The name of the set, with a remark if its figures do not compare with published ones."""
         return f"{self.set}, not comparable ({'; '.join(self.not_comparable)})" if self.not_comparable else self.set
 
     @property
@@ -136,7 +136,7 @@ class Overlap(Result):
     overlap: Mapping[str, int]  # rule of the overlap -> tokens
     overlap_share: float  # of the new tokens
     methods: Mapping[str, int]  # method of transfer -> rows it gave
-    probed: tuple[Probed, ...] = ()  # what `auto` chose from
+    probed: tuple[Probed, ...] = ()  # the methods that `auto` compared
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ class ExampleResult(Result):
     id: str
     title: str = ""
     text: str = ""
-    tokens: tuple[WeightedToken, ...] = ()  # words of the query, and what each added to the score
+    tokens: tuple[WeightedToken, ...] = ()  # words of the query, each with its part of the score
     relevant: bool = False  # whether it is judged to be relevant to the query
 
 
 @dataclass(frozen=True)
 class Example(Result):
-    """A query, what it is searched as, and what it finds."""
+    """A query, the tokens it is searched as, and its results."""
 
     query: str
     tokens: tuple[WeightedToken, ...] = ()
@@ -169,7 +169,7 @@ class QueryOutcome(Result):
     query: str
     value: float
     baseline: float
-    tokens: tuple[WeightedToken, ...] = ()  # what it is searched as
+    tokens: tuple[WeightedToken, ...] = ()  # the tokens it is searched as
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Outcomes(Result):
     queries: int
     won: int
     lost: int
-    most_won: tuple[QueryOutcome, ...] = ()  # those with the largest difference first; so `most_lost`
+    most_won: tuple[QueryOutcome, ...] = ()  # the largest difference first, as in `most_lost`
     most_lost: tuple[QueryOutcome, ...] = ()
 
 
@@ -227,19 +227,19 @@ class ReportData(Result):
     """Training stage -> the validations of each of its trainings."""
 
     trainings: int = 1  # trainings of fine-tuning, whose weights the model has the mean of
-    mean_value: Number | None = None  # what that mean has on the queries they were validated with
-    held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation, where it predicts them
+    mean_value: Number | None = None  # validation value of the averaged weights
+    held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation by MLM
     calibration: Calibration | None = None
-    kind: str = "splade"  # what the encoder is: `splade` or `unicoil`
-    named_apart: bool = False  # whether dimensions are no input tokens: latent units, or another vocabulary
-    query_encoder: str | None = None  # what encodes the final model's queries; None where that of documents does
-    words_added: float | None = None  # to a document of the final model, on average; None where none are
-    activation: str | None = None  # what fine-tuning made weights of logits with, where the recipe says so
+    kind: str = "splade"  # the encoder's kind: `splade` or `unicoil`
+    named_apart: bool = False  # dimensions are latent units or another vocabulary
+    query_encoder: str | None = None  # encoder of queries; None if it is that of documents
+    words_added: float | None = None  # mean words added to a document; None without expansion
+    activation: str | None = None  # fine-tuning's function from logits to weights, if set
     gates: tuple[CheckResult, ...] = ()
     sparsity: Sparsity | None = None  # of the index of the final model, first evaluation set
     examples: tuple[Example, ...] = ()
     outcomes: Outcomes | None = None
-    cost: SearchCost | None = None  # of the index to be used, on the first set; of peers it is in their rows
+    cost: SearchCost | None = None  # of the deployed index, on the first set; rows have that of peers
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
     """Model, in words -> how its queries and documents meet, on the first queries of the first set; the source before
     the final model. Empty for latent units, which name no tokens."""

@@ -1,4 +1,4 @@
-"""What to do next, by rules on the figures of a run (docs/evaluation.md, "What to do next").
+"""Advice on what to do next, by rules on the figures of a run (docs/evaluation.md, "What to do next").
 
 The rules are asked in the order of what matters most: a run that should not have been made comes before one that could
 be a little better.
@@ -13,7 +13,7 @@ from vtkit.report.wording import amount, is_number, score, share, visible
 from vtkit.search.measures.significance import CHANCE
 
 NO_EVIDENCE = ("pieces", "reassigned", "mean", "overlap_mean", "random", "univariate", "multivariate", "masked")
-"""What made the row of a token that no method had evidence for."""
+"""Origins of rows of tokens that no method had evidence for."""
 
 WITHOUT_EVIDENCE = 0.3  # from this share of the new tokens on, missing evidence is worth a word
 CUT = 0.1  # from this share of the documents on, it matters that the encoder does not read their ends
@@ -28,7 +28,7 @@ IMPROVE = (
 
 
 def diagnose(report: ReportData) -> list[tuple[str, Inlines]]:
-    """The rules that apply, each with its advice, and the warnings of the run; if there are none, what to do with a
+    """The rules that apply, each with its advice, and the warnings of the run; without any, advice for a
     run that worked."""
     advice = [*_rules(report), *(("warning", (f"Warning: {visible(warning)}",)) for warning in report.warnings)]
     deploy = recommendation(report)
@@ -120,6 +120,6 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
 
 
 def _gains(of: SetResults, row: Row | None) -> bool:
-    """Whether ``row`` is better than BM25 beyond chance."""
+    """Report whether ``row`` is better than BM25 beyond chance."""
     value, bm25, p = of.value(row), of.value(of.bm25), None if row is None else row.p_value_vs_bm25
     return value is not None and bm25 is not None and value > bm25 and is_number(p) and p < CHANCE

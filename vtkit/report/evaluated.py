@@ -1,4 +1,4 @@
-"""The page of ``vtkit evaluate``: systems on collections, what separates them, and what they cost."""
+"""The page of ``vtkit evaluate``: systems on collections, their differences, and their costs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from vtkit.report.results import COLUMNS, outcome_blocks, results_table
 from vtkit.report.wording import amount, p_value, score
 from vtkit.system.console import size
 
-COSTS = {  # column of the table of costs -> what it is
+COSTS = {  # column of the table of costs -> its explanation
     "postings": "Postings in the lists of a query together, on average: what is read where nothing is pruned.",
     "lists": "Lists that a query has.",
     "list length": "Length of the index's lists: the middle one, and the longest.",

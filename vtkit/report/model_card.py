@@ -1,5 +1,5 @@
-"""The README.md of a saved model: a header the hub understands, how to use the model, and what it reached. Recipe and
-examples are left out, because they hold paths and texts of its maker."""
+"""The README.md of a saved model: a header for the hub, usage, and results. Recipe and examples are left out,
+because they contain its maker's paths and texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Published:
 
 def model_card(report: ReportData, published: Published | None = None) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder. Results enter the
-    header only where the run is no demonstration, since the hub shows what stands there without the words around it."""
+    header unless the run is a demonstration, since the hub shows the header's results without the text of the card."""
     name = visible(report.name) or "model"
     repeated = []
     for section in sections(report):

@@ -64,7 +64,7 @@ def _markdown() -> Environment:
     return _environment(
         lambda text: Markup(markdown_words(visible(text))),
         token=lambda text: Markup(markdown_words(visible_token(text))),
-        # a line that is a paragraph, not a list item or a rule, whatever it begins with
+        # a line stays a paragraph, even if it begins like a list item or a rule
         line=lambda text: Markup(re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", str(text))),
         code=lambda text: Markup(visible_lines(text).replace("`", "'")),
         fenced=_fenced,
@@ -91,7 +91,7 @@ def _environment(shown: Callable[[str], str], **filters: Callable[..., str]) -> 
 
 
 def _tight(before: object, after: object) -> bool:
-    """Whether no space belongs between two pieces of a sentence."""
+    """Report whether two pieces of a sentence join without a space."""
     opens, closes = isinstance(before, str) and before.endswith("("), isinstance(after, str) and after[:1] in ".,;:)"
     return opens or closes
 

@@ -128,7 +128,7 @@ def _settings() -> Iterator[None]:
 
 
 def effectiveness_chart(results: SetResults, bars: str = "stage") -> Chart | None:
-    """A bar for each stage (or what ``bars`` says) of a set: the first measure, BM25 as the mark to reach."""
+    """A bar for each stage of a set (``bars``: another kind of row): the first measure, BM25 as the mark to reach."""
     valued = [(row, value) for row in results.rows if (value := results.value(row)) is not None]
     if not valued:
         return None
@@ -146,7 +146,7 @@ def effectiveness_chart(results: SetResults, bars: str = "stage") -> Chart | Non
         axes = figure.add_subplot()
         axes.barh(range(len(values)), values, color=colours, height=0.68)
         for position, value in enumerate(values):
-            # In a column at the right, where neither a bar nor BM25's line can cross it.
+            # The values form a column at the right, which no bar and no line crosses.
             axes.annotate(score(value), (1, position), xycoords=("axes fraction", "data"), ha="right", va="center")
             if rows[position].model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
@@ -170,7 +170,7 @@ def _name_bars(axes: Axes, labels: Sequence[str]) -> None:
 def line_chart(
     caption: str, lines: Sequence[Line], x_label: str, y_label: str = "", *, marks: bool = False, falls: bool = False
 ) -> Chart:
-    """Values against others, those of one name in one colour.
+    """Lines, those of one name in one colour.
 
     Args:
         marks: the points are few, and each has a mark.

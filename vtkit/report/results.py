@@ -9,7 +9,7 @@ from vtkit.report.wording import amount, is_number, p_value, score, share, short
 
 TOKENS_SHOWN = 24  # tokens of an example query, and of each result, that are shown; the rest is summed up in one number
 
-MEASURES = {  # measure, in lower case and without its depth -> what it is
+MEASURES = {  # measure, in lower case and without its depth -> its explanation
     "ndcg": "Normalised discounted cumulative gain: how high the relevant documents rank.",
     "rr": "Reciprocal rank of the first relevant document, averaged over the queries.",
     "mrr": "Reciprocal rank of the first relevant document, averaged over the queries.",
@@ -18,7 +18,7 @@ MEASURES = {  # measure, in lower case and without its depth -> what it is
     "judged": "Share of the results that have a relevance judgement.",
 }
 
-COLUMNS = {  # column -> what it is
+COLUMNS = {  # column -> its explanation
     "query dims": "Weights above zero in a query, on average: the posting lists that a search reads.",
     "doc dims": "Weights above zero in a document, on average: what the index stores.",
     "FLOPS": "Dimensions that a random query and a random document are expected to share: what a comparison costs.",
@@ -73,7 +73,7 @@ def measure_note(name: str) -> str:
 
 
 def results_section(report: ReportData) -> Section | None:
-    """A table for each evaluation set, and what the weight of the sum with BM25 was chosen from."""
+    """A table and a chart for each evaluation set, and the values that chose the weight of the sum with BM25."""
     sets = [results for results in report.results if results.measures]
     notes = [
         f"The encoder reads the first {amount(results.document_length)} tokens of a document: "
@@ -184,7 +184,7 @@ def _example(example: Example) -> Iterable[Block]:
 
 
 def _weighted(pairs: Iterable[WeightedToken], total: Number = None) -> Inlines:
-    """Tokens with their weights, heaviest first; what is left of ``total`` (default: their sum) beyond them, last."""
+    """Tokens with their weights, heaviest first; then the rest of ``total`` (default: the sum of all weights)."""
     weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
     shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
     heaviest = max((abs(weight) for _, weight in shown), default=0.0) or 1.0

@@ -1,4 +1,4 @@
-"""What a run's own queries show of its index: queries won and lost, examples, shared tokens, and its cost."""
+"""Searches of a run's index with its own queries: queries won and lost, examples, shared tokens, and the cost."""
 
 from __future__ import annotations
 

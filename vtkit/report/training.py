@@ -19,7 +19,7 @@ class Curve:
     name: str
     label: str
     form: Callable[[Number], str] = score
-    chart: str = ""  # the chart that it is drawn in, and its own name there; empty: in none
+    chart: str = ""  # the chart that shows it (empty: none), and its name there
     line: str = ""
 
 
@@ -66,7 +66,7 @@ def expanded(words: float) -> str:
 
 
 def training_section(report: ReportData) -> Section | None:
-    """First and last values of every curve, validations, and what the model is."""
+    """First and last values of every curve, validations, and facts on the model."""
     rows, charts = [], []
     for stage in report.curves:
         lines: dict[str, list[Line]] = {}
@@ -108,7 +108,7 @@ def training_section(report: ReportData) -> Section | None:
 
 
 def _held_out(held_out: HeldOutPredictions) -> Table:
-    """Prediction of masked tokens, by whether their rows came from the source."""
+    """Accuracy of predicting masked tokens: all, those shared with the source, and new ones."""
     groups = (
         ("all", held_out.before.all, held_out.after.all),
         ("shared with the source", held_out.before.overlapping, held_out.after.overlapping),

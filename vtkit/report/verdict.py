@@ -1,4 +1,4 @@
-"""What came of a run, in one paragraph and a few numbers: the head of the page, and of the model card."""
+"""The verdict on a run, one sentence a set and a few numbers: the head of the page, and of the model card."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Beside:
 
     @property
     def words(self) -> str:
-        """By how much, and whether beyond chance."""
+        """The mean difference, with p, or the sets on which it is beyond chance."""
         said = f"{_signed(self.gain)} {'over' if self.gain >= 0 else 'against'} {self.label}"
         if len(self.gains) == 1:
             ((_, p),) = self.gains.values()
@@ -60,10 +60,10 @@ def comparisons(judged: Sequence[SetResults]) -> list[Beside]:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Whether to deploy what a run made, in one line."""
+    """One line on whether to deploy the index or encoder of a run."""
 
     text: str
-    harmful: bool  # whether it is below BM25 beyond chance
+    harmful: bool  # it is below BM25 beyond chance
     better: Beside | None = None  # the first dense embedder, or its sum with BM25, that is better beyond chance
 
 

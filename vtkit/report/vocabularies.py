@@ -1,4 +1,4 @@
-"""The vocabularies of a run as a page shows them: overlap, where the new rows came from, languages, fragmentation."""
+"""The vocabularies of a run as a page shows them: overlap, origins of the new rows, languages, fragmentation."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,7 +20,7 @@ OVERLAP_RULES = {
 
 
 def vocabulary_section(report: ReportData) -> Section | None:
-    """Overlap of both vocabularies, where the new rows came from, and the languages of the tokens."""
+    """Overlap of both vocabularies, origins of the new rows, and the languages of the tokens."""
     overlap, analysis = report.vocabulary, report.vocabularies
     blocks: list[Block] = []
     if overlap is not None:
@@ -86,7 +86,7 @@ GREY_KINDS: dict[
 
 
 def token_kinds(vocabularies: Sequence[VocabularyProfile]) -> dict[str, list[int]]:
-    """Language, or what else a token is -> how many tokens each vocabulary has of them."""
+    """Language, or other kind of token -> the tokens that each vocabulary has of it."""
     codes = largest_first([each.languages for each in vocabularies], [each.size for each in vocabularies])
     kinds = {LANGUAGES.get(code, code): [each.languages.get(code, 0) for each in vocabularies] for code in codes}
     kinds |= {kind: [count(each) for each in vocabularies] for kind, count in GREY_KINDS.items()}
@@ -203,7 +203,7 @@ def coverage_section(report: ReportData) -> Section | None:
 
 
 def neighbours_section(report: ReportData) -> Section | None:
-    """A few new tokens with what their rows were mixed from."""
+    """A few new tokens with the source tokens their rows were mixed from."""
     if not report.neighbours:
         return None
     rows = []

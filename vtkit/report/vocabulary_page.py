@@ -16,7 +16,7 @@ TOKEN_WIDTH = 30  # characters of a token that are shown
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))  # in characters, from and to
 
 REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
-"""What is in no language asked for, in the words of the table. The other scripts are written in none of them."""
+"""Tokens in none of the languages asked for, as the table names them; no such language is written in other scripts."""
 
 SCRIPTS = {
     "mixed": "several scripts",
@@ -139,7 +139,7 @@ def inspection_page(report: Inspection) -> str:
 
 
 def token_shown(token: str) -> str:
-    """A token on one line: spaces drawn, characters that act on the line taken out, cut where it is long."""
+    """A token on one line: spaces drawn, control characters removed, and cut if it is long."""
     return one_line(token.replace(" ", "␣"), TOKEN_WIDTH)
 
 

@@ -13,8 +13,8 @@ _HIDDEN = regex.compile(
     r"(?<=[\p{L}\p{M}\p{S}])[\u200c\u200d](?=[\p{L}\p{M}\p{S}])(*SKIP)(*FAIL)|"
     r"[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]"
 )
-"""Characters that act on the page around them. U+200C and U+200D are none between letters, marks and, for emoji made of
-several, symbols."""
+"""Characters that act on the page around them. Between letters, marks and symbols (of composed
+emoji), U+200C and U+200D are kept."""
 
 _SPACE = regex.compile(r"\s")
 
@@ -52,7 +52,7 @@ def shorten(text: str, length: int = TEXT_SHOWN) -> str:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether ``value`` is a finite number; a measure that could not be taken is None or not a number."""
+    """Report whether ``value`` is a finite number; a measure that could not be taken is None or not a number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -88,7 +88,7 @@ def count_and_share(count: int, of: int) -> str:
 
 
 def p_value(value: Any) -> str:
-    """A p value; those a test of some thousand rounds cannot tell from zero are a bound."""
+    """A p value; below 0.001, which some thousand rounds cannot measure, it is a bound."""
     if not is_number(value):
         return "–"
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
