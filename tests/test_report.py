@@ -653,8 +653,8 @@ def test_the_weight_of_the_sum_is_shown_with_what_it_was_chosen_from() -> None:
 def test_languages_of_both_vocabularies_stand_side_by_side() -> None:
     table = tables(a_report(), "vocabulary")[-1]
     assert table.columns[1:] == ("source vocabulary", "new vocabulary")
-    assert cells(table)["Korean"] == ["70 (0.23 %)", "27,000 (84 %)"]
-    assert cells(table)["other scripts"] == ["–", "1,000 (3.1 %)"]
+    assert cells(table)["Korean"] == ["70 (0.23 %)", "27,000 (84.38 %)"]
+    assert cells(table)["other scripts"] == ["–", "1,000 (3.12 %)"]
     report = ReportData.from_json(a_report())
     assert report.vocabularies is not None
     kinds = token_kinds([*profiles(report.vocabularies).values()])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vtkit.evaluation.comparison import Cell, Comparison
 from vtkit.report.blocks import Block, Page, Paragraph, Section, Table
-from vtkit.report.data import Outcomes, Row, SetResults
+from vtkit.report.data import Outcomes
 from vtkit.report.plots import effectiveness_chart
 from vtkit.report.results import COLUMNS, outcome_blocks, results_table
 from vtkit.report.wording import amount, p_value, score
@@ -70,12 +70,8 @@ def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]
         blocks.append(results_table(caption, "system", rows, further if any(cell.tested for cell in cells) else {}))
         for reason in first.not_comparable:
             blocks.append(Paragraph(f"Not comparable with published figures: {reason}.", "quiet"))
-        charted = [
-            Row(**cell.evaluated.facts, model="BM25" if cell.system == "bm25" else cell.system, label=cell.system,
-                measures=cell.evaluated.measures)
-            for cell in cells
-        ]  # fmt: skip
-        charts.append(effectiveness_chart(SetResults(collection, tuple(charted)), "system"))
+        systems = [(cell.system, cell.evaluated.measures[measure], cell.evaluated.role) for cell in cells]
+        charts.append(effectiveness_chart(f"{measure} by system, {collection}", systems))
     if blocks:
         blocks.append(Paragraph("± half of the 95 % interval of the mean over the queries.", "quiet"))
     if any(cell.tested for cell in comparison.cells):
@@ -85,7 +81,7 @@ def _results(comparison: Comparison, by_collection: Mapping[str, Sequence[Cell]]
             f"p (t) is Student's paired t-test. Both are corrected for the rows of the table ({correction})."
         )
         blocks.append(Paragraph(tests, "quiet"))
-    return [*blocks, *filter(None, charts)]
+    return [*blocks, *charts]
 
 
 def _costs(collection: str, cells: Sequence[Cell]) -> Table:

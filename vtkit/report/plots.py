@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vtkit.evaluation.judging import Role
 from vtkit.report.blocks import Chart
-from vtkit.report.data import SetResults
 from vtkit.report.wording import amount, score, share, visible
 from vtkit.system.errors import DataError
 
@@ -36,6 +36,7 @@ PALETTE = ("#3f7fd6", "#cf6a2b", "#3d9a6b", "#b5497f", "#8a6fd1", "#c9a227", "#2
 
 FIRST, SECOND, SOFT = *PALETTE[:2], "#8fa6c4"
 INK, QUIET, LINE = "#2b323b", "#667080", "#9aa0a866"  # the colours of text, of quiet text and of lines
+COLOURS = {"bm25": QUIET, "peer": QUIET, "peer-sum": QUIET, "sum": SECOND, "deployed": SECOND}  # of bars, by role
 ON_BLACK = {INK: "#d5dae1", QUIET: "#98a2af"}
 SHADES = ("#d6e4f5", "#b5cfee", "#92b8e5", "#6f9fdb", "#4d86cf", "#346dba", "#24569c", "#173f78")  # of one quantity
 REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")  # of the parts that are no class of their own
@@ -127,19 +128,13 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def effectiveness_chart(results: SetResults, bars: str = "stage") -> Chart | None:
-    """A bar for each stage of a set (``bars``: another kind of row): the first measure, BM25 as the mark to reach."""
-    valued = [(row, value) for row in results.rows if (value := results.value(row)) is not None]
-    if not valued:
-        return None
-    rows, values = zip(*valued, strict=True)
-    labels = [visible(row.name) for row in rows]
-    wrapped = ["BM25" if row.model == "BM25" else textwrap.fill(visible(row.name), LABEL_WIDTH) for row in rows]
-    colours = [
-        QUIET if row.peer or row.role == "bm25" else SECOND if row.role == "sum" or row.index else SOFT for row in rows
-    ]
-    encoders = [position for position, row in enumerate(rows) if row.role == "encoder"]
-    for position in encoders[-1:]:
+def effectiveness_chart(caption: str, systems: Sequence[tuple[str, float, Role]]) -> Chart:
+    """A bar for each system, by name, value and role; BM25 is the mark to reach, the last encoder stands out."""
+    names = [visible(name) for name, _, _ in systems]
+    values = [value for _, value, _ in systems]
+    wrapped = [textwrap.fill(name, LABEL_WIDTH) for name in names]
+    colours = [COLOURS.get(role, SOFT) for _, _, role in systems]
+    for position in [number for number, (_, _, role) in enumerate(systems) if role == "encoder"][-1:]:
         colours[position] = FIRST
 
     def draw(figure: FigureBase) -> None:
@@ -148,15 +143,15 @@ def effectiveness_chart(results: SetResults, bars: str = "stage") -> Chart | Non
         for position, value in enumerate(values):
             # The values form a column at the right, which no bar and no line crosses.
             axes.annotate(score(value), (1, position), xycoords=("axes fraction", "data"), ha="right", va="center")
-            if rows[position].model == "BM25":
+            if names[position].upper() == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
         _name_bars(axes, wrapped)
         axes.set_xlim(0, max(max(values) * 1.2, 1e-6))
         axes.set_xticks([])
 
-    words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, values, strict=True))
+    words = ", ".join(f"{name} {score(value)}" for name, value in zip(names, values, strict=True))
     lines = sum(1 + label.count("\n") for label in wrapped)
-    return Chart(f"{results.measure} by {bars}, {results.label}", words, 0.35 * lines + 0.25, draw)
+    return Chart(caption, words, 0.35 * lines + 0.25, draw)
 
 
 def _name_bars(axes: Axes, labels: Sequence[str]) -> None:

@@ -89,7 +89,9 @@ def results_section(report: ReportData) -> Section | None:
     ]
     blocks: list[Block] = [*map(_results_table, sets), *(Paragraph(note, "quiet") for note in notes)]
     blocks += filter(None, map(_weights_table, sets))
-    blocks += filter(None, map(effectiveness_chart, sets))
+    for of in sets:
+        systems = [(row.name, value, row.role) for row in of.rows if (value := of.value(row)) is not None]
+        blocks += [effectiveness_chart(f"{of.measure} by stage, {of.label}", systems)] if systems else []
     return Section("results", "Results", blocks) if sets else None
 
 

@@ -17,7 +17,6 @@ from vtkit.system import console
 if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
     from vtkit.evaluation.analyses.coverage import Coverage
-    from vtkit.search.results import Found
     from vtkit.search.searcher import Searcher
 
 EXAMPLE_RESULTS = 3
@@ -73,29 +72,19 @@ def examples(
                 said = f"{outcomes.measure} {entry.value:.3f}, {outcomes.baseline} {entry.baseline:.3f}"
                 chosen[entry.query] = f"{why} ({said})"
     ids = {each.text: each.id for each in collection.queries}
-    found = list(searcher.search(list(chosen), EXAMPLE_RESULTS, why=True))
-    for warning in found[0].warnings:
+    answers = list(searcher.search(list(chosen), EXAMPLE_RESULTS, why=True))
+    for warning in answers[0].warnings:
         console.warn(warning)
-    return tuple(
-        _example(each, why, collection.qrels.get(ids.get(each.query, ""), {}))
-        for each, why in zip(found, chosen.values(), strict=True)
-    )
-
-
-def _example(found: Found, why: str, judged: Mapping[str, int]) -> Example:
-    results = tuple(
-        ExampleResult(
-            each.rank,
-            each.score,
-            each.id,
-            each.title,
-            each.text,
-            tuple((part.word or "(no word)", part.score) for part in each.words),
-            judged.get(each.id, 0) > 0,
-        )
-        for each in found.results
-    )
-    return Example(found.query, found.tokens, results, why)
+    shown = []
+    for answer, why in zip(answers, chosen.values(), strict=True):
+        judged = collection.qrels.get(ids.get(answer.query, ""), {})
+        results = []
+        for hit in answer.results:
+            words = tuple((part.word or "(no word)", part.score) for part in hit.words)
+            relevant = judged.get(hit.id, 0) > 0
+            results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.text, words, relevant))
+        shown.append(Example(answer.query, answer.tokens, tuple(results), why))
+    return tuple(shown)
 
 
 def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float | None:

@@ -34,7 +34,8 @@ class Beside:
     @property
     def words(self) -> str:
         """The mean difference, with p, or the sets on which it is beyond chance."""
-        said = f"{_signed(self.gain)} {'over' if self.gain >= 0 else 'against'} {self.label}"
+        gain = f"{self.gain:+.3f}".replace("-", "−")
+        said = f"{gain} {'over' if self.gain >= 0 else 'against'} {self.label}"
         if len(self.gains) == 1:
             ((_, p),) = self.gains.values()
             return f"{said}, p {related(p)}" if is_number(p) else said
@@ -92,10 +93,6 @@ def recommendation(report: ReportData) -> Recommendation | None:
     if better is not None and report.to_try:
         said += f". To come closer, try {' or '.join(report.to_try)}"
     return Recommendation(visible(said), harmful, better)
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value >= 0 else ''}{score(value)}"
 
 
 def related(p: float) -> str:

@@ -6,6 +6,7 @@ from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table
 from vtkit.report.pages import html_page
 from vtkit.report.plots import stacked_bars
 from vtkit.report.vocabularies import largest_first
+from vtkit.report.wording import count_and_share
 from vtkit.system.console import one_line
 from vtkit.vocabulary.composition import ETC, LANGUAGES
 from vtkit.vocabulary.inspection import InspectedVocabulary, Inspection, Sort
@@ -141,11 +142,6 @@ def inspection_page(report: Inspection) -> str:
 def token_shown(token: str) -> str:
     """A token on one line: spaces drawn, control characters removed, and cut if it is long."""
     return one_line(token.replace(" ", "␣"), TOKEN_WIDTH)
-
-
-def count_and_share(count: int, of: int) -> str:
-    """``8,329 (27.29 %)``; nothing for none."""
-    return f"{count:,} ({100 * count / of:.2f} %)" if count else "–"
 
 
 def _counts(

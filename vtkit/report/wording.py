@@ -83,8 +83,8 @@ def share(value: Any) -> str:
 
 
 def count_and_share(count: int, of: int) -> str:
-    """A count and its share of a whole."""
-    return f"{amount(count)} ({share(count / of)})" if count and of else "–"
+    """``8,329 (27.29 %)``; nothing for none."""
+    return f"{count:,} ({100 * count / of:.2f} %)" if count else "–"
 
 
 def p_value(value: Any) -> str:
