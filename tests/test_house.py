@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (1926, 220),
     "encoder": (2675, 275),
     "evaluation": (1433, 143),
-    "pipeline": (3598, 294),
+    "pipeline": (3591, 292),
     "recipe": (1102, 102),
     "report": (2054, 189),
     "search": (2497, 265),

@@ -7,8 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -195,20 +194,17 @@ def check_settings(loaded: LoadedRecipe) -> None:
 
     recipe, problems = loaded.recipe, list[VtkitError]()
 
-    @contextmanager
-    def gathered() -> Iterator[None]:
+    def check_measures() -> None:
+        if recipe.evaluate is not None:
+            with arguments_called("evaluate.{}".format):
+                validate_measures(recipe.evaluate.measures, DEPTH)
+
+    check = partial(check_names, recipe, path=Path(loaded.shown), places=loaded.places)
+    for look in (check, check_measures, partial(require, recipe.report.training)):
         try:
-            yield
+            look()
         except VtkitError as error:
             problems.append(error)
-
-    with gathered():
-        check_names(recipe, path=Path(loaded.shown), places=loaded.places)
-    if recipe.evaluate is not None:
-        with gathered(), arguments_called("evaluate.{}".format):
-            validate_measures(recipe.evaluate.measures, DEPTH)
-    with gathered():
-        require(recipe.report.training)
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -217,16 +213,11 @@ def check_settings(loaded: LoadedRecipe) -> None:
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:
     """Refuse (VtkitError) the recipe, before anything is computed, if the engine does not answer or models and data
-    cannot be read."""
+    cannot be read. Files that have not changed since a check are not read again."""
     if loaded.recipe.evaluate is not None:
         from vtkit.search.engine import reach_engine
 
         reach_engine(loaded.recipe.index)
-    _check_data(loaded, store)
-
-
-def _check_data(loaded: LoadedRecipe, store: Store) -> None:
-    """Check the data before anything is computed. Files that have not changed since a check are not read again."""
     begun = time.monotonic()
     memory = store.root / "checked.json"
     checked = check_data(
@@ -250,26 +241,21 @@ def _seed(seed: int) -> None:
 
 
 def _show(decisions: list[Decision]) -> None:
-    """Show why steps run, grouped by reason. In full, the plan has a line for each step."""
+    """Show why steps run, grouped by reason, in :data:`PLAN_LINES` lines at most. In full, each step has a line."""
     width = max(len(decision.step.name) for decision in decisions)
     full = [f"{each.step.name:<{width}}  {'run' if each.runs else 'skip'}: {each.reason}" for each in decisions]
-    console.say("\n".join(full), short="\n".join(_summary(decisions)))
-
-
-def _summary(decisions: list[Decision]) -> list[str]:
-    """The plan in :data:`PLAN_LINES` lines at most."""
-    steps = {decision.step.name for decision in decisions}
+    steps, running = {each.step.name for each in decisions}, [each for each in decisions if each.runs]
     stages: dict[str, dict[str, None]] = {}  # by reason, in their order
-    running = [decision for decision in decisions if decision.runs]
-    for decision in running:
-        follows = all(change.partition(" ")[0] in steps for change in decision.reason.split("; "))
-        reason = "earlier steps changed" if follows else decision.reason
-        stages.setdefault(reason, {})[decision.step.name.partition(":")[0]] = None
+    for each in running:
+        follows = all(change.partition(" ")[0] in steps for change in each.reason.split("; "))
+        reason = "earlier steps changed" if follows else each.reason
+        stages.setdefault(reason, {})[each.step.name.partition(":")[0]] = None
     lines = [f"  {', '.join(names)}: {reason}" for reason, names in stages.items()]
     if len(lines) >= PLAN_LINES:
         others = dict.fromkeys(name for names in list(stages.values())[PLAN_LINES - 2 :] for name in names)
         lines[PLAN_LINES - 2 :] = [f"  {', '.join(others)}: for other reasons"]
-    return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
+    head = f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)"
+    console.say("\n".join(full), short="\n".join([head, *lines]))
 
 
 def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
