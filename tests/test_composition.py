@@ -23,8 +23,10 @@ from vtkit.vocabulary.composition import (
     LANGUAGES,
     LANGUAGES_OF_SCRIPT,
     SEMBRIDGE,
+    Han,
     compose,
     han_language,
+    label_tokens,
     parse_languages,
     settle,
 )
@@ -35,9 +37,9 @@ from vtkit.vocabulary.pair import pair_of
 from vtkit.vocabulary.reachability import duplicates, unreachable
 
 
-def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", **settings: Any) -> dict[str, tuple[str, str]]:
+def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", han: Han = "zh") -> dict[str, tuple[str, str]]:
     """Token -> sort and name of its label."""
-    found = compose(tokenizer, parse_languages(languages), **settings).labels
+    found, _, _ = label_tokens(Vocabulary(tokenizer), parse_languages(languages), han)
     return {token: (label.sort, label.name) for token, label in zip(tokens(tokenizer), found, strict=True)}
 
 
@@ -183,7 +185,7 @@ def test_every_token_is_counted_once(words: list[str]) -> None:
     counted = [sum(composition.counts(sort).values()) for sort in ("language", "undecided", "other", "etc")]
     assert sum(counted) == len(words) + 5
     assert sum(composition.scripts.values()) == sum(counted[:3])
-    assert sum(composition.reasons.values()) == counted[1]
+    assert sum(composition.undecided_because.values()) == counted[1]
 
 
 def test_the_tokens_that_a_corpus_uses_are_those_of_tokenizing_its_lines() -> None:

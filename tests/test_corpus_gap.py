@@ -67,8 +67,8 @@ def test_a_case_by_eye() -> None:
     assert (found.first.words, found.first.distinct, found.first.unknown_distinct) == (5, 3, 2)
     assert found.first.unknown_share == pytest.approx(3 / 5)
     assert found.second.unknown_share == pytest.approx(1 / 2)
-    assert found.typical_of_first[0].word == "cat"
-    assert [(word.word, word.here, word.there) for word in found.typical_of_second[:1]] == [("dog", 2, 0)]
+    assert found.first.typical[0].word == "cat"
+    assert [(word.word, word.here, word.there) for word in found.second.typical[:1]] == [("dog", 2, 0)]
     turkish = measure_gap(["IŞIK"], ["ışık"], language="tr")
     assert turkish.similarity == 1.0
 
@@ -77,7 +77,7 @@ def test_the_same_corpus_is_no_gap_and_a_sample_of_it_none_either() -> None:
     texts = ["one two three four five six seven"] * 3 + ["one two three", "one two", "one"]
     same = measure_gap(texts, texts)
     assert same.similarity == 1.0
-    assert same.typical_of_first == same.typical_of_second == []
+    assert same.first.typical == same.second.typical == []
     assert "no gap" in advice(same)
     assert measure_gap(texts, texts[:2]) == measure_gap(texts, texts[:2])
 
@@ -133,7 +133,7 @@ def test_real_corpora_are_as_far_apart_as_counting_word_by_word_says(shared: Pat
     assert found.similarity == pytest.approx(similarity(first, second))
     assert found.first.unknown_words == sum(count for word, count in first.items() if word not in second)
     assert found.sampled > found.similarity
-    assert {"patients", "cells"} <= {word.word for word in found.typical_of_second}
+    assert {"patients", "cells"} <= {word.word for word in found.second.typical}
     assert found.comparable
     assert not measure_gap(english[:60], hindi[:60]).comparable
 

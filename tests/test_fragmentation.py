@@ -101,11 +101,11 @@ def naive(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> tuple[dict[st
     byte_level = isinstance(backend.decoder, decoders.ByteLevel)
     marks = {number for token, number in tokenizer.get_vocab().items() if not token.strip("Ġ " if byte_level else "▁ ")}
     unknown = tokenizer.unk_token_id
-    groups: dict[str, Counts] = {}
+    groups: dict[str, Counter[str]] = {}
     ids: Counter[int] = Counter()
     extra: Counter[str] = Counter()
     for text in filter(None, map(str.strip, texts)):
-        counts = groups.setdefault(script_of_text(text), Counts())
+        counts = groups.setdefault(script_of_text(text), Counter())
         encoding = backend.encode(text, add_special_tokens=False)
         spans = list(word_spans(text))
         ends = [end for _, end in spans]
@@ -115,19 +115,19 @@ def naive(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> tuple[dict[st
             while number not in marks and start < end and place < len(spans) and spans[place][0] < end:
                 held[place].append(number)
                 place += 1
-            counts.word_tokens += place > first
-        counts.texts += 1
-        counts.words += len(spans)
-        counts.tokens += len(encoding.ids)
-        counts.split_words += sum(len(tokens) > 1 for tokens in held)
-        counts.lost_words += sum(not tokens for tokens in held)
-        counts.unknown_words += sum(unknown in tokens for tokens in held)
-        counts.unknown_tokens += encoding.ids.count(unknown)
+            counts["word_tokens"] += place > first
+        counts["texts"] += 1
+        counts["words"] += len(spans)
+        counts["tokens"] += len(encoding.ids)
+        counts["split_words"] += sum(len(tokens) > 1 for tokens in held)
+        counts["lost_words"] += sum(not tokens for tokens in held)
+        counts["unknown_words"] += sum(unknown in tokens for tokens in held)
+        counts["unknown_tokens"] += encoding.ids.count(unknown)
         ids.update(encoding.ids)
         extra.update({text[start:end]: 0 for start, end in spans})
         for (start, end), tokens in zip(spans, held, strict=True):
             extra[text[start:end]] += max(0, len(tokens) - 1)
-    return groups, ids, extra
+    return {name: Counts(**counts) for name, counts in groups.items()}, ids, extra
 
 
 def check(texts: list[str], name: str, tokenizer: PreTrainedTokenizerFast, top: int = 20) -> Fragmentation:

@@ -168,7 +168,7 @@ def test_a_specification_is_built_as_its_settings_say(folder: Path) -> None:
     built = vtkit.build_tokenizer(folder / "small.toml", {"vocabulary.size": 200})
     trained = vtkit.train_tokenizer(folder / "corpus.txt", size=200)
     assert built.tokenizer.get_vocab() == trained.tokenizer.get_vocab()
-    assert (built.corpus, built.text) == (trained.corpus, trained.text)
+    assert built.corpus == trained.corpus
     assert len(built.tokenizer) <= 200
 
 

@@ -175,7 +175,7 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     given_section = section(**{**KINDS[kind], **chosen})
     marks_starts = marked or kind != "wordpiece"
     backend = _pipeline(given_section, casing, marks_starts)
-    counted = _count_words(_read(texts, given_section), backend, given_section, casing, marks_starts)
+    counted = _count_words(*_read(texts, given_section), backend, given_section, casing, marks_starts)
     cut = backend.pre_tokenizer.pre_tokenize_str
     reference = Counter(
         word
@@ -186,7 +186,6 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
         if word.strip("Ġ▁ ")
     )
     assert {word: count for word, count in counted if word.strip("Ġ▁ ")} == reference
-    assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

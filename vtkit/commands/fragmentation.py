@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -192,13 +193,9 @@ def _print_groups(found: list[Fragmentation]) -> None:
 
 
 def _sum(result: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.vocabulary.fragmentation import Counts
+    from vtkit.vocabulary.fragmentation import Counts, summed
 
-    total = Counts()
-    for name, counts in result.groups.items():
-        if name not in without:
-            total.add(counts)
-    return total
+    return Counts(*summed(astuple(counts) for name, counts in result.groups.items() if name not in without))
 
 
 def _group_cell(counts: Counts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from vtkit.commands.corpora import (
     CORPUS_HELP,
@@ -18,7 +18,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.vocabulary.corpus_gap import CorpusWords, Gap, TypicalWord
+    from vtkit.vocabulary.corpus_gap import Gap
 
 
 def gap(
@@ -56,8 +56,8 @@ def gap(
             "shared_scripts": difference.shared_scripts,
             "comparable": difference.comparable,
             "advice": advice(difference),
-            "first": _as_json(names[0], difference.first, difference.typical_of_first),
-            "second": _as_json(names[1], difference.second, difference.typical_of_second),
+            "first": {"name": names[0], **asdict(difference.first)},
+            "second": {"name": names[1], **asdict(difference.second)},
             "word": RULE,
             "punctuation": punctuation,
             "beir_to_msmarco": BEIR_TO_MSMARCO,
@@ -68,17 +68,15 @@ def gap(
     console.write(f"  {difference.sampled:.3f} if the smaller corpus were words sampled from the larger")
     console.write(f"\n{advice(difference)}\n")
     console.write_table(["", *names], _sides(difference))
-    for name, words in zip(names, (difference.typical_of_first, difference.typical_of_second), strict=True):
-        if words:
+    for name, corpus in zip(names, (difference.first, difference.second), strict=True):
+        if corpus.typical:
             console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
-            rows = [[f"  {console.one_line(w.word, 40)}", f"{w.z:.1f}", f"{w.here:,}", f"{w.there:,}"] for w in words]
+            rows = [
+                [f"  {console.one_line(w.word, 40)}", f"{w.z:.1f}", f"{w.here:,}", f"{w.there:,}"]
+                for w in corpus.typical
+            ]
             console.write_table(["  word", "z", "here", "there"], rows)
     console.write(f"\nWords, lower-cased: {RULE}.")
-
-
-def _as_json(name: str, corpus: CorpusWords, typical: list[TypicalWord]) -> dict[str, Any]:
-    words = [word._asdict() for word in typical]
-    return {"name": name, **asdict(corpus), "unknown_share": corpus.unknown_share, "typical": words}
 
 
 def _sides(found: Gap) -> list[list[str]]:

@@ -93,7 +93,7 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
         "folder": str(out),
         "size": len(built.tokenizer),
         "algorithm": algorithm(built.tokenizer),
-        "text": built.text or ", ".join(normalizer_steps(built.tokenizer)),
+        "text": ", ".join(normalizer_steps(built.tokenizer)),
         **({"corpus": built.corpus.to_json()} if built.corpus is not None else {}),
         **({"expansion": built.expansion.to_json()} if built.expansion is not None else {}),
         "seconds": round(time.monotonic() - started, 1),

@@ -8,8 +8,8 @@ from vtkit.report.plots import stacked_bars
 from vtkit.report.vocabularies import largest_first
 from vtkit.report.wording import count_and_share
 from vtkit.system.console import one_line
-from vtkit.vocabulary.composition import ETC, LANGUAGES
-from vtkit.vocabulary.inspection import InspectedVocabulary, Inspection, Sort
+from vtkit.vocabulary.composition import ETC, LANGUAGES, Sort
+from vtkit.vocabulary.inspection import InspectedVocabulary, Inspection
 
 SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
 DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own

@@ -4,10 +4,10 @@ whatever lower-casing changes, character by character as the ``Lowercase`` norma
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def _language(tokenizer: PreTrainedTokenizerFast) -> str | None:
 def cased_ids(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> NDArray[np.int64]:
     """Ids of the tokens with an upper-case character, ascending; special tokens and fillers are never among them."""
     forms = enumerate(Vocabulary.of(vocabulary).forms)
-    return np.array([number for number, form in forms if form is not None and _is_cased(form)], np.int64)
+    return np.array([number for number, form in forms if form is not None and is_cased(form)], np.int64)
 
 
 def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Canonical]:
@@ -77,7 +77,7 @@ def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Ca
     known = set(forms)
     missing = {}
     for number, form in enumerate(forms):
-        if form is not None and _is_cased(form):
+        if form is not None and is_cased(form):
             lower = Canonical(form.starts_word, lowered(form.surface, language))
             if lower not in known:
                 missing[number] = lower
@@ -112,7 +112,7 @@ def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[
     def preference(number: int) -> tuple[bool, bool, int]:
         form = forms[number]
         assert form is not None
-        return _is_cased(form), not form.starts_word, number
+        return is_cased(form), not form.starts_word, number
 
     return sorted(tuple(sorted(ids, key=preference)) for ids in members.values() if len(ids) > 1)
 
@@ -157,14 +157,23 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
         gone = set(new_names)
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
         model["merges"] = [[a, b] for a, b in pairs if not {a, b, a + b} & gone]
-        model["merges"] += list(_joining(layout, list(new_names.values())))
+        model["ignore_merges"] = False
+        pieces_of = Tokenizer.from_str(json.dumps(layout)).model.tokenize
+        for name in new_names.values():
+            pieces = [piece.value for piece in pieces_of(name)]
+            if len(pieces) == 2 and "".join(pieces) == name:
+                model["merges"].append(pieces)
         model["ignore_merges"] = True
     backend = Tokenizer.from_str(json.dumps(layout))
     roles: dict[Role, str] = {
         role: tokenizer.convert_ids_to_tokens(number) for role, number in special_roles(tokenizer).items()
     }
     copy = wrap(backend, roles, "with lower-case names", require_roles=False)
-    return CasedMap(copy, renamed, _unreached(backend, renamed))
+    notation = Notation.of(backend)
+    # Tokens that continue a word with a prefix are found behind other pieces only, and there always.
+    alone = {n: name for n, (_, name) in renamed.items() if not notation.prefix or notation.read(name).starts_word}
+    unreached = (n for n, name in alone.items() if [piece.id for piece in backend.model.tokenize(name)] != [n])
+    return CasedMap(copy, renamed, tuple(unreached))
 
 
 def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCounts:
@@ -186,22 +195,6 @@ def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCount
     )
 
 
-def _is_cased(form: Canonical) -> bool:
+def is_cased(form: Canonical) -> bool:
+    """Whether lower-casing changes a token."""
     return lowered(form.surface) != form.surface
-
-
-def _joining(layout: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:
-    """The merge of the two pieces into which the merges of ``layout`` cut each of ``names``, where they are two."""
-    model = Tokenizer.from_str(json.dumps({**layout, "model": {**layout["model"], "ignore_merges": False}})).model
-    for name in names:
-        pieces = [piece.value for piece in model.tokenize(name)]
-        if len(pieces) == 2 and "".join(pieces) == name:
-            yield pieces
-
-
-def _unreached(backend: Tokenizer, renamed: Mapping[int, tuple[str, str]]) -> tuple[int, ...]:
-    """The ids whose new names the model does not read as them. Tokens that continue a word with a prefix are found
-    behind other pieces only, and there always."""
-    notation = Notation.of(backend)
-    alone = {n: name for n, (_, name) in renamed.items() if not notation.prefix or notation.read(name).starts_word}
-    return tuple(n for n, name in alone.items() if [piece.id for piece in backend.model.tokenize(name)] != [n])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Floats = NDArray[np.float64]
-Sort = Literal["language", "undecided", "other", "etc"]
+Sort = Literal["language", "undecided", "other", "etc", "scripts"]  # how tokens are counted
 Han = Literal["zh", "ja", "ko", "undecided"]
 
 SEMBRIDGE = ("en", "ar", "zh", "hi", "ko", "ru")
@@ -61,15 +61,12 @@ LANGUAGES = {
 """The languages that lingua knows: ISO 639-1 code and English name."""
 
 
-def _codes(languages: Iterable[Language]) -> tuple[str, ...]:
-    return tuple(sorted(language.iso_code_639_1.name.lower() for language in languages))
-
-
 LANGUAGES_OF_SCRIPT: dict[str, tuple[str, ...]] = {
-    "Latin": _codes(Language.all_with_latin_script()),
-    "Arabic": _codes(Language.all_with_arabic_script()),
-    "Cyrillic": _codes(Language.all_with_cyrillic_script()),
-    "Devanagari": _codes(Language.all_with_devanagari_script()),
+    **{
+        script: tuple(sorted(language.iso_code_639_1.name.lower() for language in languages()))
+        for script in ("Latin", "Arabic", "Cyrillic", "Devanagari")
+        for languages in [getattr(Language, f"all_with_{script.lower()}_script")]
+    },
     "Han": ("zh", "ja"),
     **dict.fromkeys(("Hiragana", "Katakana", "Japanese"), ("ja",)),
     **dict.fromkeys(("Hangul", "Korean"), ("ko",)),
@@ -100,31 +97,25 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Composition:
-    """Label of each token, and what is known of the vocabulary as a whole."""
+    """Tokens by language, or by the reason why they count for none (docs/vocabulary.md#inspect-a-vocabulary). Each
+    dictionary lists its most frequent name first."""
 
-    languages: tuple[str, ...]  # codes of the languages asked for
-    labels: list[Label]  # (vocabulary,)
-    forms: list[Canonical | None]  # what each token stands for (vtkit.vocabulary.forms.Vocabulary.forms), (vocabulary,)
-    estimated: dict[str, dict[str, float]] = field(default_factory=dict)
-    """For each script that several languages share: the estimated shares of the languages among the words that can
-    carry evidence, settled or not."""
+    asked_for: list[str]  # codes of the languages that were told apart
+    language: dict[str, int]
+    undecided: dict[str, int]  # by script: tokens that may belong to several of the languages
+    other: dict[str, int]  # by script: tokens that none of the languages is written in
+    etc: dict[str, int]  # by kind: tokens without letters
+    undecided_because: dict[str, int]
+    estimated_shares: dict[str, dict[str, float]]
+    """For each script with several languages, how its whole words divide among them, settled or not."""
 
-    han: dict[str, int] = field(default_factory=dict)
-    """Han tokens by what their characters say: ``zh`` only, ``ja`` only, ``shared``."""
+    han_characters: dict[str, int]  # Han tokens by what their characters say: ``zh`` only, ``ja`` only, ``shared``
+    scripts: dict[str, int]  # by the script of their letters
 
     def counts(self, sort: Sort) -> dict[str, int]:
-        """Tokens of each name of one sort, the most frequent first."""
-        return _counted([label.name for label in self.labels if label.sort == sort])
-
-    @property
-    def scripts(self) -> dict[str, int]:
-        """Tokens by the script of their letters, the most frequent first."""
-        return _counted([label.script for label in self.labels if label.script])
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """Why tokens are undecided, the most frequent reason first."""
-        return _counted([label.reason for label in self.labels if label.reason])
+        """Tokens of each name of one sort."""
+        counts: dict[str, int] = getattr(self, sort)
+        return counts
 
 
 def parse_languages(text: str) -> tuple[str, ...]:
@@ -145,6 +136,28 @@ def parse_languages(text: str) -> tuple[str, ...]:
 
 
 def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: Han = "zh") -> Composition:
+    """Count the tokens by the labels of :func:`label_tokens`."""
+    labels, shares, han_characters = label_tokens(Vocabulary(tokenizer), languages, han)
+
+    def named(sort: Sort) -> dict[str, int]:
+        return _counted(label.name for label in labels if label.sort == sort)
+
+    return Composition(
+        asked_for=list(languages),
+        language=named("language"),
+        undecided=named("undecided"),
+        other=named("other"),
+        etc=named("etc"),
+        undecided_because=_counted(label.reason for label in labels),
+        estimated_shares=shares,
+        han_characters=han_characters,
+        scripts=_counted(label.script for label in labels),
+    )
+
+
+def label_tokens(
+    vocabulary: Vocabulary, languages: Sequence[str], han: Han
+) -> tuple[list[Label], dict[str, dict[str, float]], dict[str, int]]:
     """Script and language of every token.
 
     1. Special tokens, fillers, bytes that are no character, and what has no letters are ``etc``.
@@ -156,8 +169,10 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
        hanja of Korean, counts as ``han`` says.
     4. Any other script with several languages: see :func:`settle`. Continuations of words and words shorter than
        :data:`EVIDENCE_LETTERS` are undecided.
+
+    Returns:
+        The label of each token, and ``estimated_shares`` and ``han_characters`` of :class:`Composition`.
     """
-    vocabulary = Vocabulary(tokenizer)
     forms = vocabulary.forms
     candidates = {
         script: [code for code in codes if code in languages] for script, codes in LANGUAGES_OF_SCRIPT.items()
@@ -166,7 +181,7 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
     asked: dict[str, list[int]] = {}
     han_counts = {"zh": 0, "ja": 0, "shared": 0}
     for number, (token, form) in enumerate(zip(vocabulary.tokens, forms, strict=True)):
-        kind = _etc(form) if form is not None else "special" if token else "no token"
+        kind = kind_without_letters(form) if form is not None else "special" if token else "no token"
         if kind is not None or form is None:
             labels.append(Label("etc", "unused" if number in vocabulary.fillers else str(kind), ""))
             continue
@@ -198,11 +213,12 @@ def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: H
         codes = candidates[script]
         evidence = _confidences([forms[number].surface for number in numbers], codes)  # type: ignore[union-attr]
         choices, shares = settle(evidence)
-        estimated[script] = {codes[place]: float(shares[place]) for place in np.argsort(-shares, kind="stable")}
+        largest_first = np.argsort(-shares, kind="stable").tolist()
+        estimated[script] = {codes[n]: round(float(shares[n]), 4) for n in largest_first if shares[n] >= 0.005}
         for number, choice in zip(numbers, choices.tolist(), strict=True):
             if choice >= 0:
                 labels[number] = Label("language", codes[choice], script)
-    return Composition(tuple(languages), labels, forms, estimated, han_counts if any(han_counts.values()) else {})
+    return labels, estimated, han_counts if any(han_counts.values()) else {}
 
 
 def settle(evidence: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -266,16 +282,15 @@ def letter_script(character: str) -> str:
 @cache
 def han_language(surface: str) -> str:
     """``ja`` or ``zh`` where the characters are in the character sets of one of them only, else nothing."""
-    found = {_character_set(character) for character in surface if letter_script(character) == "Han"} - {""}
-    return found.pop() if len(found) == 1 else ""
+    languages = set()
+    for character in surface:
+        japanese, *chinese = (bool(character.encode(codec, "ignore")) for codec in ("shift_jis", "gb2312", "big5"))
+        if letter_script(character) == "Han" and japanese != any(chinese):
+            languages.add("ja" if japanese else "zh")
+    return languages.pop() if len(languages) == 1 else ""
 
 
-def _character_set(character: str) -> str:
-    japanese, *chinese = (bool(character.encode(codec, "ignore")) for codec in ("shift_jis", "gb2312", "big5"))
-    return "" if japanese == any(chinese) else "ja" if japanese else "zh"
-
-
-def _etc(form: Canonical) -> str | None:
+def kind_without_letters(form: Canonical) -> str | None:
     """One of :data:`ETC`; None for a token with letters."""
     if form.is_bytes:
         return "part of a character"
@@ -303,5 +318,6 @@ def _confidences(words: list[str], codes: Sequence[str]) -> Floats:
     return evidence
 
 
-def _counted(names: list[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    """How often each name occurs, the most frequent first; empty names do not count."""
+    return dict(sorted(Counter(filter(None, names)).items(), key=lambda item: (-item[1], item[0])))

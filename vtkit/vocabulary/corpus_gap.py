@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,22 +52,7 @@ SAMPLED_AS_SIMILAR = 0.9
 
 
 @dataclass(frozen=True)
-class CorpusWords:
-    """The words of one corpus."""
-
-    texts: int
-    words: int
-    distinct: int
-    unknown_words: int  # occurrences of words that the other corpus has not
-    unknown_distinct: int  # words that the other corpus has not
-
-    @property
-    def unknown_share(self) -> float:
-        """Share of the word occurrences that are unknown to the other corpus."""
-        return self.unknown_words / self.words
-
-
-class TypicalWord(NamedTuple):
+class TypicalWord:
     """A word that one corpus has more of than the other."""
 
     word: str
@@ -78,16 +62,27 @@ class TypicalWord(NamedTuple):
 
 
 @dataclass(frozen=True)
+class CorpusWords:
+    """The words of one corpus, compared with another one."""
+
+    texts: int
+    words: int
+    distinct: int
+    unknown_words: int  # occurrences of words that the other corpus has not
+    unknown_distinct: int  # words that the other corpus has not
+    unknown_share: float  # share of the word occurrences that are unknown to the other corpus
+    typical: list[TypicalWord]
+
+
+@dataclass(frozen=True)
 class Gap:
-    """How far apart two corpora are."""
+    """The distance between the words of two corpora."""
 
     similarity: float  # weighted Jaccard similarity, 0 (no common word) to 1 (equal frequencies)
     sampled: float  # what it would be if the smaller corpus were words sampled from the larger
     shared_scripts: float  # how much of the words is written in the same scripts, 0 to 1
     first: CorpusWords
     second: CorpusWords
-    typical_of_first: list[TypicalWord]
-    typical_of_second: list[TypicalWord]
 
     @property
     def comparable(self) -> bool:
@@ -123,21 +118,31 @@ def measure_gap(
     a, b = (np.array([counts[word] for word in vocabulary], dtype=np.int64) for _, counts in counted)
     larger, smaller = (a, b) if a.sum() >= b.sum() else (b, a)
     drawn = np.random.default_rng(seed).multinomial(int(smaller.sum()), larger / larger.sum())
+    scripts, others = _scripts(first_counts), _scripts(second_counts)
+
     z = log_odds(a, b)
     order = np.lexsort((np.arange(len(z)), -z))
-    scripts, others = _scripts(first_counts), _scripts(second_counts)
+
+    def side(texts: int, own: Integers, other: Integers, z: Floats, order: Integers) -> CorpusWords:
+        unknown = (own > 0) & (other == 0)
+        return CorpusWords(
+            texts=texts,
+            words=int(own.sum()),
+            distinct=int((own > 0).sum()),
+            unknown_words=int(own[unknown].sum()),
+            unknown_distinct=int(unknown.sum()),
+            unknown_share=float(own[unknown].sum() / own.sum()),
+            typical=[
+                TypicalWord(vocabulary[n], float(z[n]), int(own[n]), int(other[n])) for n in order[:top] if z[n] > 0
+            ],
+        )
+
     return Gap(
         similarity=weighted_jaccard(a, b),
         sampled=weighted_jaccard(larger, drawn),
         shared_scripts=sum(min(share, others.get(script, 0.0)) for script, share in scripts.items()),
-        first=_words_of(first_texts, a, b),
-        second=_words_of(second_texts, b, a),
-        typical_of_first=[
-            TypicalWord(vocabulary[n], float(z[n]), int(a[n]), int(b[n])) for n in order[:top] if z[n] > 0
-        ],
-        typical_of_second=[
-            TypicalWord(vocabulary[n], float(-z[n]), int(b[n]), int(a[n])) for n in order[::-1][:top] if z[n] < 0
-        ],
+        first=side(first_texts, a, b, z, order),
+        second=side(second_texts, b, a, -z, order[::-1]),
     )
 
 
@@ -230,8 +235,3 @@ def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctu
         for word in words(prepare(chunk), punctuation):
             counts[word] += count
     return chunks.texts, counts
-
-
-def _words_of(texts: int, own: Integers, other: Integers) -> CorpusWords:
-    unknown = (own > 0) & (other == 0)
-    return CorpusWords(texts, int(own.sum()), int((own > 0).sum()), int(own[unknown].sum()), int(unknown.sum()))

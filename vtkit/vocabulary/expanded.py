@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import unicodedata
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Literal
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,22 +102,18 @@ def expand_vocabulary(
             "size",
         )
     corpus = _read_corpus(base, texts, section, casing.language)
-    extended = base.backend_tokenizer
     learned: _Learned | None = None
-    curve = [corpus.increment(corpus.token_counts(extended.model, len(base)), [])]
+    counts = corpus.token_counts(base.backend_tokenizer.model, len(base))
+    curve = [corpus.increment(counts, [])]
     stopped: Reason | None = None
     with console.progress("increments of the vocabulary") as bar:
         while stopped is None:
-            wanted = len(base) + len(curve) * section.increment
-            if section.size is not None:
-                wanted = min(wanted, section.size)
-            if learned is None or not learned.suffices(wanted):
+            wanted = min(len(base) + len(curve) * section.increment, section.size or sys.maxsize)
+            if learned is None or not (learned.complete or len(learned.tokens) + SPECIAL_TOKENS >= wanted):
                 # For 8, 16, 32, … increments.
                 ahead = len(base) + max(FIRST_INCREMENTS, 1 << (len(curve) - 1).bit_length()) * section.increment
                 learned = _learn(base, corpus.lowered, notation, min(ahead, section.size or ahead))
-            candidates = _candidates(corpus, learned, wanted)
-            added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), notation)
-            extended = _extended(base.backend_tokenizer, added, merges)
+            added, extended = _extended(base.backend_tokenizer, corpus, learned, wanted)
             counts = corpus.token_counts(extended.model, len(base) + len(added))
             curve.append(corpus.increment(counts, curve))
             stopped = _reason_to_stop(curve, wanted, section)
@@ -133,20 +129,14 @@ def expand_vocabulary(
     roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
     tokenizer: PreTrainedTokenizerFast = wrap(extended, roles, "expanded", require_roles=False)
     unused = int((counts[len(base) :] == 0).sum())
-    stats = ExpansionStats(
-        base_size=curve[0].size,
-        added=len(added),
-        unused=unused,
-        stopped=stopped,
-        why=WHY[stopped],
-        curve=tuple(curve),
+    return Expansion(
+        tokenizer, tuple(added), ExpansionStats(len(base), len(added), unused, stopped, WHY[stopped], tuple(curve))
     )
-    return Expansion(tokenizer, tuple(added), stats)
 
 
 @dataclass(frozen=True)
 class _Corpus:
-    """A corpus as far as cutting it needs it."""
+    """Word counts of a corpus, enough to tokenize it with any model."""
 
     words: Tally  # every word as the tokenizer hands it to its model, with its count
     lowered: Tally  # the same of the lower-cased corpus
@@ -181,35 +171,31 @@ class _Corpus:
 
 @dataclass(frozen=True)
 class _Learned:
-    """Merges learned from the corpus; it gives the vocabulary of any size up to the one asked for."""
+    """Merges learned from the corpus; :meth:`model` returns any smaller vocabulary."""
 
     notation: Notation
-    tokens: tuple[str, ...]  # in the order they were learned, the alphabet first
+    tokens: list[str]  # in the order they were learned, the alphabet first
     alphabet: int
-    merges: tuple[tuple[str, str], ...]  # in order; for BPE
-    tokens_after: tuple[int, ...]  # how many tokens there are after each merge
-    addable: frozenset[str]  # tokens that the base lacks, but for those without a letter
-    whole_words: frozenset[str]  # tokens that are a word of the corpus
-    unknown: str  # the base's unknown token; for WordPiece
-    longest_word: int  # characters of a word beyond which the base takes it for unknown; for WordPiece
+    merges: list[tuple[str, str]]  # in order; for BPE
+    addable: set[str]  # tokens that the base lacks, but for those without a letter
+    whole_words: set[str]  # tokens that are a word of the corpus
     complete: bool  # whether the corpus has nothing more to learn
 
-    def suffices(self, size: int) -> bool:
-        """Whether the vocabulary of ``size`` tokens is here."""
-        return self.complete or len(self.tokens) + SPECIAL_TOKENS >= size
-
-    def model(self, size: int) -> models.Model:
-        """The learned vocabulary of ``size`` tokens, special tokens included, ready to cut words."""
+    def model(self, size: int, base: Any) -> models.Model:
+        """The learned vocabulary of ``size`` tokens, special tokens included, ready to cut words as ``base`` does."""
         kept = max(size - SPECIAL_TOKENS, self.alphabet)
         vocabulary = {token: number for number, token in enumerate(dict.fromkeys(self.tokens[:kept]))}
         if self.notation.byte_level:
-            last = bisect_left(self.tokens_after, kept) + 1 if kept > self.alphabet else 0
-            return models.BPE(vocabulary, list(self.merges[:last]))
-        vocabulary.setdefault(self.unknown, len(vocabulary))
+            merges = self.merges
+            if kept < len(self.tokens):  # up to the merge that makes the last token
+                made = [*self.tokens[: self.alphabet], *(left + right for left, right in merges)]
+                merges = merges[: made.index(self.tokens[kept - 1]) + 1 - self.alphabet]
+            return models.BPE(vocabulary, merges)
+        vocabulary.setdefault(base.unk_token, len(vocabulary))
         return models.WordPiece(
             vocabulary,
-            unk_token=self.unknown,
-            max_input_chars_per_word=self.longest_word,
+            unk_token=base.unk_token,
+            max_input_chars_per_word=base.max_input_chars_per_word,
             continuing_subword_prefix=self.notation.prefix,
         )
 
@@ -236,26 +222,35 @@ def _read_corpus(
 ) -> _Corpus:
     folded = with_casing(base, CasingSection(input="lowercase", language=language))
     cut, cut_lowered = _cutter(base), _cutter(folded)
-    chunks = count_chunks(_checked(texts, cut, section.tokenizer))
+    texts = iter(texts)
+    first = list(islice(texts, _TEXTS_CHECKED))
+    spaced = [text for text in first if len(_CHUNK.findall(text)) > 1]
+    joined = [
+        text for text in spaced if cut(text) != [w for chunk in _CHUNK.findall(text) for w in _chunk_words(cut, chunk)]
+    ]
+    if 2 * len(joined) > len(spaced):
+        raise DataError(
+            f"The tokenizer {section.tokenizer} cannot be expanded: its words reach across white space, so they cannot "
+            'be counted one by one. Choose one that cuts at white space, or train a vocabulary (kind = "trained").'
+        )
     folds = cut("A É") == cut("a é") or cut("A É") == cut("a e")
     words = Tally()
     lowered = words if folds else Tally()
     fixed: Counter[int] = Counter()
     spaced_words = 0
-    for number, (chunk, count) in enumerate(chunks, 1):
+    for number, (chunk, count) in enumerate(count_chunks(chain(first, texts)), 1):
         spaced_words += 0 if chunk.isspace() else count
         for word in _chunk_words(cut, chunk):
             if isinstance(word, int):
                 fixed[word] += count
             else:
                 words.add_many(word, count)
-        if not folds:
-            for word in _chunk_words(cut_lowered, chunk):
-                if isinstance(word, str):
-                    lowered.add_many(word, count)
+        for word in [] if folds else _chunk_words(cut_lowered, chunk):
+            if isinstance(word, str):
+                lowered.add_many(word, count)
         if number % _WORDS_AT_ONCE == 0:
-            for tally in {id(words): words, id(lowered): lowered}.values():
-                tally.make_room()
+            words.make_room()
+            lowered.make_room()
     words.finish()
     if not folds:
         lowered.finish()
@@ -272,22 +267,16 @@ def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | in
     """The tokenizer's work before its model: a text becomes words, and ids of added tokens; special tokens are text."""
     backend = tokenizer.backend_tokenizer
     normalize = backend.normalizer.normalize_str if backend.normalizer is not None else str
-    pre_tokenizer = backend.pre_tokenizer
-    added = {token.content: n for n, token in tokenizer.added_tokens_decoder.items() if not token.special}
+    pre_tokenizer = backend.pre_tokenizer or pre_tokenizers.Sequence([])
+    added = {each.content: number for number, each in tokenizer.added_tokens_decoder.items() if not each.special}
     longest_first = sorted(added, key=lambda content: (-len(content), content))
-    added_token = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if added else None
-
-    def words(text: str) -> list[str | int]:
-        if pre_tokenizer is None:
-            return [text] if text else []
-        return [word for word, _ in pre_tokenizer.pre_tokenize_str(text)]
+    added_token = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
 
     def cut(text: str) -> list[str | int]:
-        text = normalize(text)
-        if added_token is None or not added_token.search(text):
-            return words(text)
-        parts = added_token.split(text)
-        return [word for part in parts for word in ([added[part]] if part in added else words(part) if part else [])]
+        words: list[str | int] = []
+        for part in filter(None, added_token.split(normalize(text))):
+            words += [added[part]] if part in added else [word for word, _ in pre_tokenizer.pre_tokenize_str(part)]
+        return words
 
     return cut
 
@@ -295,28 +284,6 @@ def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | in
 def _chunk_words(cut: Callable[[str], list[str | int]], chunk: str) -> list[str | int]:
     """The words of a chunk where it stands: behind another word, unless there is no white space in front of it."""
     return cut(f"x{chunk}")[1:] if chunk[0].isspace() else cut(chunk)
-
-
-def _checked(texts: Iterable[str], cut: Callable[[str], list[str | int]], name: str) -> Iterator[str]:
-    """``texts``, once the first of them show that words can be counted one by one."""
-    checked = differing = 0
-    for text in texts:
-        if checked < _TEXTS_CHECKED and len(chunks := _CHUNK.findall(text)) > 1:
-            checked += 1
-            differing += cut(text) != [word for chunk in chunks for word in _chunk_words(cut, chunk)]
-            if checked == _TEXTS_CHECKED:
-                _refuse_joined_words(checked, differing, name)
-        yield text
-    if checked < _TEXTS_CHECKED:
-        _refuse_joined_words(checked, differing, name)
-
-
-def _refuse_joined_words(checked: int, differing: int, name: str) -> None:
-    if 2 * differing > checked:
-        raise DataError(
-            f"The tokenizer {name} cannot be expanded: its words reach across white space, so they cannot be counted "
-            'one by one. Choose one that cuts at white space, or train a vocabulary (kind = "trained").'
-        )
 
 
 def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
@@ -338,94 +305,70 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size
     merges: list[tuple[str, str]] = []
     if notation.byte_level:
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        learned, merges = merge(words, size - SPECIAL_TOKENS, alphabet, spaced=True)
+        tokens, merges = merge(words, size - SPECIAL_TOKENS, alphabet, spaced=True)
         characters = len(alphabet)
     else:
         alphabet = sorted({character for word, _ in words for character in word})
-        learned, characters = merge_wordpiece(
+        tokens, characters = merge_wordpiece(
             words, size - SPECIAL_TOKENS, alphabet, alphabet, notation.prefix, given=False
         )
-
-    def letters(token: str) -> bool:
-        """Whether a letter, or a letter's own sign, is in it."""
-        return any(unicodedata.category(character)[0] in "LM" for character in notation.read(token).surface)
-
-    known, tokens = base.get_vocab(), set(learned)
-    ends = {token: number for number, token in enumerate(learned, 1)}
-    layout = json.loads(base.backend_tokenizer.to_str())["model"]
+    new = set(tokens) - base.get_vocab().keys()
     return _Learned(
         notation=notation,
-        tokens=tuple(learned),
+        tokens=tokens,
         alphabet=characters,
-        merges=tuple(merges),
-        tokens_after=tuple(accumulate((ends[left + right] for left, right in merges), max)),
-        addable=frozenset(token for token in tokens if token not in known and letters(token)),
-        whole_words=frozenset(word for word, _ in words if word in tokens),
-        unknown=layout["unk_token"] or "",
-        longest_word=layout.get("max_input_chars_per_word", 0),
-        complete=len(learned) + SPECIAL_TOKENS < size,
+        merges=merges,
+        # A token needs a letter, or a letter's own sign.
+        addable={
+            token for token in new if any(unicodedata.category(c)[0] in "LM" for c in notation.read(token).surface)
+        },
+        whole_words={word for word, _ in words if word in new},
+        complete=len(tokens) + SPECIAL_TOKENS < size,
     )
 
 
-def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
-    """Tokens that may be added, the most frequent first: those that the learned vocabulary of ``size`` tokens makes of
-    the corpus."""
-    model = learned.model(size)
-    vocabulary = Tokenizer(model).get_vocab()
-    counts = _cut(model, corpus.lowered, len(vocabulary)).tolist()
-    frequent = [
-        (-counts[number], token)
-        for token, number in vocabulary.items()
-        if counts[number] >= LEAST_OCCURRENCES and token in learned.addable
-    ]
-    return [token for _, token in sorted(frequent)]
+def _extended(base: Tokenizer, corpus: _Corpus, learned: _Learned, size: int) -> tuple[list[str], Tokenizer]:
+    """The tokens that fill ``base`` up to ``size``, and ``base`` with them. Its own added tokens are in its model's
+    vocabulary too, to keep their ids.
 
-
-def _fitting(
-    base: PreTrainedTokenizerFast, found: list[str], whole_words: frozenset[str], room: int, notation: Notation
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """The first ``room`` tokens of ``found`` that the base can be taught, and the merges they need.
-
-    WordPiece can be taught any. BPE makes a token only through merges, after its own: what it cuts in two gets the
-    merge of these two; what it cuts in more is taken if it is a word, since words are looked up first
+    The candidates are the tokens that the learned vocabulary of ``size`` tokens makes of the corpus, the most frequent
+    first. WordPiece can be taught any. BPE makes a token only through merges, after its own: what it cuts in two gets
+    the merge of these two; what it cuts in more is taken if it is a word, since words are looked up first
     (``ignore_merges``).
     """
-    if not notation.byte_level:
-        return found[:room], []
-    model = base.backend_tokenizer.model
+    model = learned.model(size, base.model)
+    learned_ids = Tokenizer(model).get_vocab()
+    counts = _cut(model, corpus.lowered, len(learned_ids))
+    frequent = (
+        token for token in learned.addable & learned_ids.keys() if counts[learned_ids[token]] >= LEAST_OCCURRENCES
+    )
+    vocabulary = base.get_vocab(with_added_tokens=True)
+    room = size - len(vocabulary)
     added: list[str] = []
-    merges: list[tuple[str, str]] = []
-    for token in found:
+    merges: list[list[str]] = []
+    for token in sorted(frequent, key=lambda token: (-counts[learned_ids[token]], token)):
         if len(added) == room:
             break
-        pieces = [piece.value for piece in model.tokenize(token)]
-        joined = len(pieces) == 2 and pieces[0] + pieces[1] == token
-        if joined or token in whole_words:
+        pieces = [piece.value for piece in base.model.tokenize(token)] if learned.notation.byte_level else []
+        joined = len(pieces) == 2 and "".join(pieces) == token
+        if joined or not pieces or token in learned.whole_words:
             added.append(token)
         if joined:
-            merges.append((pieces[0], pieces[1]))
-    return added, merges
-
-
-def _extended(base: Tokenizer, added: list[str], merges: list[tuple[str, str]]) -> Tokenizer:
-    """``base`` with ``added`` tokens. Its own added tokens are in its model's vocabulary too, to keep their ids."""
+            merges.append(pieces)
     layout = json.loads(base.to_str())
-    vocabulary = base.get_vocab(with_added_tokens=True)
     layout["model"]["vocab"] = vocabulary | {token: number for number, token in enumerate(added, len(vocabulary))}
-    if layout["model"]["type"] == "BPE":
+    if learned.notation.byte_level:
         layout["model"]["merges"] += merges
         layout["model"]["ignore_merges"] = True
-    return Tokenizer.from_str(json.dumps(layout))
+    return added, Tokenizer.from_str(json.dumps(layout))
 
 
 def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVocabulary) -> Reason | None:
     """Which rule, if any, makes the last increment the result; ``wanted`` is the size it was to have."""
-    if curve[-1].size < wanted:
+    last = curve[-1]
+    if last.size < wanted:
         return "exhausted"
-    if section.stop != "exhausted":
-        assert section.epsilon is not None  # the section has that of the rule
-        risen = curve[-1].entropy - curve[-2].entropy
-        full = -curve[-2].entropy if section.stop == "entropy-gain" else curve[1].entropy - curve[0].entropy
-        if risen < section.epsilon * full:
-            return section.stop
-    return "size" if curve[-1].size == section.size else None
+    gain = {"exhausted": None, "entropy-gain": last.gain, "first-gain": last.share_of_first_gain}[section.stop]
+    if gain is not None and section.epsilon is not None and gain < section.epsilon:
+        return section.stop
+    return "size" if last.size == section.size else None

@@ -10,8 +10,11 @@ import heapq
 import random
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass
+from functools import cache
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -40,7 +43,7 @@ LANGUAGE_CHARACTERS = 200  # characters of a text that its language is read from
 
 
 class Ratio:
-    """A count over another one of the same counts, 0.0 if that is 0."""
+    """The quotient of two counts, 0.0 if the second is 0."""
 
     def __init__(self, part: str, whole: str) -> None:
         self.part, self.whole = part, whole
@@ -50,9 +53,9 @@ class Ratio:
         return getattr(counts, self.part) / whole if whole else 0.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Counts:
-    """Counts of the tokens that one tokenizer makes of some texts. Counts of several sets of texts add up."""
+    """Counts of the tokens that one tokenizer makes of some texts."""
 
     RATIOS: ClassVar[tuple[str, ...]] = (
         *("tokens_per_word", "split_share", "tokens_per_text", "unknown_rate", "unknown_word_share"),
@@ -72,17 +75,14 @@ class Counts:
     unknown_rate: ClassVar = Ratio("unknown_tokens", "tokens")
     unknown_word_share: ClassVar = Ratio("unknown_words", "words")
 
-    def add(self, other: Counts) -> None:
-        for each in fields(other):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
     def as_dict(self) -> dict[str, int | float]:
-        return {name: getattr(self, name) for name in (*(each.name for each in fields(self)), *self.RATIOS)}
+        """Every count and every ratio by its name."""
+        return asdict(self) | {name: getattr(self, name) for name in self.RATIOS}
 
 
-@dataclass
+@dataclass(frozen=True)
 class QueryCounts(Counts):
-    """Counts of texts that were also told apart."""
+    """Counts of queries, which also say how many queries have a split word."""
 
     RATIOS: ClassVar[tuple[str, ...]] = (*Counts.RATIOS, "split_text_share", "unknown_text_share")
     split_texts: int = 0  # texts with a split word
@@ -90,6 +90,11 @@ class QueryCounts(Counts):
 
     split_text_share: ClassVar = Ratio("split_texts", "texts")
     unknown_text_share: ClassVar = Ratio("unknown_texts", "texts")
+
+
+def summed(rows: Iterable[Iterable[int]]) -> list[int]:
+    """The sum of each column; no columns if there are no rows."""
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 class FragmentedWord(NamedTuple):
@@ -156,26 +161,40 @@ def measure_fragmentation(
         most_characters: of a larger corpus, a sample of about this size is tokenized.
         seed: of the sample.
     """
-    sample = _Sample(texts, most_characters, seed)
-    if not sample.pieces:
+    sample, characters = _sample(texts, most_characters, seed)
+    if not sample:
         raise DataError("There is no text in the corpus.")
-    meters = [_Meter(name, tokenizer) for name, tokenizer in tokenizers.items()]
-    characters: Counter[str] = Counter()
-    occurrences: Counter[str] = Counter()
-    in_order = iter(sample.pieces)
-    for batch in batches(piece.text for piece in sample.pieces):
-        words = [list(word_spans(text, punctuation)) for text in batch]
-        for text, spans in zip(batch, words, strict=True):
-            characters.update(text)
-            occurrences.update(text[start:end] for start, end in spans)
-        groups = [(group_of(text), next(in_order).begins) for text in batch]
-        for meter in meters:
-            meter.measure(batch, words, groups)
-    for batch in batches(_stripped(queries or ())):
-        words = [list(word_spans(text, punctuation)) for text in batch]
-        for meter in meters:
-            meter.measure_queries(batch, words)
-    return [meter.report(occurrences, characters, sample, top) for meter in meters]
+    meters = {name: _Meter(tokenizer) for name, tokenizer in tokenizers.items()}
+    texts_read, begins = zip(*sample, strict=True)
+    occurrences, character_counts = _read(texts_read, begins, meters.values(), punctuation, group_of)
+    query_meters = {name: _Meter(tokenizer) for name, tokenizer in tokenizers.items()}
+    asked = filter(None, map(str.strip, queries or ()))
+    _read(asked, repeat(True), query_meters.values(), punctuation)
+    results = []
+    for name, meter in meters.items():
+        groups = {group: Counts(*summed(rows)[:-2]) for group, rows in meter.rows.items()}
+        total = Counts(*summed(map(astuple, groups.values())))
+        shares = np.array(list(meter.token_counts.values())) / max(1, total.tokens)
+        query_rows = query_meters[name].rows
+        results.append(
+            Fragmentation(
+                name=name,
+                characters_read=sum(map(len, texts_read)),
+                characters=characters,
+                total=total,
+                groups=dict(sorted(groups.items(), key=lambda item: (-item[1].words, item[0]))),
+                entropy_bits=abs(float(shares @ np.log2(shares))),
+                distinct_tokens=len(shares),
+                words=[
+                    FragmentedWord(word, occurrences[word], extra, meter.pieces(word))
+                    for word, extra in _most(meter.extra_tokens, top)
+                ],
+                unknown_characters=[UnknownCharacter(*entry) for entry in _most(meter.unknown_characters, top)],
+                losses=normalizer_losses(meter.backend, character_counts),
+                queries=QueryCounts(*summed(query_rows[""])) if query_rows else None,
+            )
+        )
+    return results
 
 
 def language_groups() -> Callable[[str], str]:
@@ -195,47 +214,53 @@ def language_groups() -> Callable[[str], str]:
     return group
 
 
-class _Piece(NamedTuple):
-    priority: float  # random; the sample keeps the largest
-    number: int
-    text: str
-    begins: bool  # whether a text begins with it
-
-
-class _Sample:
-    """Pieces of a corpus in their order: all, or so many characters of them by chance."""
-
-    def __init__(self, texts: Iterable[str], most_characters: int, seed: int) -> None:
-        self.characters = self.characters_read = 0
-        generator = random.Random(seed)
-        kept: list[_Piece] = []
-        for number, (text, begins) in enumerate(_pieces(texts)):
-            heapq.heappush(kept, _Piece(generator.random(), number, text, begins))
-            self.characters += len(text)
-            self.characters_read += len(text)
-            while self.characters_read > most_characters and len(kept) > 1:
-                self.characters_read -= len(heapq.heappop(kept).text)
-        self.pieces = sorted(kept, key=lambda piece: piece.number)
-
-
-def _stripped(texts: Iterable[str]) -> Iterator[str]:
-    return (text for text in map(str.strip, texts) if text)
-
-
-def _pieces(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    for text in _stripped(texts):
-        for position, piece in enumerate(pieces(text, PIECE_CHARACTERS)):
+def _sample(texts: Iterable[str], most_characters: int, seed: int) -> tuple[list[tuple[str, bool]], int]:
+    """The pieces of a corpus in their order, each with whether a text begins with it, and the characters of the whole
+    corpus; of a corpus with more than ``most_characters`` characters, about that many by chance."""
+    generator = random.Random(seed)
+    kept: list[tuple[float, int, str, bool]] = []  # a random priority, of which the sample keeps the largest, first
+    characters = kept_characters = 0
+    for text in filter(None, map(str.strip, texts)):
+        for place, piece in enumerate(pieces(text, PIECE_CHARACTERS)):
             if len(piece) > LONGEST_WORD:
                 raise DataError(
                     f"The corpus has about {len(piece):,} characters without white space, beginning {piece[:40]!r}: "
                     "this does not look like text. Is it the right file? If it is text, break it into lines."
                 )
-            yield piece, position == 0
+            heapq.heappush(kept, (generator.random(), characters, piece, place == 0))
+            characters += len(piece)
+            kept_characters += len(piece)
+            while kept_characters > most_characters and len(kept) > 1:
+                kept_characters -= len(heapq.heappop(kept)[2])
+    return [(piece, begins) for _, _, piece, begins in sorted(kept, key=itemgetter(1))], characters
+
+
+def _read(
+    texts: Iterable[str],
+    begins: Iterable[bool],
+    meters: Iterable[_Meter],
+    punctuation: Punctuation,
+    group_of: Callable[[str], str] = lambda text: "",
+) -> tuple[Counter[str], Counter[str]]:
+    """Measure ``texts`` with every meter, and count their words and their characters."""
+    occurrences: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    begins = iter(begins)
+    for batch in batches(texts):
+        words = [list(word_spans(text, punctuation)) for text in batch]
+        for text, spans in zip(batch, words, strict=True):
+            characters.update(text)
+            occurrences.update(text[start:end] for start, end in spans)
+        groups = [(group_of(text), next(begins)) for text in batch]
+        for meter in meters:
+            meter.measure(batch, words, groups)
+    return occurrences, characters
 
 
 class _Meter:
-    def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast) -> None:
-        self.name = name
+    """Counts of one tokenizer, text by text."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.backend: Tokenizer = tokenizer.backend_tokenizer
         vocabulary = Vocabulary(tokenizer)
         self.marks = {
@@ -244,99 +269,49 @@ class _Meter:
             if token and not vocabulary.notation.read(token).surface.strip(" ")
         }
         self.unknown = special_roles(tokenizer).get("unk", -1)
-        self.groups: dict[str, Counts] = {}
-        self.queries: QueryCounts | None = None
+        self.rows: dict[str, list[tuple[int, ...]]] = {}  # counts of each text of a group, as QueryCounts lists them
         self.token_counts: Counter[int] = Counter()
         self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
-        self._legible = vocabulary.legible
-        self._is_unknown: dict[str, bool] = {}
+        self.legible = vocabulary.legible
+        self.is_unknown = cache(lambda character: self.unknown in self._encode(character).ids)
 
-    def measure(self, texts: Sequence[str], words: Sequence[list[Span]], groups: Sequence[tuple[str, bool]]) -> None:
-        """Add texts of the corpus: each, its words, its group and whether it is the beginning of one."""
-        for text, spans, (group, begins), encoding in zip(texts, words, groups, self._encoded(texts), strict=True):
-            counts, pieces = self._counts(spans, encoding)
-            counts.texts = int(begins)
-            self.groups.setdefault(group, Counts()).add(counts)
+    def measure(self, texts: list[str], words: list[list[Span]], groups: list[tuple[str, bool]]) -> None:
+        """Add texts: each, its words, its group and whether it is the beginning of one."""
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        for text, spans, (group, begins), encoding in zip(texts, words, groups, encodings, strict=True):
+            starts, ends = [start for start, _ in spans], [end for _, end in spans]
+            pieces, word_tokens = [0] * len(spans), 0
+            unknown_words: set[int] = set()
+            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if number == self.unknown:
+                    to_blame = [character for character in set(text[start:end]) if self.is_unknown(character)]
+                    self.unknown_characters.update(to_blame or [""])
+                held = range(bisect_right(ends, start), bisect_left(starts, end))
+                if not held or end <= start or number in self.marks:
+                    continue
+                word_tokens += 1
+                for word in held:
+                    pieces[word] += 1
+                if number == self.unknown:
+                    unknown_words.update(held)
+            split, unknown = sum(count > 1 for count in pieces), encoding.ids.count(self.unknown)
+            counts = (len(spans), len(encoding.ids), word_tokens, split, len(unknown_words), pieces.count(0), unknown)
+            self.rows.setdefault(group, []).append((begins, *counts, split > 0, unknown > 0))
             self.token_counts.update(encoding.ids)
             for (start, end), count in zip(spans, pieces, strict=True):
                 if count > 1:
                     self.extra_tokens[text[start:end]] += count - 1
-            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-                if number == self.unknown:
-                    self.unknown_characters.update(self._to_blame(text[start:end]) or [""])
 
-    def measure_queries(self, texts: Sequence[str], words: Sequence[list[Span]]) -> None:
-        """Add queries: each, and its words."""
-        self.queries = self.queries or QueryCounts()
-        for spans, encoding in zip(words, self._encoded(texts), strict=True):
-            counts, _ = self._counts(spans, encoding)
-            counts.texts = 1
-            self.queries.add(
-                QueryCounts(**vars(counts), split_texts=counts.split_words > 0, unknown_texts=counts.unknown_tokens > 0)
-            )
-
-    def _encoded(self, texts: Sequence[str]) -> list[Encoding]:
-        encodings: list[Encoding] = self.backend.encode_batch(list(texts), add_special_tokens=False)
-        return encodings
-
-    def _counts(self, spans: list[Span], encoding: Encoding) -> tuple[Counts, list[int]]:
-        """The counts of a text, and how many tokens hold a part of each word, (words,)."""
-        begins, ends = [begin for begin, _ in spans], [end for _, end in spans]
-        pieces, word_tokens = [0] * len(spans), 0
-        unknown_words: set[int] = set()
-        for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            held = range(bisect_right(ends, start), bisect_left(begins, end))
-            if not held or end <= start or number in self.marks:
-                continue
-            word_tokens += 1
-            for word in held:
-                pieces[word] += 1
-            if number == self.unknown:
-                unknown_words.update(held)
-        counts = Counts(
-            words=len(spans),
-            tokens=len(encoding.ids),
-            word_tokens=word_tokens,
-            split_words=sum(count > 1 for count in pieces),
-            unknown_words=len(unknown_words),
-            lost_words=pieces.count(0),
-            unknown_tokens=encoding.ids.count(self.unknown),
-        )
-        return counts, pieces
-
-    def report(self, occurrences: Counter[str], characters: Counter[str], sample: _Sample, top: int) -> Fragmentation:
-        """All that was counted, lists cut at ``top`` entries."""
-        total = Counts()
-        for counts in self.groups.values():
-            total.add(counts)
-        shares = np.array(list(self.token_counts.values())) / max(1, total.tokens)
-        most_extra = sorted(self.extra_tokens.items(), key=lambda item: (-item[1], item[0]))[:top]
-        unknown = sorted(self.unknown_characters.items(), key=lambda item: (-item[1], item[0]))[:top]
-        return Fragmentation(
-            name=self.name,
-            characters_read=sample.characters_read,
-            characters=sample.characters,
-            total=total,
-            groups=dict(sorted(self.groups.items(), key=lambda item: (-item[1].words, item[0]))),
-            entropy_bits=abs(float(shares @ np.log2(shares))),
-            distinct_tokens=len(shares),
-            words=[FragmentedWord(word, occurrences[word], extra, self._pieces(word)) for word, extra in most_extra],
-            unknown_characters=[UnknownCharacter(*entry) for entry in unknown],
-            losses=normalizer_losses(self.backend, characters),
-            queries=self.queries,
-        )
-
-    def _pieces(self, word: str) -> list[str]:
-        encoding = self.backend.encode(f"a {word}", add_special_tokens=False)
+    def pieces(self, word: str) -> list[str]:
+        """The tokens of ``word`` behind a space, as a person reads them."""
+        encoding = self._encode(f"a {word}")
         tokens = zip(encoding.ids, encoding.offsets, strict=True)
-        return [self._legible[number] for number, (_, end) in tokens if end > 2 and number not in self.marks]
+        return [self.legible[number] for number, (_, end) in tokens if end > 2 and number not in self.marks]
 
-    def _to_blame(self, text: str) -> list[str]:
-        """The characters of ``text`` that are unknown on their own."""
-        characters = sorted(set(text))
-        for character in characters:
-            if character not in self._is_unknown:
-                ids = self.backend.encode(character, add_special_tokens=False).ids
-                self._is_unknown[character] = self.unknown in ids
-        return [character for character in characters if self._is_unknown[character]]
+    def _encode(self, text: str) -> Encoding:
+        return self.backend.encode(text, add_special_tokens=False)
+
+
+def _most(counts: Counter[str], top: int) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]

@@ -11,14 +11,15 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vtkit.data.text import batches
 from vtkit.settings.transfer import OverlapMode
-from vtkit.vocabulary.casing import lowered
-from vtkit.vocabulary.composition import Composition, Han, compose
+from vtkit.vocabulary.casing import is_cased
+from vtkit.vocabulary.composition import Composition, Han, compose, kind_without_letters
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import Notation
@@ -28,8 +29,8 @@ from vtkit.vocabulary.reachability import duplicates, unreachable
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Sort = Literal["language", "undecided", "other", "etc", "scripts"]  # how tokens are counted
 EXAMPLES = 8  # tokens shown of a group
+LONGEST_SHOWN = 40  # characters of a pattern that are shown
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,6 @@ class SpecialToken:
 
     token: str
     id: int
-
-
-@dataclass(frozen=True)
-class Languages:
-    """Tokens by language, or by why they are counted for none (docs/vocabulary.md#inspect-a-vocabulary)."""
-
-    asked_for: list[str]  # codes of the languages that were told apart
-    language: dict[str, int]
-    undecided: dict[str, int]  # by script: tokens that may belong to several of the languages
-    other: dict[str, int]  # by script: tokens that none of the languages is written in
-    etc: dict[str, int]  # by kind: tokens without letters
-    undecided_because: dict[str, int]
-    estimated_shares: dict[str, dict[str, float]]
-    """For each script with several languages, how its whole words divide among them, settled or not."""
-
-    han_characters: dict[str, int]
-    scripts: dict[str, int]
-
-    def counts(self, sort: Sort) -> dict[str, int]:
-        found: dict[str, int] = getattr(self, sort)
-        return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +87,7 @@ class InspectedVocabulary:
     normalizer: list[str]  # its steps, in words
     special: dict[str, SpecialToken]  # by role
     other_special: list[str]
-    composition: Languages
+    composition: Composition
     casing: Casing
     continuations: Continuations
     characters: Characters
@@ -163,15 +143,17 @@ def inspect_vocabulary(
         languages: codes of the languages to tell apart (:func:`vtkit.vocabulary.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """
-    listed = Vocabulary(tokenizer).legible
+    vocabulary = Vocabulary(tokenizer)
+    listed, forms, roles = vocabulary.legible, vocabulary.forms, special_roles(tokenizer)
     composition = compose(tokenizer, languages, han)
-    again, never = duplicates(tokenizer, composition.forms), unreachable(tokenizer, composition.forms)
-    etc = composition.counts("etc")
-    surfaces = [form.surface for form in composition.forms if form is not None]
-    roles = special_roles(tokenizer)
+    again, never = duplicates(tokenizer, forms), unreachable(tokenizer, forms)
+    texts = [form.surface for form in forms if form is not None]
+    lengths = [len(text) for text in texts if text] or [0]
+    lettered = [form for form in forms if form is not None and kind_without_letters(form) is None]
+    continuing = sum(not form.starts_word for form in lettered)
+    cased = sum(is_cased(form) for form in lettered)
+    caseless = sum(form.surface.lower() == form.surface.upper() for form in lettered)
     added = sorted(tokenizer.added_tokens_decoder.items())
-    starts = [starts_word for _, starts_word in _with_letters(composition)]
-    continuing = len(starts) - sum(starts)
     return InspectedVocabulary(
         name=name,
         size=len(listed),
@@ -179,13 +161,18 @@ def inspect_vocabulary(
         normalizer=normalizer_steps(tokenizer),
         special={role: SpecialToken(listed[number], number) for role, number in roles.items()},
         other_special=[token.content for number, token in added if token.special and number not in roles.values()],
-        composition=_languages(composition),
-        casing=_casing(composition),
-        continuations=Continuations(continuing, len(starts), continuing / len(starts) if starts else 0.0),
-        characters=_characters(surfaces),
-        digits=sum(any(map(str.isdigit, surface)) for surface in surfaces),
-        punctuation=etc.get("punctuation", 0),
-        unused=etc.get("unused", 0),
+        composition=composition,
+        casing=Casing(cased, len(lettered) - cased - caseless, caseless),
+        continuations=Continuations(continuing, len(lettered), continuing / max(1, len(lettered))),
+        characters=Characters(
+            mean=round(statistics.fmean(lengths), 3),
+            median=int(statistics.median_low(lengths)),
+            longest=max(lengths),
+            histogram={str(length): count for length, count in sorted(Counter(lengths).items()) if length},
+        ),
+        digits=sum(any(map(str.isdigit, text)) for text in texts),
+        punctuation=composition.etc.get("punctuation", 0),
+        unused=composition.etc.get("unused", 0),
         duplicates=Wasted(len(again), [[listed[number], listed[earlier]] for number, earlier in _spread(again)]),
         unreachable=Wasted(len(never), [listed[number] for number in _spread(never)]),
     )
@@ -201,20 +188,16 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
         for backend, count in zip(backends, counts, strict=True):
             for encoding in backend.encode_batch_fast(batch, add_special_tokens=False):
                 count += np.bincount(encoding.ids, minlength=len(count))
-    found = []
-    for count in counts:
-        occurrences = int(count.sum())
-        running = np.cumsum(np.sort(count)[::-1])
-        found.append(
-            CorpusUse(
-                texts=read,
-                occurrences=occurrences,
-                used=int((count > 0).sum()),
-                share=float((count > 0).mean()),
-                nine_tenths=int(np.searchsorted(running, 0.9 * occurrences)) + 1 if occurrences else 0,
-            )
+    return [
+        CorpusUse(
+            texts=read,
+            occurrences=int(count.sum()),
+            used=int((count > 0).sum()),
+            share=float((count > 0).mean()),
+            nine_tenths=int(np.searchsorted(np.cumsum(np.sort(count)[::-1]), 0.9 * count.sum())) + bool(count.any()),
         )
-    return found
+        for count in counts
+    ]
 
 
 def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols") -> OverlapMatrix:
@@ -253,13 +236,20 @@ STEPS = {  # kind of normalizer -> what it does
 }
 
 
+BERT_STEPS = ("BERT cleaning", "Chinese characters spaced", "accents stripped", "lower case")
+
+
 def _steps(step: Mapping[str, Any]) -> Iterator[str]:
     match step["type"]:
         case "Sequence":
             for inner in step["normalizers"]:
                 yield from _steps(inner)
         case "BertNormalizer":
-            yield from _bert_steps(step)
+            # Left open, accents go with lower-casing.
+            stripped = step["lowercase"] if step["strip_accents"] is None else step["strip_accents"]
+            yield from compress(
+                BERT_STEPS, (step["clean_text"], step["handle_chinese_chars"], stripped, step["lowercase"])
+            )
         case "Prepend":
             yield f"{_shown(step['prepend'])} put in front"
         case "Replace":
@@ -270,62 +260,9 @@ def _steps(step: Mapping[str, Any]) -> Iterator[str]:
             yield STEPS.get(other, str(other))
 
 
-def _bert_steps(step: Mapping[str, Any]) -> Iterator[str]:
-    if step["clean_text"]:
-        yield "BERT cleaning"
-    if step["handle_chinese_chars"]:
-        yield "Chinese characters spaced"
-    # Left open, accents go with lower-casing.
-    if step["strip_accents"] or (step["strip_accents"] is None and step["lowercase"]):
-        yield "accents stripped"
-    if step["lowercase"]:
-        yield "lower case"
-
-
 def _shown(text: str) -> str:
-    return {" ": "a space"}.get(text, f"“{text}”")
-
-
-def _languages(composition: Composition) -> Languages:
-    return Languages(
-        asked_for=list(composition.languages),
-        language=composition.counts("language"),
-        undecided=composition.counts("undecided"),
-        other=composition.counts("other"),
-        etc=composition.counts("etc"),
-        undecided_because=composition.reasons,
-        estimated_shares={
-            script: {code: round(share, 4) for code, share in shares.items() if share >= 0.005}
-            for script, shares in composition.estimated.items()
-        },
-        han_characters=composition.han,
-        scripts=composition.scripts,
-    )
-
-
-def _casing(composition: Composition) -> Casing:
-    surfaces = [surface for surface, _ in _with_letters(composition)]
-    cased = sum(lowered(surface) != surface for surface in surfaces)
-    without = sum(surface.lower() == surface.upper() for surface in surfaces)
-    return Casing(cased, len(surfaces) - cased - without, without)
-
-
-def _with_letters(composition: Composition) -> list[tuple[str, bool]]:
-    """Text of each token with letters, and whether it starts a word."""
-    both = zip(composition.labels, composition.forms, strict=True)
-    return [(form.surface, form.starts_word) for label, form in both if label.script and form is not None]
-
-
-def _characters(surfaces: Sequence[str]) -> Characters:
-    lengths = [len(surface) for surface in surfaces if surface]
-    if not lengths:
-        return Characters(0.0, 0, 0, {})
-    return Characters(
-        mean=round(statistics.fmean(lengths), 3),
-        median=int(statistics.median_low(lengths)),
-        longest=max(lengths),
-        histogram={str(length): count for length, count in sorted(Counter(lengths).items())},
-    )
+    shortened = f"{text[:LONGEST_SHOWN]}…" if len(text) > LONGEST_SHOWN else text
+    return "a space" if text == " " else f"“{shortened}”"
 
 
 def _spread(items: Sequence[Any]) -> list[Any]:

@@ -35,8 +35,7 @@ def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -
         return []
     normalize, notation = backend.normalizer.normalize_str, Notation.of(backend)
     characters: Counter[str] = Counter()
-    counts: dict[str, Counter[str]] = {}
-    lost: dict[str, list[tuple[int, str, str]]] = {}
+    lost: dict[str, list[tuple[int, str, str, str]]] = {}
     for character, count in sorted(character_counts.items()):
         if character.isspace():
             continue
@@ -45,18 +44,13 @@ def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -
         after = character if character == notation.space else notation.normalized(normalize(character)).strip(" ")
         kind = _loss(character, after)
         if kind:
-            counts.setdefault(script, Counter())[kind] += count
-            lost.setdefault(script, []).append((-count, character, after))
-    found = [
-        ScriptLoss(
-            script,
-            characters[script],
-            {kind: kinds[kind] for kind in LOSSES if kinds[kind]},
-            [(before, after) for _, before, after in sorted(lost[script])[:5]],
-        )
-        for script, kinds in counts.items()
-    ]
-    return sorted(found, key=lambda loss: (-sum(loss.counts.values()), loss.script))
+            lost.setdefault(script, []).append((-count, character, after, kind))
+    losses = []
+    for script, entries in lost.items():
+        counts = {kind: sum(-count for count, _, _, each in entries if each == kind) for kind in LOSSES}
+        examples = [(before, after) for _, before, after, _ in sorted(entries)[:5]]
+        losses.append(ScriptLoss(script, characters[script], {kind: n for kind, n in counts.items() if n}, examples))
+    return sorted(losses, key=lambda loss: (-sum(loss.counts.values()), loss.script))
 
 
 def _loss(before: str, after: str) -> str | None:

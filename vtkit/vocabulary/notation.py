@@ -190,15 +190,11 @@ def _steps(part: Any) -> Iterator[Mapping[str, Any]]:
         waiting[:0] = next((step[name] for name in ("normalizers", "pretokenizers", "decoders") if name in step), [])
 
 
-def _letters() -> list[str]:
-    """The letter of each byte in byte-level vocabularies (GPT-2): printable ones are themselves, the others the
-    characters from U+0100 on, in order."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
-
-
-_LETTERS = _letters()
+# The letter of each byte in byte-level vocabularies (GPT-2): printable ones are themselves, the others the characters
+# from U+0100 on, in order.
+_PRINTABLE = {*range(33, 127), *range(161, 173), *range(174, 256)}
+_OTHERS = iter(range(256, 512))
+_LETTERS = [chr(byte if byte in _PRINTABLE else next(_OTHERS)) for byte in range(256)]
 _BYTE_OF = {letter: byte for byte, letter in enumerate(_LETTERS)}
 
 WORDPIECE = Notation("prefix", prefix="##")

@@ -76,7 +76,13 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
     folded = {_folded(form): number for form, number in known}
     folded_surface = {form.surface.casefold(): number for form, number in known}
     source_roles = special_roles(source.tokenizer)
-    expanded = _begins_with(target, source)
+
+    def named(vocabulary: Vocabulary) -> list[Canonical | str]:
+        """The form, the role or, without either, the name of each of the first tokens."""
+        first = enumerate(vocabulary.forms[: len(source)])
+        return [form or vocabulary.roles.get(number) or vocabulary.tokens[number] for number, form in first]
+
+    expanded = named(source) == named(target)
     for number, form in enumerate(target.forms):
         role = target.roles.get(number)
         if expanded and number < len(source):
@@ -95,17 +101,6 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
             if match is not None:
                 source_ids[number], kinds[number] = match, FUZZY
     return Overlap(mode, source_ids, kinds, len(source))
-
-
-def _begins_with(target: Vocabulary, source: Vocabulary) -> bool:
-    """Whether the first tokens of ``target`` are those of ``source``, by form, role or, without either, by name."""
-
-    def named(vocabulary: Vocabulary, number: int) -> Canonical | str:
-        return vocabulary.forms[number] or vocabulary.roles.get(number) or vocabulary.tokens[number]
-
-    return len(source) <= len(target) and all(
-        named(source, number) == named(target, number) for number in range(len(source))
-    )
 
 
 def is_symbol(surface: str) -> bool:

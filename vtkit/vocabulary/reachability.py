@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vtkit.data.text import batches
 from vtkit.vocabulary.composition import token_script
 from vtkit.vocabulary.notation import Canonical
 
@@ -28,12 +29,20 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
     texts = {number: form.surface for number, form in _texts(forms)}
     wanted = set(texts)
     hosts = _hosts(forms)
-    most = max(hosts.values(), key=len, default=[])
+    most = max(hosts.values(), key=len, default=["a"])
     for probe in range(len(ALONE) + 2 * HOSTS):
-        if not wanted:
-            break
-        tried = sorted(wanted)
-        wanted -= _made(tokenizer, (_probe(texts[number], probe, hosts, most) for number in tried))
+        tried = []
+        for number in sorted(wanted):
+            if probe < len(ALONE):
+                tried.append(ALONE[probe].replace("{}", texts[number]))
+                continue
+            words = hosts.get(token_script(texts[number]), most)
+            inside, place = divmod(probe - len(ALONE), HOSTS)
+            host = words[place % len(words)]
+            tried.append(host + texts[number] + (host if inside else ""))
+        for some in batches(tried, BATCH):
+            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(some, add_special_tokens=False):
+                wanted.difference_update(encoding.ids)
     return sorted(wanted)
 
 
@@ -60,26 +69,6 @@ def _texts(forms: Sequence[Canonical | None]) -> list[tuple[int, Canonical]]:
     return [
         (number, form) for number, form in enumerate(forms) if form is not None and form.surface and not form.is_bytes
     ]
-
-
-def _probe(text: str, probe: int, hosts: dict[str, list[str]], most: list[str]) -> str:
-    if probe < len(ALONE):
-        return ALONE[probe].replace("{}", text)
-    words = hosts.get(token_script(text)) or most or ["a"]
-    inside, place = divmod(probe - len(ALONE), HOSTS)
-    host = words[place % len(words)]
-    return host + text + host if inside else host + text
-
-
-def _made(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> set[int]:
-    """Every id that the texts are tokenized into."""
-    backend = tokenizer.backend_tokenizer
-    listed = list(texts)
-    made: set[int] = set()
-    for start in range(0, len(listed), BATCH):
-        for encoding in backend.encode_batch_fast(listed[start : start + BATCH], add_special_tokens=False):
-            made.update(encoding.ids)
-    return made
 
 
 def _hosts(forms: Sequence[Canonical | None]) -> dict[str, list[str]]:

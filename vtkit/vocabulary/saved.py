@@ -40,7 +40,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     if tokenizer.extra_special_tokens:
         special["additional_special_tokens"] = list(tokenizer.extra_special_tokens)
     added = {number: token.__getstate__() for number, token in sorted(backend.get_added_tokens_decoder().items())}
-    _write(folder / SETTINGS, settings | special | {"added_tokens_decoder": added})
     matched: dict[str, Any] = {}  # by its name alone, or with the ways of its own in which it is matched
     for token in added.values():
         flags = {name: token[name] for name in ("lstrip", "normalized", "rstrip", "single_word")}
@@ -49,8 +48,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
         role: [matched[each] for each in token] if isinstance(token, list) else matched[token]
         for role, token in special.items()
     }
-    _write(folder / SPECIAL_TOKENS, shown)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, content in (
+        (SETTINGS, settings | special | {"added_tokens_decoder": added}),
+        (SPECIAL_TOKENS, shown),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

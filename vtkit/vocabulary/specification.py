@@ -20,7 +20,6 @@ class Built:
     """A tokenizer, and what is to be said of how it was made."""
 
     tokenizer: PreTrainedTokenizerFast
-    text: str | None = None  # what a trained one does to text, in words
     corpus: CorpusCounts | None = None  # what a trained one was trained on
     expansion: ExpansionStats | None = None  # how an expanded one came to its size
 
@@ -32,10 +31,9 @@ def build(
     texts = read_corpora(vocabulary.corpus) if texts is None else texts
     match vocabulary:
         case TrainedVocabulary():
-            from vtkit.vocabulary.trained import describe, train
+            from vtkit.vocabulary.trained import train
 
-            tokenizer, corpus = train(texts, vocabulary, casing)
-            return Built(tokenizer, describe(vocabulary, casing), corpus)
+            return Built(*train(texts, vocabulary, casing))
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary

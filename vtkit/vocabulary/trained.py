@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -42,7 +42,6 @@ SMALL_ALPHABET = 500
 """Up to this size an alphabet takes in rarer characters too, so that an English vocabulary has its Greek letters."""
 
 LONGEST_WORD = 400  # characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100
-MOST_WORDS = 4_000_000  # different words that a vocabulary is learned from; of a corpus with more, the most frequent
 
 SPECIAL_TOKENS: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 """The special tokens, whose ids are 0 to 4."""
@@ -104,8 +103,7 @@ def train(
     What happens to a text before it is cut into tokens is part of the tokenizer, lower-casing too where ``casing`` says
     so. WordPiece keeps its ``##`` for corpora with less than :data:`UNSPACED_SHARE` of scripts without spaces. The same
     texts in the same order give a byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the
-    beginning of a larger one. Memory does not grow with the corpus (:data:`~vtkit.data.word_counts.DEFAULT_MEMORY`,
-    :data:`MOST_WORDS`).
+    beginning of a larger one. Memory does not grow with the corpus (:data:`~vtkit.data.word_counts.DEFAULT_MEMORY`).
 
     Returns:
         A tokenizer with :data:`SPECIAL_TOKENS` as ids 0 to 4, and what it was learned from.
@@ -115,44 +113,25 @@ def train(
             characters.
     """
     casing = casing or CasingSection()
-    corpus = _read(texts, section)
-    marks_starts = section.algorithm != "wordpiece" or corpus.unspaced_share() >= UNSPACED_SHARE
+    chunks, whole = _read(texts, section)
+    marks_starts = section.algorithm != "wordpiece" or _unspaced_share(chain(chunks, whole)) >= UNSPACED_SHARE
     backend = _pipeline(section, casing, marks_starts)
-    words = _count_words(corpus, backend, section, casing, marks_starts)
-    if not words.distinct:
+    words = _count_words(chunks, whole, backend, section, casing, marks_starts)
+    if not len(words):
         raise DataError("The corpus has no words to learn a vocabulary from: its texts are empty.")
-    match section.algorithm:
-        case "wordpiece" if marks_starts:
-            backend.model, alphabet = _wordpiece_of_starts(words, section)
-            backend.pre_tokenizer = pre_tokenizers.Sequence([_apart(alphabet), backend.pre_tokenizer])
-        case "wordpiece":
-            backend.model = _wordpiece(words, section, backend)
-        case "bpe":
-            backend.model = _byte_level_bpe(words, section)
-        case "unigram":
-            backend.model = _unigram(words, section)
+    if section.algorithm == "unigram":
+        backend.model = _unigram(words, section)
+    else:
+        backend.model = _merged(words, section, backend, marks_starts)
     backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
     tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
     say_if_smaller(len(tokenizer), section.size)
-    return tokenizer, CorpusCounts(words.texts, words.characters, words.total, words.distinct)
-
-
-def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
-    """A trained tokenizer's steps before it makes tokens of a text, in words."""
-    steps = ["Unicode form NFKC"]
-    dropped = {"format": "control, format and private-use characters dropped", "bert": "cleaned as in BERT"}
-    steps += [dropped[section.clean]] if section.clean in dropped else []
-    steps += ["accents stripped"] if section.strip_accents else []
-    steps += ["spellings folded (Arabic, Hebrew, Devanagari)"] if section.fold_spelling else []
-    steps += ["lower-cased"] if casing.input == "lowercase" else ["case kept"]
-    steps.append("runs of white space as one space")
-    cuts = {
-        "words": "cut at white space and around every character that is no letter, mark or digit",
-        "scripts": "cut at white space, punctuation and the borders between scripts",
-        "bert": "cut at white space and around punctuation, as in BERT",
-        "whitespace": "cut at white space only",
-    }
-    return ", ".join([*steps, cuts[section.split]])
+    return tokenizer, CorpusCounts(
+        texts=chunks.texts + sum(count for _, count in whole),
+        characters=chunks.characters + sum(len(text) * count for text, count in whole),
+        words=sum(count for _, count in words),
+        distinct_words=len(words),
+    )
 
 
 def _pipeline(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool) -> Tokenizer:
@@ -189,23 +168,18 @@ def _cut_with_spaces(runs: Sequence[str], section: TrainedVocabulary) -> Any:
     unspaced = [*(run for run in runs if run in UNSPACED_RUNS), RUN]
     if section.algorithm == "wordpiece":
         unspaced = [run.replace("*", f"{{0,{LONGEST_RUN - 1}}}") for run in unspaced]
-    spaced = [f" ?{_without_unspaced(run)}" for run in runs if run not in UNSPACED_RUNS]
+    spaced = []
+    for run in (run for run in runs if run not in UNSPACED_RUNS):
+        inside, _, times = run.partition("]")
+        if inside.startswith("[^"):  # ends in front of characters of scripts without spaces
+            run = f"{inside}{UNSPACED}]{times}"
+        elif inside.startswith("[\\"):
+            run = f"{inside}&&[^{UNSPACED}]]{times}"
+        spaced.append(f" ?{run}")
     return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="removed", invert=True)
 
 
-def _without_unspaced(run: str) -> str:
-    """``run``, ending in front of characters of scripts without spaces."""
-    inside, _, times = run.partition("]")
-    match inside[:2]:
-        case "[^":
-            return f"{inside}{UNSPACED}]{times}"
-        case "[\\":
-            return f"{inside}&&[^{UNSPACED}]]{times}"
-        case _:  # of one script, or of digits
-            return run
-
-
-def _apart(alphabet: set[str]) -> Any:
+def _apart(alphabet: Iterable[str]) -> Any:
     """Cuts around characters of scripts without spaces that are not in the alphabet: WordPiece takes a word with one
     unknown character for unknown, and a run of such scripts may be a sentence."""
     known = "".join(sorted(character for character in alphabet if begins_unspaced(character)))
@@ -232,53 +206,8 @@ def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
     return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
 
 
-class _Words:
-    """The words of a corpus with their counts, in code-point order; may be gone through many times."""
-
-    def __init__(self, tally: Tally, texts: int, characters: int) -> None:
-        self._tally = tally
-        self.texts, self.characters = texts, characters
-        self.total = sum(count for _, count in tally)
-        self.distinct = len(tally)
-        self.rarest = self._rarest()  # words that occur less often are left out
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return ((word, count) for word, count in self._tally if count >= self.rarest)
-
-    def _rarest(self) -> int:
-        if self.distinct <= MOST_WORDS:
-            return 1
-        frequencies = Counter(count for _, count in self._tally)
-        left, rarest, dropped = self.distinct, 1, 0
-        for count in sorted(frequencies):
-            if left <= MOST_WORDS:
-                break
-            left -= frequencies[count]
-            dropped += frequencies[count] * count
-            rarest = count + 1
-        console.warn(
-            f"the corpus has {self.distinct:,} different words; the vocabulary is learned from the {left:,} that occur "
-            f"at least {rarest} times ({1 - dropped / self.total:.1%} of the corpus)"
-        )
-        return rarest
-
-
-class _Corpus(NamedTuple):
-    """A corpus as it was read."""
-
-    chunks: ChunkCounts
-    whole: Tally  # the few texts that cannot be cut at white space first
-
-    def unspaced_share(self) -> float:
-        """Share of the characters that are of scripts without spaces."""
-        unspaced = characters = 0
-        for chunk, count in chain(self.chunks, self.whole):
-            unspaced += count * count_unspaced(chunk)
-            characters += count * len(chunk)
-        return unspaced / max(1, characters)
-
-
-def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
+def _read(texts: Iterable[str], section: TrainedVocabulary) -> tuple[ChunkCounts, Tally]:
+    """The chunks of a corpus, and the few texts that cannot be cut at white space first, counted."""
     whole = Tally()
     joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
 
@@ -294,12 +223,26 @@ def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
 
     chunks = count_chunks(regular())
     whole.finish()
-    return _Corpus(chunks, whole)
+    return chunks, whole
+
+
+def _unspaced_share(counted: Iterable[tuple[str, int]]) -> float:
+    """Share of the characters that are of scripts without spaces."""
+    unspaced = characters = 0
+    for text, count in counted:
+        unspaced += count * count_unspaced(text)
+        characters += count * len(text)
+    return unspaced / max(1, characters)
 
 
 def _count_words(
-    corpus: _Corpus, backend: Tokenizer, section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
-) -> _Words:
+    chunks: ChunkCounts,
+    whole: Tally,
+    backend: Tokenizer,
+    section: TrainedVocabulary,
+    casing: CasingSection,
+    marks_starts: bool,
+) -> Tally:
     """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs. Each different chunk
     between white space, across which neither looks, is cut once; the few texts for which that would differ are cut
     whole."""
@@ -308,31 +251,28 @@ def _count_words(
     mark = " " if marks_starts else ""
     written = (BYTE_LEVEL if section.algorithm == "bpe" else SENTENCEPIECE).written(mark)
 
-    def cut(text: str) -> Iterator[str]:
+    def add(text: str, count: int) -> None:
         for part in cut_runs(text) if marks_starts else [text]:
-            yield from (word for word, _ in backend.pre_tokenizer.pre_tokenize_str(part))
+            for word, _ in backend.pre_tokenizer.pre_tokenize_str(part):
+                words.add_many(word, count)
 
-    texts = characters = 0
-    for text, count in corpus.whole:
-        texts, characters = texts + count, characters + count * len(text)
-        for word in cut(backend.normalizer.normalize_str(text)):
-            words.add_many(word, count)
+    for text, count in whole:
+        add(backend.normalizer.normalize_str(text), count)
         words.make_room()
-    for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
+    for number, (chunk, count) in enumerate(chunks.words(), 1):
         cased = lowered(chunk, casing.language) if casing.input == "lowercase" else chunk
         # most words: nothing happens to them but lower-casing, which in Turkish gives I a letter of two bytes
         if (chunk + cased).isascii() and (chunk.isalpha() if section.split == "scripts" else chunk.isalnum()):
             words.add_many(written + cased, count)
         elif text := normalize(chunk):
-            for word in cut(mark + text):
-                words.add_many(word, count)
+            add(mark + text, count)
         if number % _CHECKED_EVERY == 0:
             words.make_room()
     words.finish()
-    return _Words(words, corpus.chunks.texts + texts, corpus.chunks.characters + characters)
+    return words
 
 
-def _alphabet(words: _Words) -> set[str]:
+def _alphabet(words: Tally) -> set[str]:
     """The most frequent characters: as many as cover the wanted share of the corpus, and beyond that, in a small
     alphabet, all that occur often enough. On ties the lower code point comes first."""
     counts: Counter[str] = Counter()
@@ -349,62 +289,48 @@ def _alphabet(words: _Words) -> set[str]:
     return kept
 
 
-def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) -> models.WordPiece:
-    """BERT's WordPiece: merges by frequency, continuing characters being private-use code points meanwhile. Characters
-    that can stand inside words are in the alphabet in both forms, so that no new word is unknown."""
-    kept = sorted(_alphabet(words))
-    if section.split in ("words", "scripts"):
-        inside = [c for c in kept if c.isalnum() or unicodedata.category(c).startswith("M")]
+def _merged(words: Tally, section: TrainedVocabulary, backend: Tokenizer, marks_starts: bool) -> models.Model:
+    """GPT-2's byte-level BPE, whose alphabet is the 256 bytes, so that no text is unknown; or BERT's WordPiece, whose
+    longest match is over tokens that mark the beginnings of words or their continuations. Characters that can stand
+    inside words are in the alphabet of WordPiece in both forms, so that no new word is unknown."""
+    size, inside = section.size - len(SPECIAL_TOKENS), list[str]()
+    merges: list[tuple[str, str]] = []
+    if section.algorithm == "bpe":
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    elif marks_starts:
+        alphabet = sorted(_alphabet(words) | {SENTENCEPIECE.space})
     else:
-        cut, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
-        inside = [c for c in kept if len(cut(normalize(c + c))) == 1]
-    _check_alphabet(len(kept) + len(inside), section)
-    known, size = set(kept), section.size - len(SPECIAL_TOKENS)
-    counted = ((word, count) for word, count in words if known.issuperset(word))
-    merged, characters = merge_wordpiece(counted, size, kept, inside, WORDPIECE.prefix, given=True)
-    return _wordpiece_model(merged, characters, section, WORDPIECE.prefix)
-
-
-def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
-    """WordPiece's longest match over tokens of which those that begin a word are marked; and the alphabet."""
-    alphabet = _alphabet(words) | {SENTENCEPIECE.space}
-    known_words = ((word, count) for word, count in words if alphabet.issuperset(word))
-    merged, _ = _merge(known_words, sorted(alphabet), section)
-    return _wordpiece_model(merged, len(alphabet), section, ""), alphabet
-
-
-def _wordpiece_model(merged: list[str], characters: int, section: TrainedVocabulary, prefix: str) -> models.WordPiece:
+        alphabet = sorted(_alphabet(words))
+        if section.split in ("words", "scripts"):
+            inside = [c for c in alphabet if c.isalnum() or unicodedata.category(c).startswith("M")]
+        else:
+            cut, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
+            inside = [c for c in alphabet if len(cut(normalize(c + c))) == 1]
+    characters = len(alphabet) + len(inside)
+    _check_alphabet(characters, section)
+    known = set(alphabet)
+    known_words = ((word, count) for word, count in words if known.issuperset(word))
+    if marks_starts:
+        tokens, merges = merge(known_words, size, alphabet, only=True)
+    else:
+        tokens, _ = merge_wordpiece(known_words, size, alphabet, inside, WORDPIECE.prefix, given=True)
+    if len(tokens) == characters < size:
+        raise _too_small(characters, section)
+    # Tokens of one spelling are one: "###" as a word and a "#" that continues one, and special tokens that texts hold.
+    ids = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL_TOKENS.values(), *tokens]))}
+    if section.algorithm == "bpe":
+        return models.BPE(ids, merges)
+    if marks_starts:
+        backend.pre_tokenizer = pre_tokenizers.Sequence([_apart(alphabet), backend.pre_tokenizer])
     return models.WordPiece(
-        _numbered(merged, characters, section),
+        ids,
         unk_token=UNKNOWN,
         max_input_chars_per_word=LONGEST_WORD,
-        continuing_subword_prefix=prefix,
+        continuing_subword_prefix="" if marks_starts else WORDPIECE.prefix,
     )
 
 
-def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
-    """GPT-2's byte-level BPE; its alphabet is the 256 bytes, so that no text is unknown."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merged, merges = _merge(words, alphabet, section)
-    return models.BPE(_numbered(merged, len(alphabet), section), merges)
-
-
-def _merge(
-    words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
-) -> tuple[list[str], list[tuple[str, str]]]:
-    _check_alphabet(len(alphabet), section)
-    return merge(words, section.size - len(SPECIAL_TOKENS), alphabet, only=True)
-
-
-def _numbered(merged: list[str], characters: int, section: TrainedVocabulary) -> dict[str, int]:
-    """The ids of tokens behind the special ones, of which ``characters`` are the alphabet."""
-    if len(merged) == characters < section.size - len(SPECIAL_TOKENS):
-        raise _too_small(characters, section)
-    # Tokens of one spelling are one: "###" as a word and a "#" that continues one, and special tokens that texts hold.
-    return {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL_TOKENS.values(), *merged]))}
-
-
-def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
+def _unigram(words: Tally, section: TrainedVocabulary) -> models.Unigram:
     """SentencePiece's unigram language model over the counted words."""
     import sentencepiece
 

@@ -154,21 +154,17 @@ class _Rules:
         return self._paths[token]
 
 
-def _renumbered(processor: Any, numbers: Mapping[str, int]) -> Any:
-    """A post-processor of a tokenizer file with its tokens numbered anew."""
-    if processor is None:
-        return None
-    kind = processor["type"]
-    if kind == "Sequence":
-        return {**processor, "processors": [_renumbered(each, numbers) for each in processor["processors"]]}
-    if kind == "TemplateProcessing":
-        special = {
-            name: {**token, "ids": [numbers[each] for each in token["tokens"]]}
-            for name, token in processor["special_tokens"].items()
-        }
-        return {**processor, "special_tokens": special}
-    return {
-        name: [value[0], numbers[value[0]]] if name in ("sep", "cls") else value for name, value in processor.items()
+def _renumbered(part: Any, numbers: Mapping[str, int]) -> Any:
+    """A post-processor of a tokenizer file, or a part of one, with its tokens numbered anew."""
+    if isinstance(part, list):
+        return [_renumbered(each, numbers) for each in part]
+    if not isinstance(part, dict):
+        return part
+    renumbered = {name: _renumbered(value, numbers) for name, value in part.items()}
+    if "tokens" in part:
+        renumbered["ids"] = [numbers[token] for token in part["tokens"]]
+    return renumbered | {
+        name: [part[name][0], numbers[part[name][0]]] for name in ("sep", "cls") if isinstance(part.get(name), list)
     }
 
 

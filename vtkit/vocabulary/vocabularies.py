@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.vocabulary.composition import LANGUAGES, SEMBRIDGE, compose
+from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts, measure_fragmentation
 from vtkit.vocabulary.profiles import SplitWord, TextMetrics, VocabularyProfile
 
@@ -42,36 +43,30 @@ def analyse_vocabularies(
     Returns:
         The profile of ``source`` (None without one) and of ``target``.
     """
+    texts, asked = ([text for text in some if text.strip()] for some in (documents, queries))
     tokenizers = {"target": target} | ({"source": source} if source is not None else {})
-    texts = [text for text in documents if text.strip()]
-    searched_for = [text for text in queries if text.strip()]
-    measured: dict[str, Fragmentation] = {}
-    if texts or searched_for:
+    measured: list[Fragmentation | None] = [None] * len(tokenizers)
+    if texts or asked:
         # Without documents the queries are read as such, and what they say of documents is not reported.
-        found = measure_fragmentation(texts or searched_for, tokenizers, queries=searched_for, top=WORST_WORDS)
-        measured = {fragmentation.name: fragmentation for fragmentation in found}
-    profiles = {
-        name: _profile(tokenizer, language, measured.get(name), bool(texts)) for name, tokenizer in tokenizers.items()
-    }
+        measured = [*measure_fragmentation(texts or asked, tokenizers, queries=asked, top=WORST_WORDS)]
+    profiles = {}
+    for (name, tokenizer), cuts in zip(tokenizers.items(), measured, strict=True):
+        composition = compose(tokenizer, languages_told_apart(language), "ja" if language == "ja" else "zh")
+        of_documents = cuts if texts else None
+        profiles[name] = VocabularyProfile(
+            size=len(tokens(tokenizer)),
+            languages=composition.language,
+            undecided=sum(composition.undecided.values()),
+            other_scripts=composition.other,
+            no_letters=sum(composition.etc.values()),
+            documents=_metrics(of_documents.total) if of_documents else None,
+            queries=_metrics(cuts.queries) if cuts and cuts.queries else None,
+            worst_words=tuple(
+                SplitWord(word.word, word.occurrences, tuple(word.pieces))
+                for word in (of_documents.words if of_documents else ())
+            ),
+        )
     return profiles.get("source"), profiles["target"]
-
-
-def _profile(
-    tokenizer: PreTrainedTokenizerFast, language: str, measured: Fragmentation | None, of_documents: bool
-) -> VocabularyProfile:
-    total, queries = (measured.total, measured.queries) if measured is not None else (None, None)
-    words = measured.words if measured is not None and of_documents else []
-    composition = compose(tokenizer, languages_told_apart(language), "ja" if language == "ja" else "zh")
-    return VocabularyProfile(
-        size=len(composition.labels),
-        languages=composition.counts("language"),
-        undecided=sum(composition.counts("undecided").values()),
-        other_scripts=composition.counts("other"),
-        no_letters=sum(composition.counts("etc").values()),
-        documents=_metrics(total) if total is not None and of_documents else None,
-        queries=_metrics(queries) if queries is not None else None,
-        worst_words=tuple(SplitWord(word.word, word.occurrences, tuple(word.pieces)) for word in words),
-    )
 
 
 def _metrics(counts: Counts) -> TextMetrics:

@@ -6,10 +6,11 @@ its marks. All kinds may stand in one text, even in one stretch.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Literal
 
-import numpy as np
 import regex
 from fontTools.unicodedata import Scripts, script
 
@@ -75,6 +76,7 @@ def word_spans(text: str, punctuation: Punctuation = "keep") -> Iterator[tuple[i
             start += len(word)
 
 
+@cache
 def script_of(character: str) -> str:
     """The script a character is written in, one of :data:`SCRIPTS` or ``Other``."""
     name = Scripts.NAMES[script(character)]
@@ -85,24 +87,10 @@ def script_of_text(text: str) -> str:
     """The script of most letters in the opening of a text: ``Japanese`` for Han with kana, ``none`` without letters."""
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text[:OPENING])) else "none"
-    codes = np.frombuffer(text[:OPENING].encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    numbers = _NUMBERS[np.searchsorted(_STARTS, codes, "right") - 1]
-    found = np.bincount(numbers, minlength=len(SCRIPTS) + 1)
-    found[_COMMON:] = 0
-    kana = int(found[_HIRAGANA] + found[_KATAKANA])
-    found[_HAN] += kana
-    found[_HIRAGANA] = found[_KATAKANA] = 0
-    best = int(found.argmax())
-    if not found[best]:
+    counts = Counter(map(script_of, text[:OPENING]))
+    kana = counts.pop("Hiragana", 0) + counts.pop("Katakana", 0)
+    counts["Han"] += kana
+    best = max(("Other", *SCRIPTS[:-2]), key=counts.__getitem__)  # the last two are no scripts
+    if not counts[best]:
         return "none"
-    if best == _HAN:
-        return "Japanese" if kana >= KANA_SHARE * int(found[_HAN]) else "Han"
-    return ("Other", *SCRIPTS)[best]
-
-
-_HAN, _HIRAGANA, _KATAKANA = (SCRIPTS.index(name) + 1 for name in ("Han", "Hiragana", "Katakana"))
-_COMMON = SCRIPTS.index("Inherited") + 1
-_STARTS = np.array(Scripts.RANGES, dtype=np.uint32)
-_PLACES = {name: place for place, name in enumerate(SCRIPTS, 1)}
-_NUMBERS = np.array([_PLACES.get(Scripts.NAMES[code], 0) for code in Scripts.VALUES], dtype=np.uint8)
-"""Number of the script (1 + its place in :data:`SCRIPTS`, 0 for others) of the code points from each start on."""
+    return "Japanese" if best == "Han" and kana >= KANA_SHARE * counts["Han"] else best
