@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
 from vtkit.vocabulary.notation import FILLER, Canonical, Notation
 
 if TYPE_CHECKING:
+    from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
 
@@ -56,7 +57,7 @@ class Vocabulary:
     @cached_property
     def special(self) -> set[int]:
         """The ids of special tokens and of fillers, which stand for no word."""
-        special = {number for number, added in self.tokenizer.added_tokens_decoder.items() if added.special}
+        special = {number for number, added in self._added.items() if added.special}
         return special | self.roles.keys() | self.fillers
 
     @cached_property
@@ -105,13 +106,13 @@ class Vocabulary:
     def _form(self, number: int) -> Canonical | None:
         if not self.tokens[number] or number in self.special:
             return None
-        if number in self._added:
-            return self.notation.read_added(self._added[number])
+        if number in self._added:  # plain text
+            return replace(self.notation, space="", byte_level=False).read(self._added[number].content)
         return self.notation.read(self.tokens[number])
 
     @cached_property
-    def _added(self) -> dict[int, str]:
-        return {number: added.content for number, added in self.tokenizer.added_tokens_decoder.items()}
+    def _added(self) -> dict[int, AddedToken]:
+        return dict(self.tokenizer.added_tokens_decoder)
 
     @cached_property
     def legible(self) -> list[str]:

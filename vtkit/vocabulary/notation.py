@@ -115,10 +115,6 @@ class Notation:
             return Canonical(text.startswith(" "), text.removeprefix(" "))
         return Canonical(ends if self.starts == "suffix" else not continues, text)
 
-    def read_added(self, token: str) -> Canonical:
-        """The canonical form of an added token, which is plain text."""
-        return replace(self, space="", byte_level=False).read(token)
-
     def write(self, form: Canonical) -> str | None:
         """The token of ``form``; None if this notation has none."""
         if form.is_bytes and not self.byte_level:

@@ -38,19 +38,15 @@ def overlap_report(
         ``count``, ``share``).
     """
     first, second = Vocabulary(source), Vocabulary(target)
-    known, wanted = first.legible, second.legible
-    found = {name: find_overlap(first, second, name) for name in MODES}
-    chosen = found[mode]
+    overlaps = {name: find_overlap(first, second, name) for name in MODES}
+    chosen = overlaps[mode]
+    matches = chosen.target_to_source.tolist()
     classes = {}
     for code, kind in enumerate(KINDS):
         members = np.flatnonzero(chosen.kinds == code).tolist()
         sampled = sorted(random.Random(SEED).sample(members, min(examples, len(members))))
-        matches = ((number, int(chosen.target_to_source[number])) for number in sampled)
-        classes[kind] = {
-            "count": len(members),
-            "share": len(members) / chosen.target_size,
-            "examples": [[wanted[number], known[match] if match >= 0 else None] for number, match in matches],
-        }
+        shown = [[second.legible[n], first.legible[matches[n]] if matches[n] >= 0 else None] for n in sampled]
+        classes[kind] = {"count": len(members), "share": len(members) / chosen.target_size, "examples": shown}
     return {
         "mode": mode,
         "source_size": chosen.source_size,
@@ -58,7 +54,7 @@ def overlap_report(
         "overlap": len(chosen.overlap_ids),
         "share": chosen.share,
         "classes": classes,
-        "modes": {name: {"count": len(overlap.overlap_ids), "share": overlap.share} for name, overlap in found.items()},
+        "modes": {name: {"count": len(each.overlap_ids), "share": each.share} for name, each in overlaps.items()},
     }
 
 
@@ -68,12 +64,10 @@ def pair_rows(
     """Each target token that overlaps, with its source token: the columns of :data:`HEADER`, ids ascending. Tokens are
     written as their vocabularies write them, backslashes and control characters as in Python."""
     first, second = Vocabulary(source), Vocabulary(target)
-    known, wanted = first.tokens, second.tokens
-    found = find_overlap(first, second, mode)
-    for number in found.overlap_ids.tolist():
-        match = int(found.target_to_source[number])
-        kind = KINDS[found.kinds[number]]
-        yield str(number), _written(wanted[number]), kind, str(match), _written(known[match])
+    overlap = find_overlap(first, second, mode)
+    for number in overlap.overlap_ids.tolist():
+        match, kind = int(overlap.target_to_source[number]), KINDS[overlap.kinds[number]]
+        yield str(number), _written(second.tokens[number]), kind, str(match), _written(first.tokens[match])
 
 
 def _written(token: str) -> str:
