@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1850, 104),
+    "commands": (1846, 103),
     "data": (2893, 335),
     "deploy": (1926, 220),
     "encoder": (2675, 275),
@@ -33,7 +33,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "system": (602, 90),
     "training": (2644, 298),
     "transfer": (1853, 163),
-    "vocabulary": (2656, 244),
+    "vocabulary": (2655, 244),
     "vtkit": (467, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
