@@ -1,4 +1,4 @@
-"""What a vocabulary is made of: the script of each token, and its language as far as the token tells.
+"""The composition of a vocabulary: the script of each token, and its language as far as the token tells.
 
 The script comes first. Where a script has one candidate among the languages asked for, it decides. Where several
 languages share it, lingua is asked, and only about tokens that can carry evidence (:data:`EVIDENCE_LETTERS` letters,
@@ -53,7 +53,7 @@ WORDS_AT_ONCE = 64
 """Words that lingua is asked about together: half a second's work, after which Ctrl-C is heard and progress shown."""
 
 ETC = ("special", "unused", "number", "punctuation", "symbol", "space", "part of a character", "no token")
-"""What a token without letters is."""
+"""Kinds of tokens without letters."""
 
 LANGUAGES = {
     language.iso_code_639_1.name.lower(): language.name.capitalize() for language in sorted(Language.all(), key=str)
@@ -186,18 +186,18 @@ def label_tokens(
             labels.append(Label("etc", "unused" if number in vocabulary.fillers else str(kind), ""))
             continue
         script = token_script(form.surface)
-        found = candidates.get(script, [])
-        if script == "Han" and len(found) > 1:
+        codes = candidates.get(script, [])
+        if script == "Han" and len(codes) > 1:
             says = han_language(form.surface)
             han_counts[says or "shared"] += 1
             shared = Label("undecided", script, script, "characters that Chinese and Japanese share")
             label = shared if (says or han) == "undecided" else Label("language", says or han, script)
         elif script == "mixed":
             label = Label("undecided", script, script, "letters of several scripts")
-        elif not found:
+        elif not codes:
             label = Label("other", script, script)
-        elif len(found) == 1:
-            label = Label("language", found[0], script)
+        elif len(codes) == 1:
+            label = Label("language", codes[0], script)
         elif not form.starts_word:
             label = Label("undecided", script, script, "continues a word")
         elif not all(character.isalpha() or unicodedata.category(character)[0] == "M" for character in form.surface):

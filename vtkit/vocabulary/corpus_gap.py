@@ -1,4 +1,4 @@
-"""How far apart the words of two corpora are: the yardstick of the CAI paper, and the words typical of each."""
+"""The distance between the words of two corpora: the yardstick of the CAI paper, and the words typical of each."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -217,13 +217,13 @@ def advice(gap: Gap) -> str:
 
 def _scripts(counts: Counter[str]) -> dict[str, float]:
     """Script -> share of the occurrences; numerals have none. Kanji among kana are Japanese, not Han."""
-    found: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     for word, count in counts.most_common(FREQUENT):
-        found[script_of_text(word)] += count
-    found.pop("none", None)
-    if found["Japanese"] > KANA_SHARE * found["Han"]:
-        found["Japanese"] += found.pop("Han", 0)
-    return {script: count / found.total() for script, count in found.items() if count}
+        occurrences[script_of_text(word)] += count
+    occurrences.pop("none", None)
+    if occurrences["Japanese"] > KANA_SHARE * occurrences["Han"]:
+        occurrences["Japanese"] += occurrences.pop("Han", 0)
+    return {script: count / occurrences.total() for script, count in occurrences.items() if count}
 
 
 def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctuation) -> tuple[int, Counter[str]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Role = Literal["pad", "unk", "cls", "sep", "mask"]
 
 ROLES: tuple[Role, ...] = ("pad", "unk", "cls", "sep", "mask")
-"""What a special token is for. A beginning-of-text token plays ``cls`` and an end-of-text token ``sep``."""
+"""Purposes of special tokens. A beginning-of-text token plays ``cls`` and an end-of-text token ``sep``."""
 
 NAMES_OF_ROLE: dict[Role, tuple[str, ...]] = {
     "pad": ("pad_token",),
@@ -46,7 +46,7 @@ SPELLINGS: dict[Role, tuple[str, ...]] = {
     "sep": ("[SEP]", "</s>", "<|endoftext|>"),
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
 }
-"""How the token of a role is usually spelled, for tokenizers whose configuration does not say."""
+"""Usual spellings of the token of a role, for tokenizers whose configuration does not say."""
 
 TOKENIZER_FILES = ("tokenizer*.json", "special_tokens_map.json", "added_*.json", "vocab.*", "merges.txt", "*.model")
 """Files of a hub repository a tokenizer can be built from; nothing else of it is fetched."""
@@ -90,10 +90,10 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
     files = named[:1] or sorted(folder.glob("*.model"))
     if len(files) == 1:
         return _from_file(files[0], _settings(folder), require_roles)
-    found = f"several SentencePiece models ({', '.join(file.name for file in files)})" if files else "none"
+    content = f"several SentencePiece models ({', '.join(file.name for file in files)})" if files else "none"
     raise DataError(
         f"No tokenizer in {where}: it should hold a tokenizer.json, a vocab.txt, a vocab.json with merges.txt, or "
-        f"one SentencePiece .model file, but there is {found}. If the file has another name, name the file itself."
+        f"one SentencePiece .model file, but there is {content}. If the file has another name, name the file itself."
     )
 
 
@@ -108,16 +108,16 @@ def roles_by_id(tokenizer: PreTrainedTokenizerFast) -> dict[int, Role]:
 
 
 def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, Role]]:
-    backend, found = tokenizer.backend_tokenizer, list[tuple[int, Role]]()
+    backend, roles = tokenizer.backend_tokenizer, list[tuple[int, Role]]()
     for role in ROLES:
         for name in NAMES_OF_ROLE[role]:
             token = getattr(tokenizer, name, None)
             if token is not None:
                 if role == "unk" and isinstance(backend.model, models.Unigram):  # it may list the piece twice
                     made = (piece.id for piece in backend.model.tokenize(UNKNOWN_TEXT))
-                    found += [(number, role) for number in made if backend.id_to_token(number) == token]
-                found.append((int(tokenizer.convert_tokens_to_ids(token)), role))
-    return found
+                    roles += [(number, role) for number in made if backend.id_to_token(number) == token]
+                roles.append((int(tokenizer.convert_tokens_to_ids(token)), role))
+    return roles
 
 
 def lowercase_steps(casing: CasingSection) -> list[Any]:

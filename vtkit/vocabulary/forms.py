@@ -1,4 +1,4 @@
-"""What each token of a vocabulary is: a role, a filler, or a canonical form, read by the tokenizer's own notation."""
+"""Each token of a vocabulary: a role, a filler, or a canonical form, read by the tokenizer's own notation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The vocabulary of a tokenizer, which must not change; what its tokens stand for is worked out once."""
+    """The vocabulary of a tokenizer, which must not change; the meaning of its tokens is worked out once."""
 
     tokenizer: PreTrainedTokenizerFast
 

@@ -1,7 +1,7 @@
-"""How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters, several side by side.
+"""Fragmentation of a corpus by tokenizers: tokens a word, words split, unknown and lost characters.
 
 A corpus of up to :data:`SAMPLE_CHARACTERS` characters is tokenized text by text. Of a larger one a sample is, drawn
-with a seed while it is read, so that memory and time stay bounded; what was read of how much is part of the result.
+with a seed while it is read, so that memory and time stay bounded; the result says how much of the corpus was read.
 """
 
 from __future__ import annotations

@@ -203,8 +203,8 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
 def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols") -> OverlapMatrix:
     """Overlap of every vocabulary with every other, by the overlap rule (docs/vocabulary.md)."""
     vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
-    found = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
-    return OverlapMatrix(mode, [[Shared(len(cell.overlap_ids), cell.share) for cell in row] for row in found])
+    overlaps = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
+    return OverlapMatrix(mode, [[Shared(len(cell.overlap_ids), cell.share) for cell in row] for row in overlaps])
 
 
 def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:

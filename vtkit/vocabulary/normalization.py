@@ -1,4 +1,4 @@
-"""What a normalizer does to the characters of a corpus beyond their case, by script.
+"""Changes that a normalizer makes to the characters of a corpus beyond their case, by script.
 
 A vocabulary without a script is seen at once by its unknown tokens. A normalizer that takes marks off Hindi letters or
 Korean syllables apart is not: every word still has tokens, of other words.
@@ -15,7 +15,7 @@ from vtkit.vocabulary.notation import Notation
 from vtkit.vocabulary.words import script_of
 
 LOSSES = ("dropped", "stripped", "decomposed", "replaced")
-"""What a normalizer does to a character beyond its case: it leaves nothing; takes marks off a letter (é becomes e);
+"""Changes of a character beyond its case: the normalizer leaves nothing; takes marks off a letter (é becomes e);
 takes it apart into parts that are canonically equal (a Hangul syllable becomes jamo); or puts another in its place."""
 
 

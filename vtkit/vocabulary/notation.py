@@ -74,17 +74,17 @@ class Notation:
         if not space and not byte_level and normalizer is not None:
             between = normalizer.normalize_str("a b").rpartition("a")[2].partition("b")[0]
             space = between if len(between) == 1 and between != " " else ""
-        found = cls("space", prefix, suffix, space, byte_level, by_normalizer, not byte_level)
+        notation = cls("space", prefix, suffix, space, byte_level, by_normalizer, not byte_level)
         if (space or byte_level) and not (prefix or suffix):
-            return found
+            return notation
         if space or byte_level:
-            mark = found.written(" ")
+            mark = notation.written(" ")
             lengths = (len(token.removesuffix(suffix)) for token in backend.get_vocab() if token.startswith(mark))
             if any(length > len(mark) for length in lengths):
-                return found
+                return notation
         if prefix or type(model).__name__ == "WordLevel":
-            return replace(found, starts="prefix")
-        return replace(found, starts="suffix" if suffix else "nothing")
+            return replace(notation, starts="prefix")
+        return replace(notation, starts="suffix" if suffix else "nothing")
 
     @property
     def family(self) -> Family:
@@ -163,7 +163,7 @@ class Notation:
             return token
         text = self._text(token, True)
         mark = self.written(" ") if text.startswith(" ") else ""
-        return mark + _ESCAPED.sub(lambda found: f"<{ord(found[0]) - _FIRST:02X}>", text.removeprefix(" "))
+        return mark + _ESCAPED.sub(lambda escaped: f"<{ord(escaped[0]) - _FIRST:02X}>", text.removeprefix(" "))
 
     def _parts(self, token: str) -> tuple[bool, str, bool]:
         """Whether a token has the prefix; what is between; and whether it has the suffix. A bare mark is text."""

@@ -13,7 +13,7 @@ from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.notation import Canonical
 
 KINDS = ("new", "exact", "symbol", "special", "fuzzy")
-"""How a target token came to its source token; ``Overlap.kinds`` holds indices into this."""
+"""Ways in which a target token gets its source token; ``Overlap.kinds`` holds indices into this."""
 
 NEW, EXACT, SYMBOL, SPECIAL, FUZZY = range(len(KINDS))
 

@@ -1,4 +1,4 @@
-"""How many tokens of each class of overlap two vocabularies have, and which, by ``find_overlap``."""
+"""The overlap of two vocabularies by class, with counts and examples, by ``find_overlap``."""
 
 from __future__ import annotations
 

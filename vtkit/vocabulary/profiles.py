@@ -1,4 +1,4 @@
-"""What is found of the vocabularies of a run, as plain values: made by :mod:`vtkit.vocabulary.vocabularies`."""
+"""Profiles of the vocabularies of a run, as plain values: made by :mod:`vtkit.vocabulary.vocabularies`."""
 
 from dataclasses import dataclass
 
@@ -66,8 +66,8 @@ class VocabularyAnalysis(Result):
         """Scripts that several of :attr:`languages` are written in: their tokens are told apart word by word."""
         from vtkit.vocabulary.composition import LANGUAGES_OF_SCRIPT  # which reads tokenizers
 
-        found = {
+        codes_of = {
             script: tuple(code for code in codes if code in self.languages)
             for script, codes in LANGUAGES_OF_SCRIPT.items()
         }
-        return {script: codes for script, codes in found.items() if len(codes) > 1}
+        return {script: codes for script, codes in codes_of.items() if len(codes) > 1}

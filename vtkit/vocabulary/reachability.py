@@ -51,7 +51,7 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
     Special tokens, fillers, parts of characters, and tokens that the normalizer leaves nothing of take no part."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     first: dict[tuple[str, bool], int] = {}
-    found = []
+    pairs = []
     for number, (starts, text) in _texts(forms):
         left = normalizer.normalize_str(text) if normalizer is not None else text
         if text.strip() == text:
@@ -60,8 +60,8 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
             continue
         earlier = first.setdefault((left, starts), number)
         if earlier != number:
-            found.append((number, earlier))
-    return found
+            pairs.append((number, earlier))
+    return pairs
 
 
 def _texts(forms: Sequence[Canonical | None]) -> list[tuple[int, Canonical]]:
@@ -77,4 +77,4 @@ def _hosts(forms: Sequence[Canonical | None]) -> dict[str, list[str]]:
     for _, form in _texts(forms):
         if form.starts_word and form.surface.isalpha():
             words.setdefault(token_script(form.surface), []).append(form.surface)
-    return {script: sorted(found, key=lambda word: (-len(word), word))[:HOSTS] for script, found in words.items()}
+    return {script: sorted(texts, key=lambda word: (-len(word), word))[:HOSTS] for script, texts in words.items()}

@@ -1,4 +1,4 @@
-"""What is known of how a vocabulary was made: plain values, for manifests, tables and pages."""
+"""Statistics of how a vocabulary was built: plain values, for manifests, tables and pages."""
 
 from dataclasses import dataclass
 
@@ -39,10 +39,10 @@ class Increment(Result):
     """Unigram entropy I(C) = Σ log p(x) over all tokens x of the corpus, in nats: negative, rising towards 0."""
 
     gain: float | None
-    """What I(C) rose by since the increment before, as a share of its magnitude there; None for the base."""
+    """The rise of I(C) since the increment before, as a share of its magnitude there; None for the base."""
 
     share_of_first_gain: float | None
-    """What I(C) rose by, as a share of what the first increment raised it by; None where that is nothing."""
+    """The rise of I(C), as a share of the rise by the first increment; None if that is zero."""
 
 
 @dataclass(frozen=True)

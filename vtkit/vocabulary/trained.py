@@ -78,7 +78,7 @@ RUNS = {
     "bert": (r"[^\s\p{P}$+<=>^`|~]+", r"[\p{P}$+<=>^`|~]"),
     "whitespace": (r"[^\s]+",),
 }
-"""What may be one token, for each value of ``split``."""
+"""The texts that may be one token, for each value of ``split``."""
 
 UNSPACED_SHARE = 0.05
 """From this share of characters of scripts without spaces on, WordPiece marks the beginnings of words (``▁``), as the

@@ -1,4 +1,4 @@
-"""What counts as a word, by the script it is written in.
+"""The definition of a word, by the script it is written in.
 
 Scripts with spaces: the stretch between two spaces without the punctuation and symbols around it. Chinese, Japanese,
 Thai, Lao, Khmer and Burmese: the words of ICU's dictionaries (:mod:`vtkit.data.unspaced`). Tibetan: each letter with
@@ -17,7 +17,7 @@ from fontTools.unicodedata import Scripts, script
 from vtkit.data.unspaced import RUN, UNSPACED, cut_run
 
 Punctuation = Literal["keep", "cut"]
-"""What punctuation inside a stretch does: ``keep`` leaves *wild-type* one word, ``cut`` makes it two."""
+"""The effect of punctuation inside a stretch: ``keep`` leaves *wild-type* one word, ``cut`` makes it two."""
 
 RULE = (
     "white-space words without the punctuation around them; in Chinese, Japanese, Thai, Lao, Khmer and Burmese the "
