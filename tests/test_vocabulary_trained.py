@@ -319,7 +319,7 @@ def test_the_commands_build_what_a_specification_or_the_options_say(tmp_path: Pa
     assert built.exit_code == 0, built.output
     facts = json.loads(built.stdout)
     assert (facts["size"], facts["corpus"]["texts"]) == (400, 2000)
-    assert "accents stripped, lower-cased" in facts["text"]
+    assert "Unicode NFKC, lower case" in facts["text"]
     options = ["--algorithm", "bpe", "--size", 400, "--strip-accents", "--lowercase", "--out", tmp_path / "trained"]
     trained = vtkit("tokenizer", "train", corpus, *options)
     assert trained.exit_code == 0, trained.output

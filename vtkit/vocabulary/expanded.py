@@ -365,10 +365,11 @@ def _extended(base: Tokenizer, corpus: _Corpus, learned: _Learned, size: int) ->
 
 def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVocabulary) -> Reason | None:
     """Which rule, if any, makes the last increment the result; ``wanted`` is the size it was to have."""
-    last = curve[-1]
-    if last.size < wanted:
+    if curve[-1].size < wanted:
         return "exhausted"
-    gain = {"exhausted": None, "entropy-gain": last.gain, "first-gain": last.share_of_first_gain}[section.stop]
-    if gain is not None and section.epsilon is not None and gain < section.epsilon:
-        return section.stop
-    return "size" if last.size == section.size else None
+    if section.stop != "exhausted":
+        assert section.epsilon is not None  # the section has that of the rule
+        full = -curve[-2].entropy if section.stop == "entropy-gain" else curve[1].entropy - curve[0].entropy
+        if curve[-1].entropy - curve[-2].entropy < section.epsilon * full:
+            return section.stop
+    return "size" if curve[-1].size == section.size else None

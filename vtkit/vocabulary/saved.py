@@ -48,8 +48,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
         role: [matched[each] for each in token] if isinstance(token, list) else matched[token]
         for role, token in special.items()
     }
-    for name, content in (
-        (SETTINGS, settings | special | {"added_tokens_decoder": added}),
-        (SPECIAL_TOKENS, shown),
-    ):
+    files = {SETTINGS: settings | special | {"added_tokens_decoder": added}, SPECIAL_TOKENS: shown}
+    for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
