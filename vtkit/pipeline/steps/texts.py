@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -45,16 +46,17 @@ def forget_collections() -> None:
 
 def texts_of(*settings: str) -> Callable[[Recipe], tuple[Corpus, ...]]:
     """The texts of the first of ``settings`` that a recipe gives; else adapt.corpus, the fine-tuning documents, or the
-    evaluation documents."""
+    evaluation documents. Processes that train together send it to each other, so that it must be picklable."""
+    return partial(_first_given, (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"))
 
-    def corpora(recipe: Recipe) -> tuple[Corpus, ...]:
-        for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"):
-            names = _given(recipe, setting)
-            if names:
-                return corpora_of(recipe, (names,) if isinstance(names, str) else names)
-        return ()
 
-    return corpora
+def _first_given(settings: Iterable[str], recipe: Recipe) -> tuple[Corpus, ...]:
+    """The corpora of the first of ``settings`` that the recipe gives."""
+    for setting in settings:
+        names = _given(recipe, setting)
+        if names:
+            return corpora_of(recipe, (names,) if isinstance(names, str) else names)
+    return ()
 
 
 def _given(recipe: Recipe, setting: str) -> Any:
