@@ -121,7 +121,7 @@ def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[
 
 def without_a_number(folder: Path) -> None:
     counts = json.loads((folder / "postings.json").read_text())
-    (folder / "postings.json").write_text(json.dumps(counts | {"frequent": "5"}))
+    (folder / "postings.json").write_text(json.dumps(counts | {"frequent": "five"}))
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

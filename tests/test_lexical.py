@@ -60,7 +60,7 @@ def test_one_search_ranks_and_scores_as_the_sum_of_two(seed: int, weight: float)
     bm25 = to_run([str(row) for row in range(len(QUERIES))], [str(n) for n in range(len(TEXTS))], ids, scores)
     balance = Balance(weight, deviation(encoder), deviation(bm25), len(QUERIES), judged=False)
     part, documents = part_of(balance, TEXTS, vectors)
-    assert documents.shape[1] == part.width == 9 + len(part.terms)
+    assert documents.shape[1] == 9 + len(part.terms)
     one = found(documents, part.queries(asked, QUERIES))
     two = weighted_sum(encoder, bm25, len(TEXTS), weight, balance.deviations)
     for query in one:

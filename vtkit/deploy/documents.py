@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,13 @@ from numpy.typing import NDArray
 from vtkit.encoder.largest_weights import pruned
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
-from vtkit.search.lucene import quantised_by
+from vtkit.search.lucene import quantised
 from vtkit.search.searcher import Documents
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
 DEPTH = 10  # results of a replayed query
 PART_BYTES = 8_000_000  # approximate size of a file, which bulk interfaces accept as one request
-
-_POSTING_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -73,17 +72,12 @@ class Collection:
             top_dimensions: number of a document's largest weights to keep; None: all.
             bits: of a weight, where the engine needs whole numbers.
         """
-        if len(postings.weights) and float(postings.weights.min()) < 0:
+        if postings.weights.min(initial=0) < 0:
             raise DataError(
                 "The documents have negative weights, which no engine can hold. Only vtkit can search them."
             )
-        lists = postings.weights, postings.documents, postings.starts
-        whole = sp.csc_matrix(lists, shape=(postings.document_count, postings.vocabulary)).tocsr()
-        vectors, _ = pruned(whole, top_dimensions)
-        step = None
-        if bits is not None:
-            step = (float(postings.weights.max(initial=0.0)) or 1.0) / (2**bits - 1)
-            vectors = quantised_by(vectors, step)
+        vectors, _ = pruned(postings.by_document(), top_dimensions)
+        vectors, step = (vectors, None) if bits is None else quantised(vectors, bits)
         changed = top_dimensions is not None or step is not None or nine_bits
         return cls(vectors, documents, step, nine_bits, changed, refused)
 
@@ -95,13 +89,6 @@ class Collection:
     def __len__(self) -> int:
         return int(self.vectors.shape[0])
 
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of weights of each document, (documents,). Documents without any can never be found, and are left
-        out."""
-        sizes: NDArray[np.int64] = np.diff(self.vectors.indptr).astype(np.int64)
-        return sizes
-
     def document(self, number: int) -> dict[str, str]:
         """``_id``, ``title`` and ``text`` of a document, with a space for each character that the engine refuses."""
         document = self.documents[number]
@@ -112,31 +99,21 @@ class Collection:
                 document = {name: text for name, (text, _) in parts.items()}
         return document
 
-    def entries(self, start: int, stop: int) -> Iterator[Entry]:
-        """Documents ``start`` to ``stop`` that have weights."""
-        for number in range(start, stop):
-            part = slice(self.vectors.indptr[number], self.vectors.indptr[number + 1])
-            if part.start < part.stop:
+    def entries(self) -> Iterator[Entry]:
+        """The documents that have weights; no search could find the others."""
+        for number, (start, stop) in enumerate(pairwise(self.vectors.indptr.tolist())):
+            if start < stop:
                 document = self.document(number)
                 yield Entry(
                     number, document["_id"], document["title"], document["text"],
-                    self.vectors.indices[part].astype(np.int64), self.vectors.data[part].astype(np.float64),
+                    self.vectors.indices[start:stop].astype(np.int64), self.vectors.data[start:stop].astype(np.float64),
                 )  # fmt: skip
-
-    def parts(self) -> list[tuple[int, int]]:
-        """First and last document of each file, about :data:`PART_BYTES` long."""
-        sizes = self.sizes * _POSTING_BYTES + np.diff(self.documents.starts)[: len(self)]
-        ends = np.cumsum(sizes)
-        bounds = [0]
-        while bounds[-1] < len(self):
-            before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
-            bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + PART_BYTES))))
-        return list(zip(bounds, [min(bound, len(self)) for bound in bounds[1:]], strict=False))
 
     def write(
         self, folder: Path, name: str, line: Callable[[Entry], str], around: tuple[str, str, str] = ("", "", "")
     ) -> list[str]:
-        """Write every part as ``folder/name``, in which ``{}`` becomes its number.
+        """Write the documents into files of about :data:`PART_BYTES`, ``folder/name``, in which ``{}`` becomes the
+        number of a file.
 
         Args:
             line: what a file has of a document.
@@ -147,17 +124,14 @@ class Collection:
         """
         folder.mkdir()
         opening, between, closing = around
-        files = []
+        files: list[str] = []
         with console.progress("documents", total=len(self)) as bar:
-            for number, (start, stop) in enumerate(self.parts()):
-                path = folder / name.format(f"{number:05}")
-                with path.open("w", encoding="utf-8", newline="\n") as file:
-                    file.write(opening)
-                    for place, entry in enumerate(self.entries(start, stop)):
-                        file.write((between if place else "") + line(entry))
-                    file.write(closing)
-                files.append(path.name)
-                bar.advance(stop - start)
+            lines = map(line, self.entries())
+            while part := list(_first_of(lines, PART_BYTES)):
+                files.append(name.format(f"{len(files):05}"))
+                text = opening + between.join(part) + closing
+                (folder / files[-1]).write_text(text, encoding="utf-8", newline="\n")
+                bar.advance(len(part))
         return files
 
     def search(self, queries: sp.csr_matrix) -> tuple[Ids, Scores]:
@@ -169,6 +143,15 @@ class Collection:
             vectors.data = (vectors.data.view(np.int32) >> 15 << 15).view(np.float32)
         ids, scores = ExactIndex.build(vectors).search(queries, DEPTH)
         return ids, scores * np.float32(self.step or 1.0)
+
+
+def _first_of(lines: Iterator[str], most: int) -> Iterator[str]:
+    """Take ``lines`` until they have more than ``most`` characters together."""
+    for line in lines:
+        yield line
+        most -= len(line)
+        if most < 0:
+            return
 
 
 def json_line(value: object) -> str:

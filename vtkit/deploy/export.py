@@ -6,6 +6,8 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+
 from vtkit.deploy.documents import Collection
 from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
 from vtkit.deploy.readme import Facts, readme
@@ -58,7 +60,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         replaced = {} if collection is None else collection.replaced
         exported = Export(
             target,
-            0 if collection is None else int((collection.sizes > 0).sum()),
+            0 if collection is None else int(np.count_nonzero(collection.vectors.getnnz(axis=1))),
             json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
             len(source.queries),
             portable.checked.largest_difference,

@@ -76,10 +76,7 @@ class Source:
         """Some documents, or texts made from the vocabulary."""
         if self.searcher is None:
             return texts_of_vocabulary(self.encoder)
-        documents = self.searcher.documents
-        some = np.unique(np.linspace(0, len(documents) - 1, _DOCUMENTS_CHECKED).astype(int)).tolist()
-        entries = [documents[number] for number in some]
-        return [f"{entry['title']} {entry['text']}".strip() for entry in entries]
+        return _spread(self.searcher, _DOCUMENTS_CHECKED)
 
 
 @dataclass(frozen=True)
@@ -95,11 +92,15 @@ def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str,
     """Queries if there are none: the first words of documents, or texts made from the vocabulary."""
     if searcher is None:
         return tuple(texts_of_vocabulary(encoder))
-    documents = searcher.documents
-    some = np.unique(np.linspace(0, len(documents) - 1, QUERIES).astype(int)).tolist()
-    entries = (documents[number] for number in some)
-    texts = (" ".join(f"{each['title']} {each['text']}".split()[:QUERY_WORDS]) for each in entries)
+    texts = (" ".join(text.split()[:QUERY_WORDS]) for text in _spread(searcher, QUERIES))
     return tuple(dict.fromkeys(text for text in texts if not is_blank(text)))
+
+
+def _spread(searcher: Searcher, count: int) -> list[str]:
+    """The texts of ``count`` documents, spread evenly over the index."""
+    numbers = np.unique(np.linspace(0, len(searcher.documents) - 1, count).astype(int)).tolist()
+    entries = (searcher.documents[number] for number in numbers)
+    return [f"{entry['title']} {entry['text']}".strip() for entry in entries]
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Portable:

@@ -22,7 +22,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     if the vectors are short enough."""
     if collection is None:
         return {}
-    longest = int(collection.sizes.max(initial=0))
+    longest = int(collection.vectors.getnnz(axis=1).max(initial=0))
     if longest > MOST_STORED:
         raise DataError(
             f"A document has {longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "

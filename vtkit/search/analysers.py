@@ -37,17 +37,11 @@ _FIRST_UNSPACED = "\u0e01"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 
 _UNSPACED_LANGUAGES = {
-    "ja": "characters and pairs of characters",
-    "zh": "characters and pairs of characters",
-    "th": "threes of characters",
-    "lo": "threes of characters",
-    "km": "threes of characters",
-    "my": "threes of characters",
-    "ko": "pairs of syllables with the edges of the word",
+    "ja jpn zh zho chi": "characters and pairs of characters",
+    "th tha lo lao km khm my mya bur": "threes of characters",
+    "ko kor": "pairs of syllables with the edges of the word",
 }
-_SHORT_CODES = {
-    "jpn": "ja", "zho": "zh", "chi": "zh", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "kor": "ko",
-}  # fmt: skip
+"""Codes of languages without spaces, and of Korean -> how their words are cut, for the description."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +148,9 @@ def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
 
 
 def _description(language: str) -> str:
-    unspaced = _UNSPACED_LANGUAGES.get(_SHORT_CODES.get(language, language))
-    if unspaced is not None:
-        return unspaced
+    for codes, cut in _UNSPACED_LANGUAGES.items():
+        if language in codes.split():
+            return cut
     stems = ", their stems (Snowball)" if _stemmer(language) is not None else ""
     return f"words{stems} and their pieces of {PIECE} characters with the edges of the word"
 

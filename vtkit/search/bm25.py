@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,14 +78,15 @@ class Bm25:
         counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
         whole = Collected.of(counts, len(terms))
         parts = []
-        for number, part in enumerate(counts):
-            part = sp.csr_matrix((part.data, part.indices, part.indptr), (part.shape[0], len(terms)))
-            index = ExactIndex.build(sp.csr_matrix((whole.impacts(part, cut.b), part.indices, part.indptr), part.shape))
-            if isinstance(counts, _CountsOnDisk):
-                assert folder is not None
-                index.save(folder / f"part-{number}")
-                index = ExactIndex.load(folder / f"part-{number}")
-                counts.files[number].unlink()
+        for part in counts:
+            matrix = _loaded(part)
+            matrix.resize(matrix.shape[0], len(terms))
+            matrix.data = whole.impacts(matrix, cut.b)
+            index = ExactIndex.build(matrix)
+            if isinstance(part, Path):
+                index.save(part.with_suffix(""))
+                index = ExactIndex.load(part.with_suffix(""))
+                part.unlink()
             parts.append(index)
         return cls(parts, terms)
 
@@ -123,10 +123,10 @@ class Collected:
     frequencies: np.ndarray  # documents that contain each term, (terms,)
 
     @classmethod
-    def of(cls, parts: Sequence[sp.csr_matrix], terms: int) -> Collected:
-        """From the counts of its parts."""
+    def of(cls, parts: Sequence[sp.csr_matrix | Path], terms: int) -> Collected:
+        """From the counts of its parts, or the files of these."""
         documents, frequencies, length = 0, np.zeros(terms, dtype=np.int64), 0.0
-        for part in parts:
+        for part in map(_loaded, parts):
             documents += part.shape[0]
             frequencies += np.bincount(part.indices, minlength=terms)
             length += float(part.data.sum(dtype=np.float64))
@@ -141,34 +141,21 @@ class Collected:
         return impacts
 
 
-class _CountsOnDisk(Sequence[Any]):
-    """The counts of parts, read on access."""
-
-    def __init__(self, folder: Path) -> None:
-        self.files: list[Path] = []
-        self._folder = folder
-
-    def append(self, counts: sp.csr_matrix) -> None:
-        self.files.append(self._folder / f"counts-{len(self.files)}.npz")
-        sp.save_npz(self.files[-1], counts, compressed=False)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, number: Any) -> Any:
-        return sp.load_npz(self.files[number])
+def _loaded(counts: sp.csr_matrix | Path) -> sp.csr_matrix:
+    return sp.load_npz(counts) if isinstance(counts, Path) else counts
 
 
-def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) -> Sequence[sp.csr_matrix]:
+def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) -> Sequence[sp.csr_matrix | Path]:
     """The counts of :data:`DOCUMENTS_A_PART` documents each; several parts are kept in files below ``folder``."""
     counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
     if counts.shape[0] < DOCUMENTS_A_PART:
         return [counts]
     folder.mkdir(parents=True, exist_ok=True)
-    parts = _CountsOnDisk(folder)
+    parts: list[Path] = []
     with console.progress("BM25: counting words") as bar:
         while counts.shape[0]:
-            parts.append(counts)
+            parts.append(folder / f"part-{len(parts)}.npz")
+            sp.save_npz(parts[-1], counts, compressed=False)
             bar.advance(counts.shape[0])
             counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
     return parts

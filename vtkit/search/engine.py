@@ -8,18 +8,19 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
+from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, MissingExtra
+from vtkit.system.outputs import publish
 
 if TYPE_CHECKING:
     from vtkit.search.exact import ExactIndex
@@ -59,14 +60,19 @@ class EngineIndex:
             DataError: the engine's files are damaged, or its server gives no usable answer.
             ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
-        matrix = _sound_queries(queries, self.postings.vocabulary, depth)
+        matrix = self.postings.checked(queries, depth)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if matrix.data.min(initial=0) < 0:
+            raise ValueError("only exact takes query weights below zero")
         count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         rows = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
         answers = self.ranker.rank(matrix[rows], min(depth, count)) if len(rows) else iter(())
         for row, (numbers, weights) in zip(rows, answers, strict=True):
-            if len(numbers) > depth or not _sound_answer(numbers, weights, count):
+            known = np.unique(numbers[(numbers >= 0) & (numbers < count)])
+            if not (len(known) == len(numbers) == len(weights) <= depth and np.isfinite(weights).all()):
                 raise DataError(
                     f"{self.engine} names documents that the index does not have, or gives no scores: its files or "
                     f"its server belong to another index. {REBUILD}"
@@ -100,44 +106,26 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> 
 
     require_engine(index.engine)
     exact = ExactIndex.build(documents)
-    if index.engine != "exact" and len(exact.weights) and exact.weights.min() < 0:
+    if index.engine != "exact" and exact.weights.min(initial=0) < 0:
         raise DataError(
             f'The engine {index.engine} cannot hold negative weights, which the documents have. Use "exact".'
         )
-    with _moved_into_place(folder) as fresh:
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
+        raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
+    fresh = folder.with_name(f".{folder.name}.index.new-{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
         exact.save(fresh)
         if index.engine != "exact":
-            shape = (exact.document_count, exact.vocabulary)
-            matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
-            matrix.sort_indices()
-            _build(index, matrix, fresh / index.engine)
-        checksums = {
-            path.relative_to(fresh).as_posix(): _checksum(path) for path in sorted(fresh.rglob("*")) if path.is_file()
-        }
+            (fresh / index.engine).mkdir()
+            _module(index.engine).build(exact.by_document(), fresh / index.engine, index)
+        files = [path for path in sorted(fresh.rglob("*")) if path.is_file()]
+        checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in files}
         (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
+        publish(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
     return exact if index.engine == "exact" else open_index(index, folder)
-
-
-def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> None:
-    """The index of an engine other than ``exact``: in ``folder``, or on its server."""
-    folder.mkdir()
-    match index.engine:
-        case "exact":
-            raise AssertionError("its postings are there already")
-        case "lucene":
-            from vtkit.search.lucene import build_lucene
-
-            build_lucene(documents, folder)
-        case "seismic":
-            from vtkit.search.seismic import build_seismic
-
-            build_seismic(documents, folder)
-        case "opensearch":
-            from vtkit.search.opensearch import build_opensearch
-
-            build_opensearch(documents, folder, index)
-        case _:
-            assert_never(index.engine)
 
 
 def open_index(index: IndexSection, folder: Path) -> Index:
@@ -153,27 +141,18 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     require_engine(index.engine)
     _refuse_damage(folder, index.engine)
     exact, files = ExactIndex.load(folder), folder / index.engine
-    if index.engine != "exact" and not files.is_dir():
+    if index.engine == "exact":
+        return exact
+    if not files.is_dir():
         raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
-    ranker: Ranker
-    match index.engine:
-        case "exact":
-            return exact
-        case "lucene":
-            from vtkit.search.lucene import LuceneRanker
+    return EngineIndex(exact, _module(index.engine).open_ranker(files, exact, index), index.engine)
 
-            ranker = LuceneRanker.open(files, exact.document_count)
-        case "seismic":
-            from vtkit.search.seismic import SeismicRanker
 
-            ranker = SeismicRanker.open(files, len(exact.documents), exact.vocabulary)
-        case "opensearch":
-            from vtkit.search.opensearch import OpenSearchRanker
-
-            ranker = OpenSearchRanker.open(files, index)
-        case _:
-            assert_never(index.engine)
-    return EngineIndex(exact, ranker, index.engine)
+def _module(engine: Engine) -> Any:
+    """The file of an engine other than ``exact``. Its ``build(documents, folder, settings)`` fills ``folder``, or a
+    server, with documents whose weights are above zero; its ``open_ranker(folder, postings, settings)`` returns the
+    :class:`Ranker`."""
+    return import_module(f"vtkit.search.{engine}")
 
 
 def _checksum(path: Path) -> int:
@@ -220,45 +199,3 @@ def index_in_memory(documents: sp.csr_matrix) -> Index:
     from vtkit.search.exact import ExactIndex
 
     return ExactIndex.build(documents)
-
-
-def _sound_queries(queries: sp.csr_matrix, vocabulary: int, depth: int) -> sp.csr_matrix:
-    """``queries`` in float32, terms ascending and none twice, without zeros."""
-    if queries.shape[1] != vocabulary:
-        raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {vocabulary}")
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, not {depth}")
-    matrix = sp.csr_matrix(queries, dtype=np.float32, copy=True)
-    check_weights(matrix.data, "query")
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if len(matrix.data) and matrix.data.min() < 0:
-        raise ValueError("only exact takes query weights below zero")
-    return matrix
-
-
-def _sound_answer(ids: Ids, scores: Scores, documents: int) -> bool:
-    return len(ids) == len(scores) and (
-        not len(ids)
-        or bool(
-            ids.min() >= 0 and ids.max() < documents and len(np.unique(ids)) == len(ids) and np.isfinite(scores).all()
-        )
-    )
-
-
-@contextmanager
-def _moved_into_place(folder: Path) -> Iterator[Path]:
-    """A new folder beside ``folder`` that replaces it if the block succeeds, and is removed otherwise."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
-        raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
-    fresh, aside = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in ("new", "old"))
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    try:
-        yield fresh
-        if folder.exists():
-            folder.rename(aside)
-        fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(aside, ignore_errors=True)

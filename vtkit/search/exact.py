@@ -17,7 +17,9 @@ import scipy.sparse as sp
 
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
+from vtkit.search.stored_vectors import read_array, read_lists, write_arrays
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 from vtkit.system.runtime import search_threads
 
 _COUNTS = "postings.json"
@@ -26,7 +28,16 @@ _LEAST = np.float32(1e-45)
 _STRIDE = 32
 _COUNTED_AT_ONCE = 2**24
 _ARRAYS = ("starts", "documents", "weights")
-_FREQUENT = ("terms", "rows", "steps")
+
+
+@dataclass(frozen=True)
+class _Counts(Result):
+    """Lengths of the arrays of an index."""
+
+    documents: int
+    vocabulary: int
+    postings: int
+    frequent: int | None = None  # terms with rows; None if everything is always scored
 
 
 @dataclass(frozen=True)
@@ -66,44 +77,51 @@ class ExactIndex:
         check_weights(matrix.data, "document")
         starts, numbers, weights = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
-        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], _all_frozen(frequent))
+        if frequent is not None:
+            frequent = FrequentTerms(*map(_frozen, frequent))
+        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], frequent)
 
     def save(self, folder: str | Path) -> None:
         """Write the index into ``folder`` as plain arrays (no pickle); a missing folder is created."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in _ARRAYS:
-            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
         counts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.frequent is not None:
             counts["frequent"] = len(self.frequent.terms)
-            for name in _FREQUENT:
-                np.save(folder / f"frequent_{name}.npy", getattr(self.frequent, name), allow_pickle=False)
+            arrays |= {f"frequent_{name}": array for name, array in self.frequent._asdict().items()}
+        write_arrays(folder, arrays)
         (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> ExactIndex:
         """The index that :meth:`save` wrote, its arrays mapped into memory, not read."""
         folder = Path(folder)
-        try:
-            counts = json.loads((folder / _COUNTS).read_text(encoding="utf-8"))
-            count = int(counts["documents"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _damaged(folder / _COUNTS, error) from error
-        starts, documents, weights = (_mapped(folder / f"{name}.npy") for name in _ARRAYS)
-        sound = (
-            [array.dtype.name for array in (starts, documents, weights)] == ["int64", "int32", "float32"]
-            and (starts.ndim, documents.ndim, weights.ndim) == (1, 1, 1)
-            and len(starts) == counts.get("vocabulary", -1) + 1
-            and len(documents) == len(weights) == counts.get("postings") == starts[-1]
-            and starts[0] == 0
-            and bool((np.diff(starts) >= 0).all())
-            and (not len(documents) or (int(documents.min()) >= 0 and int(documents.max()) < count))
-        )
-        if not sound:  # a wrong number here would make the search read outside its arrays
-            raise _unfit(folder)
-        frequent = _opened(folder, counts["frequent"], count, len(starts) - 1) if "frequent" in counts else None
-        return cls(_frozen(starts), _frozen(documents), _frozen(weights), count, _all_frozen(frequent))
+        counts = _Counts.from_file(folder / _COUNTS, REBUILD)
+        starts, documents, weights = read_lists(folder, _ARRAYS, counts.documents, REBUILD)
+        if (len(starts) - 1, len(documents)) != (counts.vocabulary, counts.postings):
+            raise DataError(f"{folder} is damaged: its files do not match each other. {REBUILD}")
+        frequent = None
+        if (rows := counts.frequent) is not None:
+            shapes = {
+                "terms": ("int32", (rows,)),
+                "rows": ("uint8", (rows, counts.documents)),
+                "steps": ("float32", (rows,)),
+            }
+            frequent = FrequentTerms(
+                *(
+                    read_array(folder / f"frequent_{name}.npy", kind, REBUILD, shape)
+                    for name, (kind, shape) in shapes.items()
+                )
+            )
+            terms, steps = np.diff(frequent.terms, prepend=-1, append=counts.vocabulary), frequent.steps
+            if not ((terms > 0).all() and (np.isfinite(steps) & (steps > 0)).all()):
+                raise DataError(f"{folder} is damaged: its frequent terms do not match the others. {REBUILD}")
+        return cls(starts, documents, weights, counts.documents, frequent)
+
+    def by_document(self) -> sp.csr_matrix:
+        """The vectors, (documents, vocabulary), terms ascending."""
+        lists = self.weights, self.documents, self.starts
+        return sp.csc_matrix(lists, shape=(self.document_count, self.vocabulary)).tocsr()
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """The ``depth`` documents with the largest dot product with each query, best first.
@@ -120,11 +138,7 @@ class ExactIndex:
             CollapseError: a query weight is infinite or NaN.
             ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
-        self._check_width(queries)
-        if depth < 1:
-            raise ValueError(f"depth must be at least 1, not {depth}")
-        matrix = queries.tocsr().astype(np.float32)
-        check_weights(matrix.data, "query")
+        matrix = self.checked(queries, depth)
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         if self.frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
@@ -137,14 +151,23 @@ class ExactIndex:
             ids[left], scores[left] = ids_left, scores_left
         return ids, scores
 
+    def checked(self, queries: sp.csr_matrix, depth: int = 1) -> sp.csr_matrix:
+        """A copy of ``queries`` in float32, if they can be searched (:meth:`search`)."""
+        if queries.shape[1] != self.vocabulary:
+            raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
+        if depth < 1:
+            raise ValueError(f"depth must be at least 1, not {depth}")
+        matrix = queries.tocsr().astype(np.float32)
+        check_weights(matrix.data, "query")
+        return matrix
+
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
         """The terms that a query, (1, vocabulary), shares with a document, and the weights of both."""
-        self._check_width(query)
+        matrix = self.checked(query)
         if query.shape[0] != 1:
             raise ValueError(f"one query can be explained, not {query.shape[0]}")
         if not 0 <= document < self.document_count:
             raise ValueError(f"there is no document {document}, the index has {self.document_count}")
-        matrix = query.tocsr().astype(np.float32)
         shared: list[tuple[int, float, float]] = []
         for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
             start, stop = int(self.starts[term]), int(self.starts[term + 1])
@@ -187,48 +210,9 @@ class ExactIndex:
             places[self.frequent.terms] = np.arange(len(self.frequent.terms))
         return places
 
-    def _check_width(self, queries: sp.csr_matrix) -> None:
-        if queries.shape[1] != self.vocabulary:
-            raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
-
-
-def _mapped(path: Path) -> npt.NDArray[Any]:
-    """An array on disk, mapped into memory. numpy's own message about a damaged file advises to open it as a pickle."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except FileNotFoundError as error:
-        raise _damaged(path, error) from error
-    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
-        raise DataError(f"{path} is damaged or cut short: numpy cannot read it. {REBUILD}") from error
-
-
-def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> FrequentTerms:
-    """The frequent terms that :meth:`ExactIndex.save` wrote."""
-    terms, values, steps = (_mapped(folder / f"frequent_{name}.npy") for name in _FREQUENT)
-    sound = (
-        [array.dtype.name for array in (terms, values, steps)] == ["int32", "uint8", "float32"]
-        and terms.shape == steps.shape == (rows,)
-        and values.shape == (rows, documents)
-        and bool((np.diff(terms) > 0).all())
-        and (not len(terms) or (int(terms[0]) >= 0 and int(terms[-1]) < vocabulary))
-        and bool((np.isfinite(steps) & (steps > 0)).all())
-    )
-    if not sound:
-        raise _unfit(folder)
-    return FrequentTerms(terms, values, steps)
-
-
-def _unfit(folder: Path) -> DataError:
-    return DataError(f"{folder}: the index is damaged: its files do not match each other. {REBUILD}")
-
 
 def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
     return queries.indptr.astype(np.int64), queries.indices.astype(np.int32), queries.data
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
-    return DataError(f"{path}: the index is damaged ({why}). {REBUILD}")
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -236,12 +220,6 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array = np.ascontiguousarray(array)
     array.setflags(write=False)
     return array
-
-
-def _all_frozen(frequent: FrequentTerms | None) -> FrequentTerms | None:
-    if frequent is None:
-        return None
-    return FrequentTerms(_frozen(frequent.terms), _frozen(frequent.rows), _frozen(frequent.steps))
 
 
 @compiled()

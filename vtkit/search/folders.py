@@ -17,7 +17,7 @@ from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
-from vtkit.search.index_info import IndexRecord
+from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -155,7 +155,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
-    width, lexical = matrix.shape[1], None
+    part = None
     if (
         index.lexical != "none"
         or index.document_weighting != "none"
@@ -170,10 +170,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         matrix = as_indexed(encoder, matrix, texts, index, read_sums(vectors / VECTORS), out)
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
-            lexical = part.save(out)
-    info = build_index(index, matrix, out / POSTINGS).info
-    publish(vectors / DOCUMENTS, out / DOCUMENTS)
-    IndexRecord(index.engine, width, encoding.tokenizer, index.document_weighting, lexical).save(out)
+    info = write_index(out, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if index.document_weighting == "none" and not index.own_tokens and encoding.top_dimensions is not None:
@@ -181,6 +178,24 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
     return folder
+
+
+def write_index(
+    folder: Path,
+    index: IndexSection,
+    vectors: sp.csr_matrix,
+    documents: Path,
+    tokenizer: str,
+    lexical: LexicalPart | None = None,
+) -> IndexInfo:
+    """Fill ``folder`` with an index of ``vectors``, (documents, dimensions), for the engine of ``index``, a copy of the
+    file of their ``documents``, the terms of ``lexical`` and the record. ``tokenizer`` is the digest of the tokenizer
+    that names the encoder's dimensions."""
+    info = build_index(index, vectors, folder / POSTINGS).info
+    publish(documents, folder / DOCUMENTS)
+    width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
+    IndexRecord(index.engine, width, tokenizer, index.document_weighting, terms).to_file(folder / RECORD)
+    return info
 
 
 def is_index_folder(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.search.measures.cost import DocumentFrequencies, Histogram
+from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import DocumentWeighting
@@ -57,27 +57,20 @@ class IndexInfo:
         """Mean number of active dimensions of a document; 0 without documents."""
         return self.postings / max(self.documents, 1)
 
-    def dead_dimensions(self, of: npt.NDArray[np.bool_]) -> float:
-        """Share of the dimensions ``of``, (vocabulary,), that no document activates; 0 of none."""
-        return float((self.document_frequencies[of] == 0).mean()) if of.any() else 0.0
-
     @property
     def activation_shares(self) -> npt.NDArray[np.float64]:
         """Share of the documents that activate each dimension, (vocabulary,); see ``flops``."""
         shares: npt.NDArray[np.float64] = self.document_frequencies / max(self.documents, 1)
         return shares
 
-    def frequencies(self) -> DocumentFrequencies:
-        """How common the dimensions are, without the dead ones."""
-        shares = self.activation_shares[self.document_frequencies > 0]
-        if not len(shares):
-            return DocumentFrequencies(0.0, 0.0)
-        return DocumentFrequencies(float(shares.max()), float(np.median(shares)))
-
-    def histogram(self, bins: int) -> Histogram:
-        """The documents by size, in ``bins`` bins."""
+    def sparsity(self, of: npt.NDArray[np.bool_], bins: int) -> Sparsity:
+        """The share of the dimensions ``of``, (vocabulary,), that no document activates, 0 of none; the documents by
+        size, in ``bins`` bins; and how common the other dimensions are."""
+        dead = float((self.document_frequencies[of] == 0).mean()) if of.any() else 0.0
         counts, edges = np.histogram(self.document_sizes, bins=bins)
-        return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
+        shares = self.activation_shares[self.document_frequencies > 0]
+        common = (float(shares.max()), float(np.median(shares))) if len(shares) else (0.0, 0.0)
+        return Sparsity(dead, Histogram(tuple(edges.tolist()), tuple(counts.tolist())), DocumentFrequencies(*common))
 
 
 @dataclass(frozen=True)
@@ -136,10 +129,6 @@ class IndexRecord(Result):
     tokenizer: str  # tokenizer_digest of the tokenizer that names them
     weighting: DocumentWeighting = "none"
     lexical: LexicalRecord | None = None
-
-    def save(self, folder: Path) -> None:
-        """Write it into ``folder``."""
-        self.to_file(folder / RECORD)
 
     @classmethod
     def load(cls, folder: Path) -> IndexRecord:

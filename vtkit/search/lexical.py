@@ -52,11 +52,6 @@ class LexicalPart:
         record = LexicalRecord(language, analysis, len(terms), scale, encoder, term / scale)
         return cls(record, terms, vectors.shape[1])
 
-    @property
-    def width(self) -> int:
-        """Dimensions of both parts together."""
-        return self.vocabulary + len(self.terms)
-
     def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
         """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""
         return sp.hstack([vectors, impacts * np.float32(self.record.document_scale)], format="csr", dtype=np.float32)

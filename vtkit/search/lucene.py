@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
-from vtkit.search.java import cast_to, java_class, java_errors, java_type
-from vtkit.system import console
+from vtkit.search.java import cast_to, java_class, java_errors
+from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -24,55 +23,30 @@ _FIELD, _ID = "contents", "id"
 BITS = 8  # of an impact: weights are rounded to whole numbers up to 255
 _BUFFER_MB = 128.0
 _MOST_CLAUSES = 2**31 - 1
-_HIT = re.compile(r"doc=(\d+) score=(\S+) ")
+_STEP = "quantisation.json"
 
 
 @dataclass(frozen=True)
 class Quantisation(Result):
-    """How document weights were rounded to whole numbers, and the loss."""
+    """How document weights were rounded to whole numbers."""
 
-    bits: int
-    step: float  # the weight of 1: the largest weight of the collection over 2^bits - 1
-    mean_error: float  # sum of the weights' changes over the sum of the weights
-    dropped: float  # share of the postings that were rounded to 0, and left out
-
-    def words(self) -> str:
-        """For the console."""
-        return (
-            f"document weights in {self.bits} bits: rounding changes {self.mean_error:.2%} of the weight and drops "
-            f"{self.dropped:.2%} of the postings"
-        )
+    step: float  # the weight of 1
 
 
-def quantised(documents: sp.csr_matrix, bits: int) -> tuple[sp.csr_matrix, Quantisation]:
-    """Weights above zero as whole numbers from 1 to 2^bits - 1, in equal steps, rounded to the nearest; those below
-    half a step are left out."""
-    weights = documents.data.astype(np.float64)
-    largest = float(weights.max()) if len(weights) else 1.0
-    step = largest / (2**bits - 1)
-    total = float(weights.sum()) or 1.0
-    loss = Quantisation(
-        bits,
-        step,
-        float(np.abs(np.rint(weights / step) * step - weights).sum()) / total,
-        float((np.rint(weights / step) == 0).mean()) if len(weights) else 0.0,
-    )
-    return quantised_by(documents, step), loss
-
-
-def quantised_by(documents: sp.csr_matrix, step: float) -> sp.csr_matrix:
-    """Weights above zero as whole numbers of steps, rounded to the nearest; below half a step they are left out."""
+def quantised(documents: sp.csr_matrix, bits: int = BITS) -> tuple[sp.csr_matrix, float]:
+    """Weights above zero as whole numbers from 1 to 2^bits - 1, in equal steps, rounded to the nearest, without those
+    below half a step; and the step."""
+    step = (float(documents.data.max(initial=0)) or 1.0) / (2**bits - 1)
     levels = np.rint(documents.data.astype(np.float64) / step).astype(np.int32)
     whole = sp.csr_matrix((levels, documents.indices, documents.indptr), documents.shape, copy=True)
     whole.eliminate_zeros()
-    return whole
+    return whole, step
 
 
-def build_lucene(documents: sp.csr_matrix, folder: Path) -> None:
-    """Fill ``folder`` with ``index/``, one segment whose documents keep their numbers, and ``quantisation.json``.
-    ``documents``, (documents, vocabulary), have weights above zero, terms ascending."""
-    whole, loss = quantised(documents, BITS)
-    console.say(f"  lucene: {loss.words()}")
+def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
+    """Fill ``folder`` with ``index/``, one segment in which ``documents``, (documents, vocabulary), keep their numbers,
+    and ``quantisation.json``."""
+    whole, step = quantised(documents)
     with java_errors(str(folder), "Give the same command again."):
         writer = _writer(folder / "index")
         field, number, document = _document()
@@ -87,7 +61,26 @@ def build_lucene(documents: sp.csr_matrix, folder: Path) -> None:
             writer.commit()
         finally:
             writer.close()
-    (folder / "quantisation.json").write_text(json.dumps(loss.to_json()), encoding="utf-8")
+    Quantisation(step).to_file(folder / _STEP)
+
+
+def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> LuceneRanker:
+    """The index that :func:`build` left in ``folder``."""
+    step = Quantisation.from_file(folder / _STEP, REBUILD).step
+    if step <= 0:
+        raise DataError(f"{folder / _STEP} is damaged: its step is {step!r}. {REBUILD}")
+    with java_errors(f"{folder}: the index is damaged", REBUILD):
+        directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))
+        reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(
+            cast_to("org.apache.lucene.index.IndexReader", reader)
+        )
+        searcher.setSimilarity(java_class("io.anserini.search.similarity.ImpactSimilarity")())
+        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_CLAUSES)
+        held = reader.numDocs()
+    if held != postings.document_count:
+        raise DataError(f"{folder} is damaged: it has {held:,} of {postings.document_count:,} documents. {REBUILD}")
+    return LuceneRanker(searcher, step, folder)
 
 
 @dataclass(frozen=True)
@@ -95,27 +88,8 @@ class LuceneRanker:
     """An open Lucene index."""
 
     searcher: Any
-    quantisation: Quantisation
+    step: float  # the weight of 1
     folder: Path
-
-    @classmethod
-    def open(cls, folder: Path, documents: int) -> LuceneRanker:
-        """The index that :func:`build_lucene` left in ``folder``."""
-        loss = Quantisation.from_file(folder / "quantisation.json", REBUILD)
-        if loss.step <= 0:
-            raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {REBUILD}")
-        with java_errors(f"{folder}: the index is damaged", REBUILD):
-            directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))
-            reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
-            searcher = java_class("org.apache.lucene.search.IndexSearcher")(
-                cast_to("org.apache.lucene.index.IndexReader", reader)
-            )
-            searcher.setSimilarity(java_class("io.anserini.search.similarity.ImpactSimilarity")())
-            java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_CLAUSES)
-            held = reader.numDocs()
-        if held != documents:
-            raise DataError(f"{folder} is damaged: it has {held:,} of {documents:,} documents. {REBUILD}")
-        return cls(searcher, loss, folder)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`.
@@ -126,15 +100,13 @@ class LuceneRanker:
         with java_errors(f"{self.folder}: the index cannot be searched", REBUILD):
             analyser = java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
             parser = java_class("org.apache.lucene.queryparser.classic.QueryParser")(_FIELD, analyser)
-            text_of = _text_of_hits()
             for start, stop in pairwise(queries.indptr.tolist()):
                 pairs = zip(queries.indices[start:stop].tolist(), queries.data[start:stop].tolist(), strict=True)
                 # the parser knows no exponents; 40 places hold the least weight there is
                 query = parser.parse(" ".join([f"t{term}^{weight:.40f}" for term, weight in pairs]))
-                hits = _HIT.findall(text_of(self.searcher.search(query, depth)))
+                hits = [(hit.doc, hit.score) for hit in self.searcher.search(query, depth).scoreDocs]
                 scores = np.asarray([score for _, score in hits], dtype=np.float32)
-                ids = np.asarray([number for number, _ in hits], dtype=np.int32)
-                yield ids, scores * np.float32(self.quantisation.step)
+                yield np.asarray([number for number, _ in hits], dtype=np.int32), scores * np.float32(self.step)
 
 
 def _writer(folder: Path) -> Any:
@@ -166,29 +138,6 @@ def _document() -> tuple[Any, Any, Any]:
     document.add(terms)
     document.add(number)
     return terms, number, document
-
-
-def _text_of_hits() -> Callable[[Any], str]:
-    """A function that turns Lucene's hits into one string, so that they cross the bridge in one call.
-
-    A hit as an object takes 20 µs; ``Arrays.toString(hits.scoreDocs)`` takes a fifth of that. It is composed of method
-    handles because the bridge cannot pass an array on. The numbers are read back exactly.
-    """
-    handles, kind = java_class("java.lang.invoke.MethodHandles"), java_class("java.lang.invoke.MethodType")
-    text, array = java_type("java.lang.String"), java_type("[Lorg.apache.lucene.search.ScoreDoc;")
-    lookup = handles.publicLookup()
-    field = lookup.findGetter(java_type("org.apache.lucene.search.TopDocs"), "scoreDocs", array)
-    listed = kind.methodType(text, java_type("[Ljava.lang.Object;"))
-    written = lookup.findStatic(java_type("java.util.Arrays"), "toString", listed).asType(kind.methodType(text, array))
-    composed = handles.filterReturnValue(field, written)
-    arguments = java_class("java.util.ArrayList")
-
-    def text_of(hits: Any) -> str:
-        listed_hits = arguments()
-        listed_hits.add(hits)
-        return str(composed.invokeWithArguments(listed_hits))
-
-    return text_of
 
 
 def _path(folder: Path) -> Any:

@@ -1,6 +1,7 @@
 """The cost of queries in the lists of an index: postings, time, and the operations of MaxScore, which other engines use
 and the papers' tables report."""
 
+import heapq
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 
 from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.cost import QueryCost
-from vtkit.search.pruning import compiled, first_not_below, push
+from vtkit.search.pruning import compiled
 
 DEPTH = 10  # results per query
 
@@ -19,7 +20,7 @@ DECILES = np.linspace(0, 1, 11)
 
 
 def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost:
-    """The cost of ``queries``, (queries, vocabulary), in an index or its parts; the counts of parts are added."""
+    """The cost of ``queries``, (queries, vocabulary), at least one, in an index or its parts: counts are added."""
     matrix = sp.csr_matrix(queries, dtype=np.float32, copy=True)
     matrix.eliminate_zeros()
     counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
@@ -34,23 +35,21 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
         lists += present @ (list_lengths > 0)
         lengths.append(list_lengths[list_lengths > 0])
         maxima.append(list_maxima(part)[list_lengths > 0])
-    if matrix.shape[0]:
-        _milliseconds(parts, matrix[0])  # compiles and maps files, which is not timed
+    _milliseconds(parts, matrix[0])  # compiles and maps files, which is not timed
     milliseconds = [_milliseconds(parts, matrix[row]) for row in range(matrix.shape[0])]
-    means = counts.mean(axis=0) if len(counts) else np.zeros(4)
-    median, slow = np.quantile(milliseconds, [0.5, 0.99]) if milliseconds else (0.0, 0.0)
-    score, insert, following, jumps = (float(mean) for mean in means)
+    median, slow = np.quantile(milliseconds, [0.5, 0.99])
+    score, insert, following, jumps = counts.mean(axis=0).tolist()
     return QueryCost(
         queries=matrix.shape[0],
-        postings=float(postings.mean()) if len(postings) else 0.0,
-        lists=float(lists.mean()) if len(lists) else 0.0,
+        postings=float(postings.mean()),
+        lists=float(lists.mean()),
         list_lengths=_deciles(np.concatenate(lengths)),
         list_maxima=_deciles(np.concatenate(maxima)),
         score=score,
         insert=insert,
         next=following,
         next_geq=jumps,
-        mean_ms=float(np.mean(milliseconds)) if milliseconds else 0.0,
+        mean_ms=float(np.mean(milliseconds)),
         median_ms=float(median),
         p99_ms=float(slow),
         index_bytes=sum(part.starts.nbytes + part.documents.nbytes + part.weights.nbytes for part in parts),
@@ -78,7 +77,7 @@ def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -
     _count(
         index.starts, index.documents, index.weights, list_maxima(index),
         matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.float32),
-        np.int64(index.document_count), np.zeros(depth, dtype=np.float32), counts,
+        np.int64(index.document_count), depth, counts,
     )  # fmt: skip
     return counts
 
@@ -97,7 +96,7 @@ def _milliseconds(parts: Sequence[ExactIndex], query: sp.csr_matrix) -> float:
 @compiled()
 def _count(
     starts: Any, documents: Any, weights: Any, maxima: Any,
-    query_starts: Any, query_terms: Any, query_weights: Any, end: Any, heap: Any, counts: Any,
+    query_starts: Any, query_terms: Any, query_weights: Any, end: Any, depth: int, counts: Any,
 ) -> None:  # fmt: skip
     for query in range(len(counts)):
         chosen = np.empty(query_starts[query + 1] - query_starts[query], np.int64)
@@ -119,7 +118,8 @@ def _count(
             at[place], stop[place] = starts[terms[place]], starts[terms[place] + 1]
             total += bounds[order[place]]
             upper[place] = total
-        size = first = 0  # lists before ``first`` are looked up only
+        heap = [np.float32(0)] * depth  # the best scores, the smallest first
+        first = 0  # lists before ``first`` are looked up only
         current = end
         for place in range(lists):
             current = min(current, documents[at[place]])
@@ -134,16 +134,16 @@ def _count(
                 if at[place] < stop[place]:
                     following = min(following, documents[at[place]])
             for place in range(first - 1, -1, -1):
-                if size == len(heap) and score + upper[place] <= heap[0]:
+                if score + upper[place] <= heap[0]:
                     break
-                at[place] = first_not_below(documents, at[place], stop[place], current)
+                at[place] += np.searchsorted(documents[at[place] : stop[place]], current)
                 counts[query, 3] += 1
                 if at[place] < stop[place] and documents[at[place]] == current:
                     score += factors[place] * weights[at[place]]
                     counts[query, 0] += 1
-            if size < len(heap) or score > heap[0]:
-                size = push(heap, size, score)
+            if score > heap[0]:
+                heapq.heapreplace(heap, score)
                 counts[query, 1] += 1
-                while size == len(heap) and first < lists and upper[first] <= heap[0]:
+                while first < lists and upper[first] <= heap[0]:
                     first += 1
             current = following

@@ -1,6 +1,6 @@
 """Morphemes of Korean and Japanese, by analysers that are packages with their models (the extra ``morphology``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -23,11 +23,21 @@ _JAPANESE_FUNCTION = {"助詞", "助動詞", "補助記号", "空白", "記号"}
 
 
 def morphemes(language: str) -> Callable[[str], list[str]]:
-    """A function from a run of ``language``, ``ko`` or ``ja``, to the dictionary forms of its content morphemes."""
+    """A function from a run of ``language``, ``ko`` or ``ja``, to the dictionary forms of its content morphemes:
+    먹었습니다 → 먹, and 高かった → 高い, in Sudachi's shortest units."""
     missing = missing_packages("morphemes", language)
     if missing:
         raise MissingExtra(f"The morphological analysis of {language!r}", " and ".join(missing), "morphology")
-    return _korean if language == "ko" else _japanese
+
+    def tokens(run: str) -> Iterator[Any]:
+        for start in range(0, len(run), LONGEST):
+            yield from _tokenizer(language).tokenize(run[start : start + LONGEST])
+
+    if language == "ko":
+        return lambda run: [token.form for token in tokens(run) if token.tag.startswith(_KOREAN_CONTENT)]
+    return lambda run: [
+        token.dictionary_form() for token in tokens(run) if token.part_of_speech()[0] not in _JAPANESE_FUNCTION
+    ]
 
 
 def morphology_name(language: str) -> str:
@@ -36,33 +46,12 @@ def morphology_name(language: str) -> str:
     return f"{name} {version(package)}"
 
 
-def _korean(run: str) -> list[str]:
-    """먹었습니다 → 먹."""
-    tokenizer = _kiwi()
-    tokens = [token for piece in _pieces(run) for token in tokenizer.tokenize(piece)]
-    return [token.form for token in tokens if token.tag.startswith(_KOREAN_CONTENT)]
-
-
-def _japanese(run: str) -> list[str]:
-    """高かった → 高い, in Sudachi's shortest units."""
-    tokenizer = _sudachi()
-    tokens = [token for piece in _pieces(run) for token in tokenizer.tokenize(piece)]
-    return [token.dictionary_form() for token in tokens if token.part_of_speech()[0] not in _JAPANESE_FUNCTION]
-
-
-def _pieces(run: str) -> list[str]:
-    return [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
-
-
 @cache
-def _kiwi() -> Any:
-    from kiwipiepy import Kiwi
+def _tokenizer(language: str) -> Any:
+    if language == "ko":
+        from kiwipiepy import Kiwi
 
-    return Kiwi(num_workers=1)
-
-
-@cache
-def _sudachi() -> Any:
+        return Kiwi(num_workers=1)
     from sudachipy import Dictionary, SplitMode
 
     return Dictionary(dict="core").tokenizer(SplitMode.A, {"pos", "dictionary_form"})

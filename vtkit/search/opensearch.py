@@ -1,9 +1,8 @@
 """Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``, which keeps 9 significant
-bits of a weight. The index on the server is named after a digest of the vectors; its folder keeps the files sent."""
+bits of a weight. The index on the server is named after a digest of the vectors."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
 from vtkit.settings.index import IndexSection
@@ -31,7 +31,7 @@ MOST_CLAUSES = 1024
 LARGEST_WEIGHT = 64.0  # the largest query weight that Lucene accepts
 
 _RECORD = "opensearch.json"
-_BULK_BYTES = 8_000_000
+_BULK_BYTES, _RETRIES = 8_000_000, 8  # of a request; each retry waits twice as long, the first two seconds
 _LEAST_WEIGHT = 2.0**-126  # of a feature; smaller floats are not normal
 _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
@@ -44,25 +44,37 @@ class _Sent(Result):
     url: str
 
 
-def build_opensearch(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
-    """Write the mapping and the bulk files of ``documents``, (documents, vocabulary), weights above zero, terms
-    ascending, into ``folder``, and send them. Documents without weights are left out."""
+def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
+    """Send ``documents``, (documents, vocabulary), to the server, but for those without weights, unless it has them
+    already; ``folder`` keeps the name of the index."""
+    from opensearchpy.helpers import bulk
+
     name = f"vtkit-{digest_of(documents)[:24]}"
-    (folder / "mapping.json").write_text(json.dumps(MAPPING, indent=1), encoding="utf-8")
-    files, sent = _write_bulk(documents, folder)
-    client = connected_to(settings)
-    try:
-        with answers(settings):
-            if not client.indices.exists(index=name) or _count(client, name) != sent:
-                client.indices.delete(index=name, ignore_unavailable=True)
-                client.indices.create(index=name, body=MAPPING)
-                for file in files:
-                    _checked_bulk(client.bulk(index=name, body=file.read_text(encoding="utf-8")), file)
-                client.indices.refresh(index=name)
-    finally:
-        client.close()
+    sent = int(np.count_nonzero((documents >= _LEAST_WEIGHT).getnnz(axis=1)))
+    vectors = ((str(row), _features(documents, row)) for row in range(documents.shape[0]))
+    with connected_to(settings) as client, answers(settings):
+        if not client.indices.exists(index=name) or _count(client, name) != sent:
+            client.indices.delete(index=name, ignore_unavailable=True)
+            client.indices.create(index=name, body=MAPPING)
+            actions = ({"_id": row, FIELD: features} for row, features in vectors if features)
+            bulk(client, actions, index=name, max_chunk_bytes=_BULK_BYTES, max_retries=_RETRIES)
+            client.indices.refresh(index=name)
     assert settings.url is not None
     _Sent(name, sent, settings.url).to_file(folder / _RECORD)
+
+
+def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> OpenSearchRanker:
+    """The index that :func:`build` made for ``folder``."""
+    sent = _Sent.from_file(folder / _RECORD, REBUILD)
+    if sent.url != settings.url:
+        raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
+    client = connected_to(settings)
+    with answers(settings):
+        held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
+    if held != sent.documents:
+        has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
+        raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
+    return OpenSearchRanker(client, sent.index, settings)
 
 
 @dataclass(frozen=True)
@@ -72,20 +84,6 @@ class OpenSearchRanker:
     client: Any
     index: str
     settings: IndexSection
-
-    @classmethod
-    def open(cls, folder: Path, settings: IndexSection) -> OpenSearchRanker:
-        """The index that :func:`build_opensearch` made for ``folder``."""
-        sent = _Sent.from_file(folder / _RECORD, REBUILD)
-        if sent.url != settings.url:
-            raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
-        client = connected_to(settings)
-        with answers(settings):
-            held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
-        if held != sent.documents:
-            has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
-            raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
-        return cls(client, sent.index, settings)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
@@ -123,40 +121,8 @@ def _features(matrix: sp.csr_matrix, row: int, most: int | None = None, scale: f
     return {f"t{term}": weight for term, weight in pairs if weight >= _LEAST_WEIGHT}
 
 
-def _write_bulk(documents: sp.csr_matrix, folder: Path) -> tuple[list[Path], int]:
-    """The bulk files, none much above :data:`_BULK_BYTES`, and how many documents are in them."""
-    files: list[Path] = []
-    lines: list[str] = []
-    sent = size = 0
-
-    def close() -> None:
-        nonlocal size
-        if lines:
-            files.append(folder / f"bulk-{len(files):05}.ndjson")
-            files[-1].write_text("".join(lines), encoding="utf-8")
-            lines.clear()
-            size = 0
-
-    for row in range(documents.shape[0]):
-        features = _features(documents, row)
-        if features:
-            lines += [f'{{"index": {{"_id": "{row}"}}}}\n', json.dumps({FIELD: features}) + "\n"]
-            size += len(lines[-1])
-            sent += 1
-        if size > _BULK_BYTES:
-            close()
-    close()
-    return files, sent
-
-
 def _count(client: Any, name: str) -> int:
     return int(client.count(index=name)["count"])
-
-
-def _checked_bulk(response: Mapping[str, Any], file: Path) -> None:
-    if response["errors"] is not False:
-        errors = [entry["index"]["error"]["reason"] for entry in response["items"] if "error" in entry["index"]]
-        raise ValueError(f"it refuses {len(errors):,} documents of {file.name}, the first with {errors[:1]}")
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:

@@ -8,9 +8,9 @@ bit for bit. The maxima of lists and of blocks (MaxScore; Mallia et al., 2024, a
 scores to be of use.
 """
 
+import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -31,8 +31,7 @@ SMALLEST = 1e-30  # below this, float32's rounding error is no longer proportion
 LONGEST_QUERY = 4096  # terms; the margin for float32 sums of more terms would be too wide
 
 
-@dataclass(frozen=True)
-class FrequentTerms:
+class FrequentTerms(NamedTuple):
     """The lists of frequent terms as rows over all documents."""
 
     terms: npt.NDArray[np.int32]  # their terms, ascending, (frequent,)
@@ -127,49 +126,6 @@ def _block_maxima(bits: Any, maxima: Any) -> None:
 
 
 @compiled()
-def first_not_below(documents: Any, start: int, stop: int, number: int) -> int:
-    """The position of the first document in ``documents[start:stop]`` that is ``number`` or later."""
-    step = 16
-    while start + step < stop and documents[start + step] < number:
-        start += step + 1
-        step *= 2
-    stop = min(stop, start + step)
-    while start < stop:
-        middle = (start + stop) >> 1
-        if documents[middle] < number:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
-
-
-@compiled()
-def push(heap: Any, size: int, score: Any) -> int:
-    """Put ``score`` into the heap of the best, smallest first; its new size."""
-    if size < len(heap):
-        place = size
-        while place and heap[(place - 1) >> 1] > score:
-            heap[place] = heap[(place - 1) >> 1]
-            place = (place - 1) >> 1
-        heap[place] = score
-        return size + 1
-    if score > heap[0]:
-        place = 0
-        while True:
-            child = 2 * place + 1
-            if child >= size:
-                break
-            if child + 1 < size and heap[child + 1] < heap[child]:
-                child += 1
-            if heap[child] >= score:
-                break
-            heap[place] = heap[child]
-            place = child
-        heap[place] = score
-    return size
-
-
-@compiled()
 def _keep(numbers: Any, scores: Any, count: int, border: Any) -> int:
     kept = 0
     for at in range(count):
@@ -190,7 +146,7 @@ def _score(
         if places[term] >= 0 and rows[places[term], number] == 0:
             continue
         stop = starts[term + 1]
-        place = first_not_below(documents, starts[term], stop, number)
+        place = starts[term] + np.searchsorted(documents[starts[term] : stop], number)
         if place < stop and documents[place] == number:
             total += query[entry] * weights[place]
     return total
@@ -202,10 +158,10 @@ def _prune(
     places: Any, rows: Any, steps: Any,
     terms: Any, query: Any,
     ids: Any, scores: Any,
-    sums: Any, maxima: Any, heap: Any, numbers: Any, bounds: Any,
+    sums: Any, maxima: Any, numbers: Any, bounds: Any,
 ) -> bool:  # fmt: skip
     """Answer one query into ``ids`` and ``scores``, (depth,); False if everything has to be scored instead. The last
-    five arguments are work space."""
+    four arguments are work space."""
     depth, length, room = len(ids), len(terms), len(numbers)
     if length > LONGEST_QUERY:
         return False
@@ -232,14 +188,15 @@ def _prune(
     # A sum in steps is too large by at most one step per row; float32 sums have a relative error.
     rounding *= 1.01
     share = 1.0 - 8.0 * (length + 4) * 2.0**-24
-    best = size = 0
+    size = 0
     border = 0.0
+    heap = [np.float32(0)] * depth  # the best bounds, the smallest first
     for first in range(0, document_count, WINDOW):
         last = min(first + WINDOW, document_count)
         width = last - first
         _sum_rows(sums[:width], factors[:frequent], rows, row_of, first, last)
         for place in range(lists):
-            stop = first_not_below(documents, at[place], end[place], last)
+            stop = at[place] + np.searchsorted(documents[at[place] : end[place]], last)
             _scatter(sums, first, of_list[place], documents[at[place] : stop], weights[at[place] : stop])
             at[place] = stop
         blocks = (width + BLOCK - 1) // BLOCK
@@ -259,8 +216,8 @@ def _prune(
                         return False
                 numbers[size], bounds[size] = first + document, score
                 size += 1
-                best = push(heap, best, score)
-                if best == depth and share * heap[0] - rounding > max(border, SMALLEST):
+                heapq.heappushpop(heap, score)
+                if share * heap[0] - rounding > max(border, SMALLEST):
                     border = share * heap[0] - rounding
     size = _keep(numbers, bounds, size, border)
     kept = 0
@@ -292,11 +249,11 @@ def search_pruned(
     queries, depth = ids.shape
     sums, maxima = np.zeros(WINDOW, np.float32), np.zeros(WINDOW // BLOCK, np.int32)
     room = 16 * depth + 1024
-    numbers, bounds, heap = np.empty(room, np.int64), np.empty(room, np.float32), np.empty(depth, np.float32)
+    numbers, bounds = np.empty(room, np.int64), np.empty(room, np.float32)
     for query in range(worker, queries, workers):
         entries = slice(query_starts[query], query_starts[query + 1])
         answered[query] = _prune(
             starts, documents, weights, document_count, places, rows, steps,
             query_terms[entries], query_weights[entries], ids[query], scores[query],
-            sums, maxima, heap, numbers, bounds,
+            sums, maxima, numbers, bounds,
         )  # fmt: skip

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -152,7 +152,7 @@ class Searcher:
                     self._result(rank, number, float(scores[row, rank - 1]), vector, words)
                     for rank, number in enumerate(numbers, start=1)
                 )
-                yield Found(query, *self._own(vector), results, warnings[row])
+                yield Found(query, *self._query_tokens(vector), results, warnings[row])
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``."""
@@ -178,7 +178,7 @@ class Searcher:
             tokens=tuple(tokens[False]),
             special_tokens=tuple(tokens[True]),
             words=self._words(query).parts(shared, self.names),
-            query_tokens=self._own(vector)[0],
+            query_tokens=self._query_tokens(vector)[0],
         )
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
@@ -225,31 +225,32 @@ class Searcher:
     ) -> SearchResult:
         document = self.documents[number]
         shared = self.index.explain(vector, number)
-        named = self._named(shared.dimensions, shared.products)
-        texts = tuple(self._text(term) for term, _ in self._largest(shared.dimensions, shared.products, special=False))
+        tokens, special, texts = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.names)
-        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named, texts, parts)
+        about = document["_id"], document["title"], document["text"], score
+        return SearchResult(rank, *about, tokens, special, texts, parts)
 
     def _words(self, query: str) -> QueryWords:
         alone, ends = self.encoder.by_token(query, self.query_length)
         ends = [end - len(self.encoder.prompt) for end in ends]
         return QueryWords.of(query, alone, ends, self.special, None if self.lexical is None else self.lexical.terms)
 
-    def _own(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
-        """The encoder's dimensions of a query's vector, named."""
+    def _query_tokens(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
+        """The encoder's dimensions of a query's vector, named: those of other tokens, and of special ones."""
         of_encoder = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
-        return self._named(vector.indices[of_encoder], vector.data[of_encoder])
+        return self._named(vector.indices[of_encoder], vector.data[of_encoder])[:2]
 
-    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
-        found = (self._largest(terms, values, special=special) for special in (False, True))
-        ordinary, of_special = (tuple((self.names[term], value) for term, value in some) for some in found)
-        return ordinary, of_special
-
-    def _largest(self, terms: NDArray[Any], values: NDArray[Any], *, special: bool) -> list[tuple[int, float]]:
-        """The :data:`TOKENS_SHOWN` dimensions of the largest values, either special tokens or none."""
+    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted, tuple[str, ...]]:
+        """The :data:`TOKENS_SHOWN` dimensions of the largest values by name, without special tokens; those of special
+        tokens; and the text of each of the first, as documents have it."""
         order = np.argsort(-values, kind="stable")
-        found = ((int(terms[place]), round(float(values[place]), 4)) for place in order)
-        return list(islice(((term, value) for term, value in found if (term in self.special) == special), TOKENS_SHOWN))
+        pairs = [(int(terms[place]), round(float(values[place]), 4)) for place in order]
+        special = [pair for pair in pairs if pair[0] in self.special][:TOKENS_SHOWN]
+        ordinary = [pair for pair in pairs if pair[0] not in self.special][:TOKENS_SHOWN]
+        named, named_special = (
+            tuple((self.names[term], value) for term, value in side) for side in (ordinary, special)
+        )
+        return named, named_special, tuple(self._text(term) for term, _ in ordinary)
 
     def _text(self, term: int) -> str:
         """The text of a dimension, as documents have it."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
-from vtkit.data.text import batches, file_digest
+from vtkit.data.text import batches
 from vtkit.encoder.largest_weights import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
@@ -115,7 +115,7 @@ def _write(
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     write_vectors(vectors, aside, sums)
-    record = {"made_from": digest, "removed": asdict(removed), "files": _checksums(aside)}
+    record = {"made_from": digest, "removed": asdict(removed)}
     (aside / RECORD).write_text(json.dumps(record), encoding="utf-8")
     shutil.rmtree(shard, ignore_errors=True)
     aside.replace(shard)
@@ -135,14 +135,8 @@ def _whole(shard: Path, digest: str) -> dict[str, Any] | None:
     """The record of a shard; None if it cannot be used."""
     try:
         record: dict[str, Any] = json.loads((shard / RECORD).read_text(encoding="utf-8"))
-        if record["made_from"] != digest or record["files"] != _checksums(shard):
-            return None
         Removed(**record["removed"])
         read_vectors(shard)
+        return record if record["made_from"] == digest else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
         return None
-    return record
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    return {path.name: file_digest(path) for path in sorted(folder.glob("*.npy"))}

@@ -1,11 +1,13 @@
-"""Sparse vectors on disk: a collection is encoded once, and can be indexed in several ways."""
+"""Sparse vectors on disk as plain arrays (no pickle): a collection is encoded once, and can be indexed in several ways.
+The posting lists of :mod:`vtkit.search.exact` are the same arrays of the transposed vectors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +17,9 @@ from vtkit.system.errors import DataError, RecipeError
 
 VECTORS = "vectors"  # folder of the vectors, beside the documents
 
+Array = npt.NDArray[Any]
+
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
-_WIDTH, _SUMS = "width.npy", "sums.npy"
 _REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit encode if they belong to no run."
 
 
@@ -39,66 +42,87 @@ class Part:
         return f"{self.number}/{self.of}"
 
 
+def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
+    """Write each array into ``folder`` as ``NAME.npy``; a missing folder is created."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def read_array(path: Path, kind: str, remedy: str, shape: tuple[int, ...] | None = None) -> Array:
+    """An array of :func:`write_arrays`, mapped into memory, not read.
+
+    Args:
+        kind: name of its numbers' type.
+        remedy: what to do about a file that cannot be used, for the message.
+        shape: the shape it must have; None: a list of any length.
+    """
+    try:
+        array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing. {remedy}") from error
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        # numpy's own message about a damaged file advises to open it as a pickle
+        raise DataError(f"{path} is damaged or cut short: numpy cannot read it. {remedy}") from error
+    if array.dtype.name != kind or (array.ndim != 1 if shape is None else array.shape != shape):
+        raise DataError(f"{path} is damaged: it holds other numbers than it should. {remedy}")
+    return array
+
+
+def read_lists(folder: Path, names: Iterable[str], width: int, remedy: str) -> tuple[Array, Array, Array]:
+    """The arrays ``names`` of a compressed matrix: where each list begins and the last ends, its numbers, which are
+    below ``width``, and their weights. Numbers outside would make a search read outside of its arrays."""
+    starts, numbers, weights = (
+        read_array(folder / f"{name}.npy", kind, remedy) for name, kind in zip(names, _ARRAYS.values(), strict=True)
+    )
+    sound = (
+        len(starts) > 0
+        and starts[0] == 0
+        and starts[-1] == len(numbers) == len(weights)
+        and bool((np.diff(starts) >= 0).all())
+        and (not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < width))
+    )
+    if not sound:
+        raise DataError(f"{folder} is damaged: its files do not match each other. {remedy}")
+    return starts, numbers, weights
+
+
 def row_sums(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
     """The sum of each row's weights, (texts,)."""
     return np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel()
 
 
 def write_vectors(vectors: sp.csr_matrix, folder: Path, sums: npt.NDArray[np.float64] | None = None) -> None:
-    """Write ``vectors``, (texts, width), into the new folder ``folder`` as plain arrays (no pickle), with the ``sums``
-    that rows had before their smallest weights were cut."""
-    folder.mkdir(parents=True)
-    for name, kind in _ARRAYS.items():
-        np.save(folder / f"{name}.npy", getattr(vectors, name).astype(kind, copy=False), allow_pickle=False)
-    np.save(folder / _WIDTH, np.asarray(vectors.shape[1]), allow_pickle=False)
-    np.save(folder / _SUMS, row_sums(vectors) if sums is None else sums, allow_pickle=False)
+    """Write ``vectors``, (texts, width), into ``folder``, with the ``sums`` that rows had before their smallest weights
+    were cut."""
+    arrays = {name: getattr(vectors, name).astype(kind, copy=False) for name, kind in _ARRAYS.items()}
+    extra = {"width": np.asarray(vectors.shape[1]), "sums": row_sums(vectors) if sums is None else sums}
+    write_arrays(folder, arrays | extra)
 
 
 def read_sums(folder: Path) -> npt.NDArray[np.float64]:
     """The sums of all weights of each text, (texts,), as :func:`write_vectors` wrote them."""
-    try:
-        sums = np.load(folder / _SUMS, allow_pickle=False)
-    except (FileNotFoundError, ValueError, EOFError, SyntaxError) as error:
-        raise DataError(f"{folder / _SUMS} is missing or damaged ({type(error).__name__}). {_REBUILD}") from error
-    return np.asarray(sums, dtype=np.float64)
+    return read_array(folder / "sums.npy", "float64", _REBUILD)
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
     """The vectors that :func:`write_vectors` wrote; their arrays are mapped into memory, not read."""
-    try:
-        width = int(np.load(folder / _WIDTH, allow_pickle=False))
-        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
-    except (FileNotFoundError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
-        raise DataError(f"{folder}: the vectors are missing or damaged ({type(error).__name__}). {_REBUILD}") from error
-    indptr, indices, data = arrays.values()
-    sound = (
-        {name: array.dtype.name for name, array in arrays.items()} == _ARRAYS
-        and indptr.ndim == indices.ndim == data.ndim == 1
-        and len(indptr) > 0
-        and indptr[0] == 0
-        and indptr[-1] == len(indices) == len(data)
-        and bool((np.diff(indptr) >= 0).all())
-        and (not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < width))
-    )
-    if not sound:
-        raise DataError(f"{folder}: the vectors are damaged: their files do not match each other. {_REBUILD}")
+    width = int(read_array(folder / "width.npy", "int64", _REBUILD, ()))
+    indptr, indices, data = read_lists(folder, _ARRAYS, width, _REBUILD)
     return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)
 
 
 def join_vectors(parts: Sequence[Path], folder: Path) -> None:
     """Write the rows of all ``parts``, folders of vectors with the same width, into ``folder`` as
     :func:`write_vectors` does, with no more than one part in memory."""
-    folder.mkdir(parents=True)
     ends = [read_vectors(part).indptr[1:] for part in parts]
     entries = np.cumsum([0, *(int(row_ends[-1]) if len(row_ends) else 0 for row_ends in ends)])
     starts = [row_ends.astype(np.int64) + entry for row_ends, entry in zip(ends, entries, strict=False)]
-    np.save(folder / "indptr.npy", np.concatenate([np.zeros(1, np.int64), *starts]), allow_pickle=False)
+    indptr, sums = np.concatenate([[0], *starts]).astype(np.int64), np.concatenate([read_sums(part) for part in parts])
+    write_arrays(folder, {"indptr": indptr, "width": np.load(parts[0] / "width.npy"), "sums": sums})
     for name in ("indices", "data"):
-        kind = np.dtype(_ARRAYS[name])
+        form = {"descr": np.dtype(_ARRAYS[name]).str, "fortran_order": False, "shape": (int(entries[-1]),)}
         with (folder / f"{name}.npy").open("wb") as file:
-            form = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (int(entries[-1]),)}
             np.lib.format.write_array_header_1_0(file, form)
             for part in parts:
-                file.write(np.load(part / f"{name}.npy", mmap_mode="r", allow_pickle=False).data)
-    np.save(folder / _WIDTH, np.load(parts[0] / _WIDTH, allow_pickle=False), allow_pickle=False)
-    np.save(folder / _SUMS, np.concatenate([read_sums(part) for part in parts]), allow_pickle=False)
+                file.write(np.load(part / f"{name}.npy", mmap_mode="r").data)

@@ -19,7 +19,7 @@ from vtkit.pipeline.steps.encode_queries import (
     balancing_of,
     stored,
 )
-from vtkit.pipeline.steps.index_corpus import WEIGHTING, keep_documents, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING, documents_of, weighted_vectors
 from vtkit.pipeline.steps.texts import collection_of, training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
@@ -55,8 +55,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.balancing import in_one_index
-    from vtkit.search.engine import POSTINGS, build_index
-    from vtkit.search.index_info import IndexRecord
+    from vtkit.search.folders import write_index
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
     encoder, index = load_encoder(model_name(recipe, inputs), "cpu"), recipe.index
@@ -66,7 +65,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         place, folder = collection_of(corpus), out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        documents, vocabulary, lexical, balance, postings = vectors, vectors.shape[1], None, None, 0
+        documents, vocabulary, part, balance, postings = vectors, vectors.shape[1], None, None, 0
         if index.lexical != "none":
             documents, part, balance = in_one_index(
                 vectors,
@@ -78,11 +77,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
                 encoded[place.folder].probed,
                 recipe.evaluate.measures[0],
             )
-            lexical = part.save(folder)
             postings = int((documents.indices >= vocabulary).sum())
-        build_index(index, documents, folder / POSTINGS)
-        keep_documents(inputs, corpus, folder)
-        IndexRecord(index.engine, vocabulary, tokenizer, index.document_weighting, lexical).save(folder)
+        write_index(folder, index, documents, documents_of(inputs, corpus), tokenizer, part)
         rows, terms = documents.shape[0], documents.shape[1] - vocabulary
         sets[place.folder] = DeployedSet(rows, documents.nnz, postings, terms, balance)
         if balance is not None:

@@ -13,7 +13,6 @@ from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
-from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import can_weigh
-    from vtkit.search.engine import POSTINGS, build_index
-    from vtkit.search.index_info import IndexRecord
+    from vtkit.search.folders import write_index
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
     encoder = load_encoder(model_name(recipe, inputs), "cpu")
@@ -59,12 +57,9 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        info = build_index(IndexSection(), vectors, folder / POSTINGS).info
-        keep_documents(inputs, corpus, folder)
-        IndexRecord("exact", vectors.shape[1], tokenizer, recipe.index.document_weighting).save(folder)
-        sparsity = Sparsity(
-            info.dead_dimensions(can_weigh(encoder)), info.histogram(HISTOGRAM_BINS), info.frequencies()
-        )
+        exactly = IndexSection(document_weighting=recipe.index.document_weighting)
+        info = write_index(folder, exactly, vectors, documents_of(inputs, corpus), tokenizer)
+        sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
         sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
     return IndexResult(sets)
 
@@ -84,9 +79,9 @@ def weighted_vectors(
     )
 
 
-def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
-    """The documents of the vectors beside their index."""
-    publish(inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS)
+def documents_of(inputs: Mapping[str, Path], corpus: Corpus) -> Path:
+    """The file of the documents of one set's vectors."""
+    return inputs["vectors"] / str(corpus.folder) / DOCUMENTS
 
 
 INDEX = Stage(
