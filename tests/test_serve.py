@@ -273,19 +273,19 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
     refused = [
         ({"inputs": []}, 400, "Empty", "cannot be empty"),
         ({"inputs": ""}, 400, "Empty", "cannot be empty"),
-        ({}, 422, "Validation", "object with `inputs`"),
-        ("text", 422, "Validation", "object with `inputs`"),
-        ({"inputs": 1}, 422, "Validation", "a list of texts"),
-        ({"inputs": ["a", 1]}, 422, "Validation", "entry 1"),
-        ({"inputs": [["a"]]}, 422, "Validation", "entry 0"),
-        ({"inputs": [[-1]]}, 422, "Validation", "entry 0"),
-        ({"inputs": [[True]]}, 422, "Validation", "entry 0"),
-        ({"inputs": "a", "truncate": "yes"}, 422, "Validation", "`truncate`"),
-        ({"inputs": "a", "prompt_name": "passage"}, 422, "Validation", '"query" or "document"'),
-        ({"inputs": "a", "truncation_direction": "Left"}, 422, "Validation", "Right"),
+        ({}, 422, "Validation", "inputs: Field required"),
+        ("text", 422, "Validation", "object"),
+        ({"inputs": 1}, 422, "Validation", "inputs: Input should be a valid array"),
+        ({"inputs": ["a", 1]}, 422, "Validation", "inputs: 1: "),
+        ({"inputs": [["a"]]}, 422, "Validation", "inputs: 0: "),
+        ({"inputs": [[-1]]}, 422, "Validation", "inputs: 0: "),
+        ({"inputs": [[True]]}, 422, "Validation", "inputs: 0: "),
+        ({"inputs": "a", "truncate": "yes"}, 422, "Validation", "truncate: "),
+        ({"inputs": "a", "prompt_name": "passage"}, 422, "Validation", "'query' or 'document'"),
+        ({"inputs": "a", "truncation_direction": "Left"}, 422, "Validation", "'Right'"),
         ({"inputs": ["a"] * 33}, 422, "Validation", "batch size 33 > maximum allowed batch size 32"),
-        (b'{"inputs": "half', 400, "Validation", "not valid JSON"),
-        (b"\xff\xfe", 400, "Validation", "not valid JSON"),
+        (b'{"inputs": "half', 400, "Validation", "Invalid JSON"),
+        (b"\xff\xfe", 400, "Validation", "Invalid JSON"),
     ]
     for body, status, kind, words in refused:
         answered, said = server.ask("POST", "/embed_sparse", body)
@@ -303,10 +303,10 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
     for asked, status, words in (
         ({}, 400, "`q` cannot be empty"),
         ({"q": " \u200b "}, 400, "`q` cannot be empty"),
-        ({"q": "river", "top": 0}, 422, "from 1 to 100"),
-        ({"q": "river", "top": 101}, 422, "from 1 to 100"),
+        ({"q": "river", "top": 0}, 422, "top: "),
+        ({"q": "river", "top": 101}, 422, "less than or equal to 100"),
         ({"q": "river", "run": "../tiny"}, 404, "tiny or nasty"),
-        ({"q": "r" * 20_000}, 422, "10,000 characters"),
+        ({"q": "r" * 20_000}, 422, "at most 10000 characters"),
     ):
         answered, said = server.search(**asked)
         assert answered == status
@@ -317,9 +317,8 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
 
 
 def test_only_local_names_reach_a_local_server_which_forbids_what_a_page_does_not_need(server: Running) -> None:
-    names = {"localhost": 200, "LOCALHOST:99": 200, "[::1]:8080": 200, "evil.example": 421, "[": 421}
+    names = {"localhost": 200, "LOCALHOST:99": 200, "[::1]:8080": 200, "evil.example": 400, "[": 400}
     assert {name: server.ask("GET", "/info", Host=name)[0] for name in names} == names
-    assert "localhost" in server.ask("GET", "/search?q=river", Host="evil.example:8080")[1]["error"]
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     for path in ("/", "/page.js", "/info", "/search?q=river", "/nothing"):
         connection.request("GET", path)
@@ -557,19 +556,13 @@ def test_a_batch_holds_work_of_one_kind_up_to_its_cost_and_order_is_kept() -> No
 
     async def ask() -> list[int]:
         batcher: Batcher[str, int, int] = Batcher(compute, 3, lambda *_: None)
-        running = asyncio.create_task(batcher.run())
-        asked = [asyncio.create_task(batcher.submit("a", 0, 1))]
+        asked = [batcher.submit("a", 0, 1)]
         await asyncio.sleep(0.05)  # the first is computed alone; the others gather meanwhile
         for work, kind in enumerate("abaaa", 1):
-            asked.append(asyncio.create_task(batcher.submit(kind, work, 2 if work == 5 else 1)))
-        gone = asyncio.create_task(batcher.submit("b", 99, 1))
-        await asyncio.sleep(0.05)
-        gone.cancel()
-        await asyncio.sleep(0)
+            asked.append(batcher.submit(kind, work, 2 if work == 5 else 1))
+        batcher.submit("b", 99, 1).cancel()
         gate.set()
-        answers = await asyncio.gather(*asked)
-        running.cancel()
-        return answers
+        return await asyncio.gather(*asked)
 
     assert asyncio.run(ask()) == [0, 10, 20, 30, 40, 50]
     assert computed == [("a", [0]), ("a", [1, 3, 4]), ("b", [2]), ("a", [5])]
@@ -583,10 +576,7 @@ def test_a_request_that_breaks_its_batch_fails_alone() -> None:
 
     async def ask() -> list[int | BaseException]:
         batcher: Batcher[str, int, int] = Batcher(compute, 100, lambda *_: None)
-        running = asyncio.create_task(batcher.run())
-        answers = await asyncio.gather(*(batcher.submit("a", work, 1) for work in range(4)), return_exceptions=True)
-        running.cancel()
-        return answers
+        return await asyncio.gather(*(batcher.submit("a", work, 1) for work in range(4)), return_exceptions=True)
 
     first, second, broken, last = asyncio.run(ask())
     assert (first, second, last) == (0, 1, 3)

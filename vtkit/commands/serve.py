@@ -64,7 +64,7 @@ def serve(
 
     bound = server.bind(host, port)
     names = [located(name) for name in served]
-    limits = Limits(truncate, batch_size, body_size, DEFAULTS.query_characters, requests, batch_tokens, timeout)
+    limits = Limits(truncate, batch_size, body_size, requests, batch_tokens, timeout)
     with kept_for_good():
         name, encoder, searchers, encoded_for = open_served(names, stages=model or (), collection=collection)
     from vtkit.deploy.served import Served  # imports torch, which a model that is not there does not need

@@ -3,45 +3,49 @@ of text-embeddings-inference. It is read-only, and answers contain no more of a 
 
 import asyncio
 import json
-import re
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
-from importlib.resources import files
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic_core import from_json
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator
 from scipy import sparse
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from vtkit.data.document_files import is_blank
 from vtkit.deploy.batching import Batcher
-from vtkit.deploy.limits import MOST_RESULTS, Limits, Refusal, empty, invalid, overloaded
-from vtkit.deploy.metrics import MEDIA_TYPE, Metrics
-from vtkit.deploy.served import Answer, Encoding, Kind, Searching, Served, Text, Work
+from vtkit.deploy.limits import Limits, Refusal
+from vtkit.deploy.served import Answer, Encoding, Kind, Searching, Served, Text, tokens_of
 from vtkit.deploy.snippets import snippet
+from vtkit.encoder.sides import Side
 from vtkit.search.results import Found, Weighted
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 from vtkit.system.version import __version__
 
-T = TypeVar("T")
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Names of a server that listens on this machine only. Requests to other names are refused there: otherwise any page in
+a local browser could read the documents through its own name for this address (DNS rebinding)."""
 
-LOCAL = ("127.0.0.1", "localhost", "::1")  # names of a server that listens on this machine only
+MOST_RESULTS = 100  # results of one search
+QUERY_CHARACTERS = 10_000  # of a search
 
-PAGE = {
-    "/": ("page.html", "text/html"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/page.css": ("page.css", "text/css"),
-}
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+PAGE = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}  # files of the search page
 
 HEADERS = {  # headers of every answer: a page shows the content of documents and never executes it
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -51,124 +55,115 @@ HEADERS = {  # headers of every answer: a page shows the content of documents an
     "x-content-type-options": "nosniff",
 }
 
+TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+Ids = Annotated[list[TokenId], Field(min_length=1)]
+
+
+class EmbedRequest(BaseModel):
+    """The body of ``/embed_sparse``."""
+
+    model_config = ConfigDict(cache_strings=False)
+
+    inputs: list[str | Ids]
+    """Texts, or their token ids; a single one may stand without a list."""
+
+    truncate: StrictBool | None = None
+    prompt_name: Side = "document"
+    truncation_direction: Literal["right", "Right"] = "Right"
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _listed(cls, inputs: Any) -> Any:
+        if inputs in ("", []):
+            raise Refusal(400, "`inputs` cannot be empty", "Empty")
+        ids = isinstance(inputs, list) and bool(inputs) and all(type(number) is int for number in inputs)
+        return [inputs] if isinstance(inputs, str) or ids else inputs
+
+
+class SearchRequest(BaseModel):
+    """The parameters of ``/search``."""
+
+    q: str = Field("", max_length=QUERY_CHARACTERS)
+    run: str | None = None
+    top: int = Field(10, ge=1, le=MOST_RESULTS)
+    why: Literal["0", "1"] = "0"
+
 
 class Service:
-    """The routes as an ASGI application, with metrics and headers. On a local ``host``, requests to other names are
-    refused: otherwise any page in a local browser could read the documents through its own name for this address (DNS
-    rebinding)."""
+    """The routes as an ASGI application, with metrics."""
 
     def __init__(self, served: Served, limits: Limits, host: str) -> None:
-        self.served, self.limits, self.hosts = served, limits, LOCAL if host in LOCAL else None
+        self.served, self.limits = served, limits
+        self.batcher: Batcher[Kind, Sequence[Text], Answer] = Batcher(
+            served.compute, limits.batch_tokens, self._note_batch
+        )
         self.under_way = 0
-        self.metrics = Metrics(lambda: len(self.batcher), lambda: self.under_way)
-        self.batcher: Batcher[Kind, Work, Answer] = Batcher(served.compute, limits.batch_tokens, self._note_batch)
-        self.computing: asyncio.Task[None] | None = None
-        self.routes: dict[str, tuple[str, Callable[[Request], Awaitable[Response]]]] = {
-            "/embed_sparse": ("POST", self._limited(self.embed_sparse)),
-            "/search": ("GET", self._limited(self.search)),
-            "/info": ("GET", self.info),
-            "/health": ("GET", self.health),
-            "/metrics": ("GET", self.measured),
-        }
-        if served.searchers:
-            self.routes |= dict.fromkeys(PAGE, ("GET", _page))
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter("vtkit_requests", "Requests answered.", ["route", "status"], registry=registry)
+        self.seconds = Histogram(
+            "vtkit_request_seconds", "Time from head to end of answer.", ["route"], buckets=SECONDS, registry=registry
+        )
+        self.batches = Histogram(
+            "vtkit_batch_requests", "Requests computed together.", ["kind"], buckets=REQUESTS, registry=registry
+        )
+        under_way = Gauge("vtkit_requests_under_way", "Requests not answered yet.", registry=registry)
+        under_way.set_function(lambda: self.under_way)
+        routes = [
+            Route("/embed_sparse", self.embed_sparse, methods=["POST"]),
+            *(Route(f"/{name}", getattr(self, name)) for name in ("search", "info", "health", "metrics")),
+            *(Route(path, _page) for path in PAGE if served.searchers),
+        ]
+        self.paths = [route.path for route in routes]
+        hosts = [*LOCAL, "[::1]"] if host in LOCAL else ["*"]
+        refusals = (HTTPException, Refusal, ValidationError, ClientDisconnect, VtkitError, Exception)
         self.app = Starlette(
-            routes=[Route(path, function, methods=[method]) for path, (method, function) in self.routes.items()],
-            exception_handlers={Refusal: _refused, HTTPException: self._unknown},
-            lifespan=self._computing,
+            routes=routes,
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
+            exception_handlers=dict.fromkeys(refusals, self._failed),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         started, status = time.monotonic(), 499  # the client closed the connection before the answer
 
         async def send_noted(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
+            status = message.get("status", status)
             await send(message)
 
-        host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()  # without the port
-        if self.hosts is not None and host not in self.hosts:
-            refusal = invalid(
-                f"this server answers requests to {', '.join(self.hosts)} only. Start it with another --host to reach "
-                "it from elsewhere, or let its proxy send the host name localhost.",
-                421,
-            )
-            await _json(refusal.to_json(), refusal.status)(scope, receive, send_noted)
-        else:
-            try:
-                await self.app(scope, receive, send_noted)
-            except Exception as error:
-                _failed(error)  # reports it on the server; the connection is closed
-                raise
-        route = scope["path"] if scope["path"] in self.routes else "other"
-        self.metrics.answered(route, status, time.monotonic() - started)
+        try:
+            await self.app(scope, receive, send_noted)
+        finally:
+            route = scope["path"] if scope["path"] in self.paths else "other"
+            self.requests.labels(route, str(status)).inc()
+            self.seconds.labels(route).observe(time.monotonic() - started)
 
-    @asynccontextmanager
-    async def _computing(self, _: Starlette) -> AsyncIterator[None]:
-        self.computing = asyncio.create_task(self.batcher.run())
-        yield
-        self.computing.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.computing
-
-    def _note_batch(self, kind: Kind, requests: int, seconds: float) -> None:
-        self.metrics.computed("search" if isinstance(kind, Searching) else kind.side, requests, seconds)
-
-    def _limited(
-        self, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Limit the requests in progress, and turn every failure into an answer."""
-
-        async def answered(request: Request) -> Response:
-            if self.under_way >= self.limits.requests:
-                raise overloaded(f"{self.limits.requests} requests are in progress. Try again.")
-            self.under_way += 1
-            try:
-                return await answer(request)
-            except ClientDisconnect:
-                return Response(status_code=499)
-            except (Refusal, HTTPException):
-                raise
-            except Exception as error:
-                raise _failed(error) from error
-            finally:
-                self.under_way -= 1
-
-        return answered
+    def _note_batch(self, kind: Kind, requests: int) -> None:
+        self.batches.labels("search" if isinstance(kind, Searching) else kind.side).observe(requests)
 
     async def embed_sparse(self, request: Request) -> Response:
         """The vectors of one or several texts."""
-        texts, side, truncate = _wanted(await self._body(request), self.limits)
-        work = Work(texts, self.limits.truncate if truncate is None else truncate)
-        vectors = await self._answer(request, Encoding(side), work, work.tokens(self.served.longest(side)))
-        return StreamingResponse(_rows(vectors), media_type="application/json")
+        with self._counted():
+            asked = EmbedRequest.model_validate_json(await self._body(request))
+            if len(asked.inputs) > self.limits.texts:
+                raise Refusal(422, f"batch size {len(asked.inputs)} > maximum allowed batch size {self.limits.texts}")
+            kind = Encoding(asked.prompt_name, self.limits.truncate if asked.truncate is None else asked.truncate)
+            vectors = await self._answer(request, kind, asked.inputs, self.served.longest(kind.side))
+            return StreamingResponse(_rows(vectors), media_type="application/json")
 
     async def search(self, request: Request) -> Response:
         """The results of one query in one run."""
-        given = request.query_params
-        query, run, top, why = given.get("q", ""), given.get("run"), given.get("top", "10"), given.get("why", "0")
-        searchers = self.served.searchers
-        if not searchers:
-            raise invalid("this server has a model but no run, so there is nothing to search", 404)
-        if is_blank(query):
-            raise empty("q")
-        if len(query) > self.limits.query_characters:
-            raise invalid(f"`q` must have at most {self.limits.query_characters:,} characters, not {len(query):,}")
-        if run is not None and run not in searchers:
-            raise invalid(f"`run` must be {' or '.join(searchers)}", 404)
-        if not (top.isascii() and top.isdigit() and len(top) < 10 and 1 <= int(top) <= MOST_RESULTS):
-            raise invalid(f"`top` must be a number from 1 to {MOST_RESULTS}")
-        if why not in ("0", "1"):
-            raise invalid("`why` must be 0 or 1")
-        name = run or next(iter(searchers))
-        work = Work([query])
-        cost = work.tokens(searchers[name].query_length)
-        return _json(_found_json(name, await self._answer(request, Searching(name, int(top), why == "1"), work, cost)))
+        with self._counted():
+            asked, searchers = SearchRequest.model_validate(dict(request.query_params)), self.served.searchers
+            if not searchers:
+                raise Refusal(404, "this server has a model but no run, so there is nothing to search")
+            if is_blank(asked.q):
+                raise Refusal(400, "`q` cannot be empty", "Empty")
+            name = asked.run or next(iter(searchers))
+            if name not in searchers:
+                raise Refusal(404, f"`run` must be {' or '.join(searchers)}")
+            kind = Searching(name, asked.top, asked.why == "1")
+            return _json(_found_json(name, await self._answer(request, kind, [asked.q], searchers[name].query_length)))
 
     async def info(self, _: Request) -> Response:
         """The model, the runs and the limits."""
@@ -195,100 +190,88 @@ class Service:
         )
 
     async def health(self, _: Request) -> Response:
-        """Whether requests are being computed, over the documents that were opened."""
-        if self.computing is None or self.computing.done():
-            raise Refusal(503, "Unhealthy", "unhealthy")
+        """Whether the documents are those that were opened."""
         try:
             for searcher in self.served.searchers.values():
                 searcher.documents.check_unchanged()
         except DataError as error:
-            raise Refusal(503, "Unhealthy", str(error)) from error
+            raise Refusal(503, str(error), "Unhealthy") from error
         return Response()
 
-    async def measured(self, _: Request) -> Response:
+    async def metrics(self, _: Request) -> Response:
         """For Prometheus."""
-        return Response(self.metrics.text(), media_type=MEDIA_TYPE)
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    async def _body(self, request: Request) -> Any:
-        """The JSON of a request; Refusal where it is not JSON, too large, or too slow."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Limit the requests in progress."""
+        if self.under_way >= self.limits.requests:
+            raise Refusal(429, f"{self.limits.requests} requests are in progress. Try again.", "Overloaded")
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request; Refusal if it is no JSON, too large, or too slow."""
+        kind, most = request.headers.get("content-type", "").partition(";")[0].strip().lower(), self.limits.body_bytes
         if kind != "application/json" and not kind.endswith("+json"):
-            raise invalid("the body must be JSON: Content-Type: application/json", 415)
-        length, most = request.headers.get("content-length", ""), self.limits.body_bytes
-        too_large = invalid(f"the body must have at most {most:,} bytes. Send fewer or shorter texts.", 413)
-        if length.isdigit() and (len(length) > 18 or int(length) > most):
-            raise too_large
-        body = bytearray()
+            raise Refusal(415, "the body must be JSON: Content-Type: application/json")
+        length, body = request.headers.get("content-length", "0"), bytearray()
         try:
             async with asyncio.timeout(self.limits.seconds):
                 async for chunk in request.stream():
                     body += chunk
-                    if len(body) > most:
-                        raise too_large
+                    if len(body) > most or int(length) > most:
+                        raise Refusal(413, f"the body must have at most {most:,} bytes. Send fewer or shorter texts.")
         except TimeoutError:
-            raise invalid(f"the body did not arrive within {self.limits.seconds:g} seconds", 408) from None
-        try:
-            return from_json(bytes(body), cache_strings=False)
-        except ValueError as error:
-            raise invalid(f"the body is not valid JSON: {error}", 400) from None
+            raise Refusal(408, f"the body did not arrive within {self.limits.seconds:g} seconds") from None
+        return bytes(body)
 
-    async def _answer(self, request: Request, kind: Kind, work: Work, cost: int) -> Any:
-        """The computed answer to a request; Refusal if it takes too long, ClientDisconnect if the client has gone."""
-        computed = asyncio.ensure_future(self.batcher.submit(kind, work, cost))
+    async def _answer(self, request: Request, kind: Kind, texts: Sequence[Text], longest: int) -> Any:
+        """The computed answer to a request, of whose texts ``longest`` tokens are read; Refusal if it takes too long,
+        ClientDisconnect if the client has gone."""
+        computed = self.batcher.submit(kind, texts, tokens_of(texts, longest))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            waited = {computed, gone}
-            done, _ = await asyncio.wait(waited, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-            if computed in done:
-                return computed.result()
-            if gone in done:
-                raise ClientDisconnect
-            raise overloaded(
-                f"the request took longer than {self.limits.seconds:g} seconds. Try again, with less text.", 503
-            )
+            async with asyncio.timeout(self.limits.seconds):
+                await asyncio.wait((computed, gone), return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            said = f"the request took longer than {self.limits.seconds:g} seconds. Try again, with less text."
+            raise Refusal(503, said, "Overloaded") from None
         finally:
-            computed.cancel()
             gone.cancel()
+            if not computed.done():
+                computed.cancel()
+        if computed.cancelled():
+            raise ClientDisconnect
+        return computed.result()
 
-    async def _unknown(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        path = request.scope["path"]
-        if error.status_code == 405 and path in self.routes:
-            return _json(invalid(f"{path} needs the method {self.routes[path][0]}").to_json(), 405, error.headers)
-        known = ", ".join(self.routes)
-        return _json(invalid(f"there is no such path. There are {known}").to_json(), error.status_code)
-
-
-def _wanted(body: Any, limits: Limits) -> tuple[list[Text], Any, bool | None]:
-    """The texts, their side, and whether to cut them (None if the request does not say); Refusal of an invalid
-    request."""
-    if not isinstance(body, dict) or "inputs" not in body:
-        raise invalid('the body must be an object with `inputs`, such as {"inputs": "a text"}')
-    inputs, truncate, prompt = body["inputs"], body.get("truncate"), body.get("prompt_name")
-    if truncate is not None and not isinstance(truncate, bool):
-        raise invalid("`truncate` must be true or false")
-    if prompt not in (None, "query", "document"):
-        raise invalid('`prompt_name` must be "query" or "document"')
-    if str(body.get("truncation_direction", "right")).lower() != "right":
-        raise invalid('`truncation_direction` must be "Right": texts are cut at their end')
-    if inputs in ("", []):
-        raise empty("inputs")
-    if isinstance(inputs, str) or _are_ids(inputs):
-        inputs = [inputs]
-    if not isinstance(inputs, list):
-        raise invalid("`inputs` must be a text, a list of texts, or token ids")
-    if len(inputs) > limits.texts:
-        raise invalid(f"batch size {len(inputs)} > maximum allowed batch size {limits.texts}")
-    for number, text in enumerate(inputs):
-        if not isinstance(text, str) and not _are_ids(text):
-            raise invalid(f"`inputs` must be a text, a list of texts, or token ids: entry {number} is neither")
-    return inputs, prompt or "document", truncate
-
-
-def _are_ids(value: Any) -> bool:
-    return (
-        isinstance(value, list) and bool(value) and all(type(number) is int and 0 <= number < 2**32 for number in value)
-    )
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """The answer to a request that failed; failures that are not the client's are also reported on the server."""
+        path, headers = request.scope["path"], None
+        match error:
+            case ClientDisconnect():
+                return Response(status_code=499)
+            case Refusal(status=status, kind=kind):
+                said, headers = str(error), {"connection": "close"} if status == 408 else None
+            case ValidationError():
+                first = error.errors(include_url=False, include_input=False)[0]
+                status, kind = 400 if first["type"] == "json_invalid" else 422, "Validation"
+                said = ": ".join(map(str, (*first["loc"], first["msg"])))
+            case HTTPException(status_code=status):
+                kind, headers = "Validation", error.headers
+                known = f"there is no such path. There are {', '.join(self.paths)}"
+                said = f"{path} needs the method {(headers or {}).get('Allow')}" if status == 405 else known
+            case _ if (failure := error if isinstance(error, VtkitError) else machine_failure(error)) is not None:
+                console.warn(f"a request failed: {failure}")
+                status, kind, said = 424, "Backend", str(failure)
+            case _:
+                trace = "".join(traceback.format_exception(error))
+                console.fail(f"this is a bug in vtkit, please report it:\n{trace}")
+                status, kind, said = 500, "Backend", f"a bug in vtkit: {type(error).__name__}"
+        return _json({"error": said, "error_type": kind}, status, headers)
 
 
 async def _rows(vectors: sparse.csr_matrix) -> AsyncIterator[bytes]:
@@ -300,47 +283,29 @@ async def _rows(vectors: sparse.csr_matrix) -> AsyncIterator[bytes]:
         yield f"{',' if number else '['}[{row}]{']' if number == vectors.shape[0] - 1 else ''}".encode()
 
 
+def _named(tokens: Weighted) -> list[dict[str, Any]]:
+    return [{"token": token, "weight": weight} for token, weight in tokens]
+
+
 def _found_json(run: str, found: Found) -> dict[str, Any]:
-    def named(tokens: Weighted) -> list[dict[str, Any]]:
-        return [{"token": token, "weight": weight} for token, weight in tokens]
-
-    return {
-        "run": run,
-        "query": found.query,
-        "warnings": found.warnings,
-        "tokens": named(found.tokens),
-        "special_tokens": named(found.special_tokens),
-        "results": [
-            {
-                "rank": result.rank,
-                "id": result.id,
-                "title": result.title,
-                "snippet": snippet(
-                    result.text, zip(result.texts, (weight for _, weight in result.tokens), strict=True)
-                ),
-                "score": result.score,
-                "tokens": [
-                    {**token, "text": text} for token, text in zip(named(result.tokens), result.texts, strict=True)
-                ],
-                "special_tokens": named(result.special_tokens),
-                "words": [
-                    {**part._asdict(), "tokens": named(part.tokens), "terms": named(part.terms)}
-                    for part in result.words
-                ],
-            }
-            for result in found.results
-        ],
-    }
-
-
-def _failed(error: Exception) -> Refusal:
-    """The client's answer to an error, which is also reported on the server."""
-    known = error if isinstance(error, VtkitError) else machine_failure(error)
-    if known is not None:
-        console.warn(f"a request failed: {known}")
-        return Refusal(424, "Backend", str(known))
-    console.fail("this is a bug in vtkit, please report it:\n" + "".join(traceback.format_exception(error)))
-    return Refusal(500, "Backend", f"a bug in vtkit: {type(error).__name__}")
+    """The results of a query; of each document's text, only a snippet."""
+    results = [
+        {
+            "rank": result.rank,
+            "id": result.id,
+            "title": result.title,
+            "snippet": snippet(result.text, zip(result.texts, (weight for _, weight in result.tokens), strict=True)),
+            "score": result.score,
+            "tokens": [token | {"text": text} for token, text in zip(_named(result.tokens), result.texts, strict=True)],
+            "special_tokens": _named(result.special_tokens),
+            "words": [
+                word._asdict() | {"tokens": _named(word.tokens), "terms": _named(word.terms)} for word in result.words
+            ],
+        }
+        for result in found.results
+    ]
+    tokens = {"tokens": _named(found.tokens), "special_tokens": _named(found.special_tokens)}
+    return {"run": run, "query": found.query, "warnings": found.warnings, **tokens, "results": results}
 
 
 async def _disconnected(request: Request) -> None:
@@ -349,14 +314,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _page(request: Request) -> Response:
-    name, media_type = PAGE[request.scope["path"]]
-    return Response(files("vtkit.deploy").joinpath("page", name).read_bytes(), media_type=media_type)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    headers = {"connection": "close"} if error.status == 408 else None
-    return _json(error.to_json(), error.status, headers)
+    return FileResponse(Path(__file__).parent / "page" / PAGE[request.scope["path"]])
 
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

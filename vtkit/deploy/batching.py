@@ -2,20 +2,16 @@
 and engines are not made for several. The event loop stays free to accept, refuse and drop requests."""
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Kind = TypeVar("Kind")
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class _Waiting(Generic[Kind, Work, Answer]):
+class _Waiting(NamedTuple, Generic[Kind, Work, Answer]):
     kind: Kind
     work: Work
     cost: int
@@ -29,63 +25,46 @@ class Batcher(Generic[Kind, Work, Answer]):
         self,
         compute: Callable[[Kind, Sequence[Work]], Sequence[Answer | Exception]],
         most: int,
-        observe: Callable[[Kind, int, float], None],
+        observe: Callable[[Kind, int], None],
     ) -> None:
         """``compute`` answers a batch of requests of one kind, or returns their errors. ``most`` is a batch's maximum
-        cost, which a single request may exceed. ``observe`` records the kind, the number of requests and the seconds of
-        each batch."""
+        cost, which a single request may exceed. ``observe`` records the kind and the number of requests of each
+        batch."""
         self._compute, self._most, self._observe = compute, most, observe
-        self._queue: deque[_Waiting[Kind, Work, Answer]] = deque()
-        self._arrived = asyncio.Event()
+        self._queue: list[_Waiting[Kind, Work, Answer]] = []
         self._thread = ThreadPoolExecutor(1, "compute")
+        self._running: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._queue)
+    def submit(self, kind: Kind, work: Work, cost: int) -> asyncio.Future[Answer]:
+        """The coming answer to ``work``. If it is cancelled before its batch begins, nothing is computed for it."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(kind, work, cost, answer))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return answer
 
-    async def submit(self, kind: Kind, work: Work, cost: int) -> Answer:
-        """The answer to ``work``. Cancelling removes it from the queue."""
-        waiting = _Waiting(kind, work, cost, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
-        self._arrived.set()
-        try:
-            answer: Answer = await waiting.answer
-            return answer
-        except asyncio.CancelledError:
-            if waiting in self._queue:
-                self._queue.remove(waiting)
-            raise
-
-    async def run(self) -> None:
-        """Compute batch after batch, until cancelled."""
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                await self._arrived.wait()
-                batch = self._next()
-                if not batch:
-                    self._arrived.clear()
+    async def _run(self) -> None:
+        """Compute batch after batch until nobody waits."""
+        while batch := self._next():
+            answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._computed, batch)
+            self._observe(batch[0].kind, len(batch))
+            for waiting, answer in zip(batch, answers, strict=True):
+                if waiting.answer.done():  # cancelled meanwhile
                     continue
-                started = time.monotonic()
-                answers = await loop.run_in_executor(self._thread, self._computed, batch)
-                self._observe(batch[0].kind, len(batch), time.monotonic() - started)
-                for waiting, answer in zip(batch, answers, strict=True):
-                    if waiting.answer.done():  # cancelled meanwhile
-                        continue
-                    if isinstance(answer, Exception):
-                        waiting.answer.set_exception(answer)
-                    else:
-                        waiting.answer.set_result(answer)
-        finally:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+                if isinstance(answer, Exception):
+                    waiting.answer.set_exception(answer)
+                else:
+                    waiting.answer.set_result(answer)
 
     def _next(self) -> list[_Waiting[Kind, Work, Answer]]:
         batch: list[_Waiting[Kind, Work, Answer]] = []
-        left: deque[_Waiting[Kind, Work, Answer]] = deque()
+        left: list[_Waiting[Kind, Work, Answer]] = []
         cost = 0
         for waiting in self._queue:
-            fits = not batch or (waiting.kind == batch[0].kind and cost + waiting.cost <= self._most)
-            (batch if fits else left).append(waiting)
-            cost += waiting.cost if fits else 0
+            if not waiting.answer.cancelled():
+                fits = not batch or (waiting.kind == batch[0].kind and cost + waiting.cost <= self._most)
+                (batch if fits else left).append(waiting)
+                cost += waiting.cost if fits else 0
         self._queue = left
         return batch
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scipy import sparse
 
-from vtkit.deploy.limits import invalid
+from vtkit.deploy.limits import Refusal
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
@@ -24,39 +24,29 @@ Text: TypeAlias = str | list[int]  # a text, or its token ids
 CHARACTERS_A_TOKEN = 4  # for estimating the work of a text
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """Encode texts of one side."""
+class Encoding(NamedTuple):
+    """Encode texts of one side; those that are too long are cut or, without ``truncate``, refused."""
 
     side: Side
+    truncate: bool
 
 
-@dataclass(frozen=True)
-class Searching:
+class Searching(NamedTuple):
     """Search for queries."""
 
     run: str
     top: int
-    why: bool = False  # with what each word of the query adds
+    why: bool  # with what each word of the query adds
 
 
 Kind: TypeAlias = Encoding | Searching  # requests of the same kind are computed together
-
-
-@dataclass(frozen=True)
-class Work:
-    """The work of one request."""
-
-    texts: Sequence[Text]
-    truncate: bool = True  # whether long texts are cut; else they are refused
-
-    def tokens(self, limit: int) -> int:
-        """Approximate number of tokens to read, at most ``limit`` per text."""
-        counts = (len(text) if isinstance(text, list) else len(text) // CHARACTERS_A_TOKEN for text in self.texts)
-        return sum(min(count, limit) + 2 for count in counts)
-
-
 Answer: TypeAlias = sparse.csr_matrix | Found  # vectors of a request's texts, or results of its query
+
+
+def tokens_of(texts: Sequence[Text], limit: int) -> int:
+    """Approximate number of tokens to read, at most ``limit`` per text."""
+    counts = (len(text) if isinstance(text, list) else len(text) // CHARACTERS_A_TOKEN for text in texts)
+    return sum(min(count, limit) + 2 for count in counts)
 
 
 @dataclass(frozen=True)
@@ -77,31 +67,26 @@ class Served:
         limits = (own, self.encoder.max_seq_length, tokenizer_of(self.encoder, side).model_max_length)
         return min(limit for limit in limits if limit is not None)
 
-    def compute(self, kind: Kind, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
-        """The answers to requests of one kind, or their errors."""
-        match kind:
-            case Encoding(side):
-                return self._encode(side, requests)
-            case Searching(run, top, why):
-                return list(self.searchers[run].search([str(request.texts[0]) for request in requests], top, why=why))
-
-    def _encode(self, side: Side, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
+    def compute(self, kind: Kind, requests: Sequence[Sequence[Text]]) -> Sequence[Answer | Exception]:
+        """The answers to requests of one kind, each of some texts or one query, or their errors."""
+        if isinstance(kind, Searching):
+            return list(self.searchers[kind.run].search([str(texts[0]) for texts in requests], kind.top, why=kind.why))
         rows: list[slice | Exception] = []
         texts: list[str] = []
         for request in requests:
             try:
-                taken = [self._text(text, side) for text in request.texts]
-                if not request.truncate:
-                    self._refuse_long(taken, side)
-            except Exception as error:
-                rows.append(error)
-            else:
+                taken = [self._text(text, kind.side) for text in request]
+                if not kind.truncate:
+                    self._refuse_long(taken, kind.side)
                 rows.append(slice(len(texts), len(texts) + len(taken)))
                 texts += taken
-        if side == "query" and self.index is not None:
+            except Exception as error:
+                rows.append(error)
+        if kind.side == "query" and self.index is not None:
             vectors = self.index.encode(texts)
         else:
-            vectors = encode_side(self.encoder, texts, side, self.longest(side), precision=self.precision)
+            length = self.longest(kind.side)
+            vectors = encode_side(self.encoder, texts, kind.side, length, precision=self.precision)
         return [row if isinstance(row, Exception) else vectors[row] for row in rows]
 
     def _text(self, text: Text, side: Side) -> str:
@@ -109,7 +94,7 @@ class Served:
             return text
         known = len(dimension_names(self.encoder))
         if any(number >= known for number in text):
-            raise invalid(f"`inputs` has token ids outside the vocabulary of {known:,} tokens")
+            raise Refusal(422, f"`inputs` has token ids outside the vocabulary of {known:,} tokens")
         decoded: str = tokenizer_of(self.encoder, side).decode(text, skip_special_tokens=True)
         return decoded
 
@@ -118,7 +103,8 @@ class Served:
         token_ids = first_tokens(tokenizer_of(self.encoder, side), [prompt + text for text in texts], limit + 1)
         for number, ids in enumerate(token_ids["input_ids"]):
             if len(ids) > limit:
-                raise invalid(
+                raise Refusal(
+                    422,
                     f"`inputs` must have at most {limit} tokens; text {number} has more. Shorten it, or cut it with "
-                    '"truncate": true'
+                    '"truncate": true',
                 )

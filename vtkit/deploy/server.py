@@ -6,8 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     """Answer requests on ``bound``, a socket of ``host``, until SIGTERM or Ctrl-C; then accept no more, and end when
     those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server accepts
     requests."""
-    from vtkit.deploy.app import Service
+    from vtkit.deploy.app import HEADERS, Service
 
     bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host
@@ -39,6 +38,8 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     config = Config(
         Service(served, limits, host),
         http=_Connection,
+        headers=list(HEADERS.items()),
+        lifespan="off",
         ws="none",
         log_config=None,
         access_log=False,
@@ -49,7 +50,6 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
         timeout_keep_alive=min(KEEP_ALIVE_SECONDS, int(limits.seconds) + 1),
         timeout_graceful_shutdown=int(limits.seconds) + 1,
     )
-    config.load()
     config.patience = 2 * limits.seconds + 1  # type: ignore[attr-defined]
     server = _Server(config)
     ready(f"http://{shown}:{bound.getsockname()[1]}")
@@ -62,19 +62,11 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
 class _Server(Server):
     """A server that ends with exit code 0; the library's would end with the signal."""
 
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
             console.say("stopping after the requests in progress")
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 class _Connection(H11Protocol):
