@@ -10,8 +10,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.deploy.documents import Collection
-from vtkit.deploy.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.deploy.network import InputList, TermWeights, write_torchscript
+from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
+from vtkit.deploy.network import EngineInputs, TermWeights, write_torchscript
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
 from vtkit.vocabulary.notation import WORDPIECE
@@ -26,14 +26,8 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     names = token_names(source.encoder, lambda token: token.replace(".", "__"))
     why = model_stays_outside(source, portable, names, (isinstance(tokenization, str), str(tokenization)))
     if collection is not None:
-        mapping = {
-            "mappings": {
-                "_source": {"excludes": [FIELD]},
-                "properties": text_properties() | {FIELD: {"type": "sparse_vector", "index_options": {"prune": False}}},
-            }
-        }
-        (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
-        write_bulk(collection, folder, numbered(collection.dimensions) if why or names is None else names)
+        write_mapping(folder / "mapping.json", {"type": "sparse_vector", "index_options": {"prune": False}})
+        write_bulk(collection, folder, None if why else names)
     if why is None:
         _write_model(source, folder / "model", tokenization)
     return {"why": why, "model": MODEL}
@@ -42,7 +36,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
 def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
     folder.mkdir()
     encoder = source.encoder
-    network, texts, length = InputList(TermWeights(encoder)), source.texts(), source.document_length
+    network, texts, length = EngineInputs(TermWeights(encoder)), source.texts(), source.document_length
     write_torchscript(network, encoder, folder / MODEL, four_inputs, lambda output: output, texts, length)
     tokens = sorted(encoder.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     (folder / "vocabulary.json").write_text(json.dumps({"vocabulary": [token for token, _ in tokens]}), "utf-8")

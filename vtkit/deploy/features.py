@@ -18,11 +18,6 @@ _LEAST = 2.0**-126  # engines refuse smaller floats, which are not normal
 _LONGEST_ID = 512
 
 
-def numbered(width: int) -> list[str]:
-    """``t0``, ``t1`` and so on."""
-    return [f"t{number}" for number in range(width)]
-
-
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
     """An engine's names of the tokens of ``encoder``; None if two would have the same name."""
     tokens = dimension_names(encoder)
@@ -49,19 +44,27 @@ def model_stays_outside(
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def write_bulk(collection: Collection, folder: Path, names: Sequence[str]) -> None:
+def write_names(collection: Collection, folder: Path, names: Sequence[str] | None) -> Sequence[str]:
+    """Write ``dimensions.json``: ``names``, or ``t0``, ``t1`` and so on; returns what it holds."""
+    called = names or [f"t{number}" for number in range(collection.dimensions)]
+    (folder / NAMES).write_text(json.dumps(called, ensure_ascii=False), encoding="utf-8")
+    return called
+
+
+def write_bulk(collection: Collection, folder: Path, names: Sequence[str] | None) -> None:
     """Write ``bulk/part-00000.ndjson`` and so on: an action and a document, alternately; and ``dimensions.json``."""
-    (folder / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
-    collection.write(folder / "bulk", "part-{}.ndjson", lambda entry: _bulk(entry, names))
+    called = write_names(collection, folder, names)
+    collection.write(folder / "bulk", "part-{}.ndjson", lambda entry: _bulk(entry, called))
 
 
-def text_properties() -> dict[str, Any]:
-    """Mapping of ids, titles and texts, which are shown but not searched."""
-    return {
-        "id": {"type": "keyword"},
-        "title": {"type": "text", "index": False},
-        "text": {"type": "text", "index": False},
-    }
+def write_mapping(path: Path, field: dict[str, Any], settings: dict[str, Any] | None = None) -> None:
+    """Write the body that creates an index, with its ``settings`` and the ``field`` of the vectors. Ids, titles and
+    texts are shown but not searched."""
+    shown = {"type": "text", "index": False}
+    properties = {"id": {"type": "keyword"}, "title": shown, "text": shown, FIELD: field}
+    body = {} if settings is None else {"settings": {"index": settings}}
+    body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
+    path.write_text(json.dumps(body, indent=1), encoding="utf-8")
 
 
 def _bulk(entry: Entry, names: Sequence[str]) -> str:

@@ -62,19 +62,21 @@ def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.floa
     return parts
 
 
-def registration(model: bytes, name: str, function: str, description: str) -> dict[str, Any]:
-    """The request body that registers a model of ML Commons of the kind ``function`` (``SPARSE_TOKENIZE``,
-    ``SPARSE_ENCODING``)."""
-    return {
+def register(path: Path, name: str, function: str) -> None:
+    """Write ``NAME.json`` beside a model's zip: the request body that registers it, of the kind ``function``
+    (``SPARSE_TOKENIZE``, ``SPARSE_ENCODING``)."""
+    model = path.read_bytes()
+    body = {
         "name": name,
         "version": "1",
-        "description": description,
+        "description": "exported by vtkit",
         "function_name": function,
         "model_format": "TORCH_SCRIPT",
         "model_content_size_in_bytes": len(model),
         "model_content_hash_value": hashlib.sha256(model).hexdigest(),
         "total_chunks": -(-len(model) // _CHUNK_BYTES),
     }
+    path.with_suffix(".json").write_text(json.dumps(body, indent=1), encoding="utf-8")
 
 
 def write_zip(file: Path | BytesIO, files: dict[str, bytes]) -> None:

@@ -85,29 +85,19 @@ class TermWeights(nn.Module):
         return logits, weights
 
 
-class InputList(nn.Module):
-    """The weights of a :class:`TermWeights` for an engine that passes ids, mask and perhaps types and positions."""
+class EngineInputs(nn.Module):
+    """The weights of a :class:`TermWeights` for an engine that passes ids, mask and perhaps types and positions, or
+    that passes and expects tensors by name."""
 
     def __init__(self, network: TermWeights) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, *_: Tensor) -> Tensor:
-        """(batch, vocabulary)."""
-        weights: Tensor = self.network(input_ids, attention_mask)[1]
-        return weights
-
-
-class InputNames(nn.Module):
-    """The weights of a :class:`TermWeights` for an engine that passes and expects tensors by name."""
-
-    def __init__(self, network: TermWeights) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """``output`` is (batch, vocabulary)."""
-        return {"output": self.network(inputs["input_ids"], inputs["attention_mask"])[1]}
+    def forward(self, inputs: Any, *further: Tensor) -> Any:
+        """(batch, vocabulary), called ``output`` if inputs have names."""
+        if isinstance(inputs, dict):
+            return {"output": self.network(inputs["input_ids"], inputs["attention_mask"])[1]}
+        return self.network(inputs, further[0])[1]
 
 
 @dataclass(frozen=True)

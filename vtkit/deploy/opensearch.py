@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from vtkit.deploy.documents import Collection
-from vtkit.deploy.features import FIELD, model_stays_outside, numbered, text_properties, token_names, write_bulk
-from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, registration, tokenizer_parts, write_zip
-from vtkit.deploy.network import InputNames, TermWeights, write_torchscript
+from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
+from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenizer_parts, write_zip
+from vtkit.deploy.network import EngineInputs, TermWeights, write_torchscript
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
@@ -37,15 +37,8 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     )  # fmt: skip
     facts: Facts = {"why": why}
     if collection is not None:
-        mapping = {
-            "settings": {"index": {"number_of_shards": 1}},
-            "mappings": {
-                "_source": {"excludes": [FIELD]},
-                "properties": text_properties() | {FIELD: {"type": "rank_features"}},
-            },
-        }
-        (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
-        write_bulk(collection, folder, numbered(collection.dimensions) if why or names is None else names)
+        write_mapping(folder / "mapping.json", {"type": "rank_features"}, {"number_of_shards": 1})
+        write_bulk(collection, folder, None if why else names)
         facts["seismic"] = _seismic(collection, source.query_vectors(), folder)
     if why is None:
         _write_models(source, folder)
@@ -60,7 +53,7 @@ def by_name(ids: Tensor, mask: Tensor) -> tuple[dict[str, Tensor]]:
 def _write_models(source: Source, folder: Path) -> None:
     encoder = source.encoder
     traced = folder / "model.pt"
-    network, texts, length = InputNames(TermWeights(encoder)), source.texts(), source.document_length
+    network, texts, length = EngineInputs(TermWeights(encoder)), source.texts(), source.document_length
     write_torchscript(network, encoder, traced, by_name, lambda output: output["output"], texts, length)
     weights = np.ones(int(encoder[0].auto_model.config.vocab_size), dtype=np.float32)
     parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
@@ -68,18 +61,12 @@ def _write_models(source: Source, folder: Path) -> None:
     files = {"model.pt": traced.read_bytes(), "tokenizer.json": json.dumps(parts).encode("ascii")}
     write_zip(folder / "encoder.zip", files)
     traced.unlink()
-    _register(folder / "encoder.zip", f"{source.identifier}-encoder", "SPARSE_ENCODING")
+    register(folder / "encoder.zip", f"{source.identifier}-encoder", "SPARSE_ENCODING")
     table = query_table(encoder)
     if table is not None:
         length = min(source.query_length, MOST_TOKENS, table.tokenizer.model_max_length)
         (folder / "queries.zip").write_bytes(query_model(table.tokenizer, as_array(table.weight), length))
-        _register(folder / "queries.zip", f"{source.identifier}-queries", "SPARSE_TOKENIZE")
-
-
-def _register(path: Path, name: str, function: str) -> None:
-    """``NAME.json`` beside a zip: the request body that registers it."""
-    meta = registration(path.read_bytes(), name, function, "exported by vtkit")
-    path.with_suffix(".json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        register(folder / "queries.zip", f"{source.identifier}-queries", "SPARSE_TOKENIZE")
 
 
 def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Facts:
@@ -94,16 +81,7 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Fa
         return facts | {"collide": int(shares[shares > 1].sum())}
     places = {int(dimension): number for number, dimension in enumerate(used)}
     (folder / "seismic.json").write_text(json.dumps(places), encoding="utf-8")
-    method = {
-        "name": "seismic",
-        "parameters": {"quantization_ceiling_ingest": ceilings[0], "quantization_ceiling_search": ceilings[1]},
-    }
-    mapping = {
-        "settings": {"index": {"sparse": True, "number_of_shards": 1}},
-        "mappings": {
-            "_source": {"excludes": [FIELD]},
-            "properties": text_properties() | {FIELD: {"type": "sparse_vector", "method": method}},
-        },
-    }
-    (folder / "mapping-seismic.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
+    limits = {"quantization_ceiling_ingest": ceilings[0], "quantization_ceiling_search": ceilings[1]}
+    field = {"type": "sparse_vector", "method": {"name": "seismic", "parameters": limits}}
+    write_mapping(folder / "mapping-seismic.json", field, {"sparse": True, "number_of_shards": 1})
     return facts

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.features import NAMES, model_stays_outside, numbered, token_names
+from vtkit.deploy.features import model_stays_outside, token_names, write_names
 from vtkit.deploy.network import MODEL
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
@@ -49,8 +49,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     (application / "services.xml").write_text(services, encoding="utf-8")
     if collection is None:
         return {"why": why}
-    called = numbered(collection.dimensions) if why or names is None else names
-    (folder / NAMES).write_text(json.dumps(called, ensure_ascii=False), encoding="utf-8")
+    called = write_names(collection, folder, None if why else names)
     collection.write(folder / "feed", "part-{}.jsonl", lambda entry: _line(entry, called))
     return {"why": why}
 

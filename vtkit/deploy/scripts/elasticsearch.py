@@ -13,16 +13,13 @@ from typing import Any
 from encode import HERE, Results, Vector, index_main
 from rest import Server, hits, index_name, names, send_bulk
 
-
-def server() -> Server:
-    """The server."""
-    return Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
+SERVER = Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
 
 
 def load() -> None:
     """Create the index and send bulk/, file by file."""
-    server()("PUT", index_name(), json.loads((HERE / "mapping.json").read_text("utf-8")))
-    send_bulk(server(), index_name())
+    SERVER("PUT", index_name(), json.loads((HERE / "mapping.json").read_text("utf-8")))
+    send_bulk(SERVER, index_name())
 
 
 def query(vector: Vector, top: int) -> dict[str, Any]:
@@ -35,7 +32,7 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    return hits(server()("POST", f"{index_name()}/_search", query(vector, top)))
+    return hits(SERVER("POST", f"{index_name()}/_search", query(vector, top)))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,47 @@ Results = list[tuple[str, float]]
 TEXTS_AT_ONCE = 16
 
 
+@cache
+def opened(path: Path) -> Any:
+    """A file of this folder as values, a table, a tokenizer or a network, read once."""
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    if path.suffix == ".onnx":
+        import onnxruntime
+
+        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    if path.name == "tokenizer.json":
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+    return json.loads(path.read_text("utf-8"))
+
+
+@cache
+def query_table(tokenizer: Path) -> dict[int, float]:
+    """The weight of each token of queries that need no network."""
+    return {opened(tokenizer).token_to_id(token): weight for token, weight in opened(HERE / "idf.json").items()}
+
+
+@cache
+def lexical_terms(language: str, analysis: str, first: int) -> tuple[Callable[[str], list[str]], dict[str, int]]:
+    """The function that cuts queries into BM25's terms, and the dimension of each term, from ``first`` on."""
+    try:
+        from vtkit.search.analysers import analyser
+    except ImportError:
+        sys.exit(
+            "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them.\n"
+            "Install vtkit from its wheel or source folder (pip install PATH), or encode with vtkit serve."
+        )
+    return analyser(language, analysis), {term: first + n for n, term in enumerate(opened(HERE / "terms.json"))}
+
+
 class Encoder:
     """Encodes queries and documents as the index was made; files are read when a side is first asked for."""
 
     def __init__(self, quantised: bool = False) -> None:
-        self.settings: dict[str, Any] = json.loads((HERE / "settings.json").read_text("utf-8"))
+        self.settings: dict[str, Any] = opened(HERE / "settings.json")
         self.file = "model_quantized.onnx" if quantised else "model.onnx"
-        self._opened: dict[str, Any] = {}
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
@@ -40,15 +75,14 @@ class Encoder:
         whole = self._scaled(self._network("document", texts))
         vectors = [largest(each, side["candidates"]) for each in whole]
         if saturation.is_file():
-            saturated, sums = json.loads(saturation.read_text("utf-8")), [sum(each.values()) for each in whole]
-            vectors = [_saturated(each, total, **saturated) for each, total in zip(vectors, sums, strict=True)]
+            sums = [sum(each.values()) for each in whole]
+            vectors = [_saturated(each, total, **opened(saturation)) for each, total in zip(vectors, sums, strict=True)]
         path = HERE / "own_tokens.npy"
         if path.is_file():
-            rises = np.load(path, allow_pickle=False)
-            vectors = [self._raised(each, text, rises) for each, text in zip(vectors, texts, strict=True)]
+            vectors = [self._raised(each, text, opened(path)) for each, text in zip(vectors, texts, strict=True)]
         path = HERE / "document_weights.npy"
         if path.is_file():
-            factors = np.load(path, allow_pickle=False)
+            factors = opened(path)
             vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
         return [largest(each, side["top_dimensions"]) for each in vectors]
 
@@ -79,7 +113,10 @@ class Encoder:
     def _network(self, name: str, texts: Sequence[str]) -> list[Vector]:
         side = self.settings[name]
         tokenizer = self._tokenizer(side, padded=True)
-        session = self._session(side)
+        path = HERE / side["network"] / self.file
+        if not path.is_file():
+            sys.exit(f"There is no {path.name}, because its vectors would differ too much.")
+        session = opened(path)
         inputs = {each.name for each in session.get_inputs()}
         vectors = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
@@ -96,11 +133,8 @@ class Encoder:
 
     def _table(self, texts: Sequence[str]) -> list[Vector]:
         side = self.settings["query"]
-        tokenizer = self._tokenizer(side, padded=False)
-        if "table" not in self._opened:
-            weights = json.loads((HERE / "idf.json").read_text("ascii"))
-            self._opened["table"] = {tokenizer.token_to_id(token): weight for token, weight in weights.items()}
-        table, folded_to = self._opened["table"], side["folded_to"]
+        tokenizer, folded_to = self._tokenizer(side, padded=False), side["folded_to"]
+        table = query_table(HERE / side["folder"] / "tokenizer.json")
         vectors = []
         for text in texts:
             vector: Vector = {}
@@ -112,15 +146,11 @@ class Encoder:
 
     def _raised(self, vector: Vector, text: str, rises: Any) -> Vector:
         """As the documents of the index: the tokens of the whole text have more weight."""
-        from tokenizers import Tokenizer
-
-        if "names" not in self._opened:
-            own = HERE / "output_tokenizer" / "tokenizer.json"
-            names = self._opened["names"] = Tokenizer.from_file(str(own if own.is_file() else HERE / "tokenizer.json"))
-            names.no_truncation()
-            names.no_padding()
-        folded_to = self.settings["query"]["folded_to"]
-        ids = set(self._opened["names"].encode(text, add_special_tokens=False).ids)
+        own, folded_to = HERE / "output_tokenizer" / "tokenizer.json", self.settings["query"]["folded_to"]
+        names = opened(own if own.is_file() else HERE / "tokenizer.json")
+        names.no_truncation()
+        names.no_padding()
+        ids = set(names.encode(text, add_special_tokens=False).ids)
         for number in {int(folded_to.get(str(number), number)) for number in ids}:
             if rises[number]:
                 vector[number] = vector.get(number, 0.0) + float(rises[number])
@@ -129,18 +159,7 @@ class Encoder:
     def _terms(self, text: str) -> Vector:
         """BM25's terms of a query, behind the dimensions of the encoder."""
         lexical = self.settings["lexical"]
-        if "terms" not in self._opened:
-            try:
-                from vtkit.search.analysers import analyser
-            except ImportError:
-                sys.exit(
-                    "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them.\n"
-                    "Install vtkit from its wheel or source folder (pip install PATH), or encode with vtkit serve."
-                )
-            terms = json.loads((HERE / "terms.json").read_text("utf-8"))
-            numbers = {term: lexical["first"] + number for number, term in enumerate(terms)}
-            self._opened["terms"] = analyser(lexical["language"], lexical["analysis"]), numbers
-        cut, numbers = self._opened["terms"]
+        cut, numbers = lexical_terms(lexical["language"], lexical["analysis"], lexical["first"])
         vector: Vector = {}
         for term in cut(text):
             if term in numbers:
@@ -148,31 +167,12 @@ class Encoder:
         return vector
 
     def _tokenizer(self, side: dict[str, Any], padded: bool) -> Any:
-        from tokenizers import Tokenizer
-
-        key = f"tokenizer of {side['folder']}"
-        if key not in self._opened:
-            opened = Tokenizer.from_file(str(HERE / side["folder"] / "tokenizer.json"))
-            opened.enable_truncation(side["max_length"], direction=side["truncation_side"])
-            if padded:
-                opened.enable_padding(pad_id=side["pad_id"], pad_token=side["pad_token"])
-            self._opened[key] = opened, side["max_length"]
-        opened, length = self._opened[key]
-        if length != side["max_length"]:  # both sides have one file
-            opened.enable_truncation(side["max_length"], direction=side["truncation_side"])
-            self._opened[key] = opened, side["max_length"]
-        return opened
-
-    def _session(self, side: dict[str, Any]) -> Any:
-        import onnxruntime
-
-        key = f"network of {side['network']}"
-        if key not in self._opened:
-            path = HERE / side["network"] / self.file
-            if not path.is_file():
-                sys.exit(f"There is no {path.name}, because its vectors would differ too much.")
-            self._opened[key] = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return self._opened[key]
+        tokenizer = opened(HERE / side["folder"] / "tokenizer.json")
+        tokenizer.enable_truncation(side["max_length"], direction=side["truncation_side"])
+        tokenizer.no_padding()
+        if padded:
+            tokenizer.enable_padding(pad_id=side["pad_id"], pad_token=side["pad_token"])
+        return tokenizer
 
 
 def largest(vector: Vector, count: int | None) -> Vector:

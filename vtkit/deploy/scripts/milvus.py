@@ -17,6 +17,8 @@ from typing import Any
 import pymilvus
 from encode import HERE, Results, Vector, index_main
 
+SETTINGS = json.loads((HERE / "settings.json").read_text("utf-8"))
+COLLECTION = "c_" + re.sub(r"\W+", "_", SETTINGS["name"], flags=re.ASCII)
 AT_ONCE = 1000
 MOST_BYTES = 65_535
 
@@ -31,19 +33,13 @@ def connected() -> Any:
 @cache
 def opened() -> Any:
     """The same with the collection in memory."""
-    connected().load_collection(collection())
+    connected().load_collection(COLLECTION)
     return connected()
-
-
-def collection() -> str:
-    """The collection's name."""
-    name = json.loads((HERE / "settings.json").read_text("utf-8"))["name"]
-    return "c_" + re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 
 def load() -> None:
     """Create the collection and insert rows/, file by file."""
-    client, name, sent = connected(), collection(), 0
+    client, name, sent = connected(), COLLECTION, 0
     if client.has_collection(name):
         sys.exit(f"there is a collection {name} already: drop it first")
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -74,7 +70,7 @@ def cut(text: str) -> str:
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     (found,) = opened().search(
-        collection(), data=[vector], anns_field="weights", limit=top, output_fields=["id"],
+        COLLECTION, data=[vector], anns_field="weights", limit=top, output_fields=["id"],
         search_params={"metric_type": "IP"},
     )  # fmt: skip
     return [(hit["entity"]["id"], float(hit["distance"])) for hit in found]

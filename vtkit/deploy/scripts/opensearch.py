@@ -21,24 +21,15 @@ from rest import Server, hits, index_name, names, send_bulk
 CHUNK = 10_000_000
 LARGEST = 64.0
 SEISMIC = bool(os.environ.get("SEISMIC"))
-
-
-def server() -> Server:
-    """The server."""
-    return Server("OPENSEARCH", "http://localhost:9200")
-
-
-def index() -> str:
-    """Its name."""
-    name: str = index_name("-seismic" if SEISMIC else "")
-    return name
+SERVER = Server("OPENSEARCH", "http://localhost:9200")
+INDEX: str = index_name("-seismic" if SEISMIC else "")
 
 
 def load() -> None:
     """Create the index and send bulk/, file by file."""
     mapping = "mapping-seismic.json" if SEISMIC else "mapping.json"
-    server()("PUT", index(), json.loads((HERE / mapping).read_text("utf-8")))
-    send_bulk(server(), index(), renumbered if SEISMIC else None)
+    SERVER("PUT", INDEX, json.loads((HERE / mapping).read_text("utf-8")))
+    send_bulk(SERVER, INDEX, renumbered if SEISMIC else None)
 
 
 @cache
@@ -70,7 +61,7 @@ def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     body, scale = query(vector, top)
-    return [(identity, score * scale) for identity, score in hits(server()("POST", f"{index()}/_search", body))]
+    return [(identity, score * scale) for identity, score in hits(SERVER("POST", f"{INDEX}/_search", body))]
 
 
 def models() -> None:
@@ -79,20 +70,20 @@ def models() -> None:
     asked = registered("queries") if (HERE / "queries.zip").is_file() else document
     ingest = {"sparse_encoding": {"model_id": document, "field_map": {"text": "weights"}}}
     enricher = {"neural_query_enricher": {"default_model_id": asked}}
-    server()("PUT", f"_ingest/pipeline/{index()}", {"processors": [ingest]})
-    server()("PUT", f"_search/pipeline/{index()}", {"request_processors": [enricher]})
-    print(f"documents: {document}, queries: {asked}; pipelines {index()}")
+    SERVER("PUT", f"_ingest/pipeline/{INDEX}", {"processors": [ingest]})
+    SERVER("PUT", f"_search/pipeline/{INDEX}", {"request_processors": [enricher]})
+    print(f"documents: {document}, queries: {asked}; pipelines {INDEX}")
 
 
 def registered(name: str) -> str:
     """The id of a model, deployed."""
     meta = json.loads((HERE / f"{name}.json").read_text("utf-8"))
     content = (HERE / f"{name}.zip").read_bytes()
-    model = str(server()("POST", "_plugins/_ml/models/_register_meta", meta)["model_id"])
+    model = str(SERVER("POST", "_plugins/_ml/models/_register_meta", meta)["model_id"])
     for number, start in enumerate(range(0, len(content), CHUNK)):
-        server()("POST", f"_plugins/_ml/models/{model}/_upload_chunk/{number}", content[start : start + CHUNK])
-    task = server()("POST", f"_plugins/_ml/models/{model}/_deploy")["task_id"]
-    while (state := server()("GET", f"_plugins/_ml/tasks/{task}"))["state"] in ("CREATED", "RUNNING"):
+        SERVER("POST", f"_plugins/_ml/models/{model}/_upload_chunk/{number}", content[start : start + CHUNK])
+    task = SERVER("POST", f"_plugins/_ml/models/{model}/_deploy")["task_id"]
+    while (state := SERVER("GET", f"_plugins/_ml/tasks/{task}"))["state"] in ("CREATED", "RUNNING"):
         time.sleep(1)
     if state["state"] != "COMPLETED":
         sys.exit(f"{name}: {state['state']} {state.get('error', '')}")

@@ -17,6 +17,8 @@ from typing import Any
 import psycopg
 from encode import HERE, Results, Vector, index_main
 
+TABLE = (HERE / "schema.sql").read_text("utf-8").partition("CREATE TABLE ")[2].split()[0]
+
 
 @cache
 def connected() -> psycopg.Connection[Any]:
@@ -27,9 +29,9 @@ def connected() -> psycopg.Connection[Any]:
 def load() -> None:
     """Create the table and copy documents/ into it."""
     with connected().cursor() as cursor, connected().transaction():
-        cursor.execute("SELECT to_regclass(%s)", (table(),))
+        cursor.execute("SELECT to_regclass(%s)", (TABLE,))
         if cursor.fetchone() != (None,):
-            sys.exit(f"there is a table {table()} already: drop it first")
+            sys.exit(f"there is a table {TABLE} already: drop it first")
         cursor.execute((HERE / "schema.sql").read_bytes())
         for line in (HERE / "load.sql").read_text("utf-8").splitlines():
             match = re.fullmatch(r"\\copy (\w+) (\([^)]*\)) FROM '([^']+)'", line)
@@ -37,7 +39,7 @@ def load() -> None:
             with cursor.copy(f"COPY {match[1]} {match[2]} FROM STDIN".encode()) as copy:
                 copy.write((HERE / match[3]).read_bytes())
     with connected().cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {table()}".encode())
+        cursor.execute(f"SELECT count(*) FROM {TABLE}".encode())
         print(f"{(cursor.fetchone() or [0])[0]:,} documents")
 
 
@@ -47,18 +49,11 @@ def search(vector: Vector, top: int) -> Results:
     query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
     with connected().cursor() as cursor:
         cursor.execute(
-            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {table()} "
+            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {TABLE} "
             "ORDER BY weights <#> %(query)s::sparsevec, number LIMIT %(top)s".encode(),
             {"query": query, "top": top},
         )
         return [(str(identity), float(score)) for identity, score in cursor.fetchall() if score > 0]
-
-
-def table() -> str:
-    """Its name, as schema.sql has it."""
-    statement = re.search(r"CREATE TABLE (\w+)", (HERE / "schema.sql").read_text("utf-8"))
-    assert statement is not None
-    return statement[1]
 
 
 if __name__ == "__main__":

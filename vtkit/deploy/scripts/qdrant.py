@@ -18,6 +18,8 @@ from encode import HERE, Results, Vector, index_main
 from qdrant_client import QdrantClient, models
 
 NAME = "text"
+SETTINGS = json.loads((HERE / "settings.json").read_text("utf-8"))
+COLLECTION: str = os.environ.get("QDRANT_COLLECTION") or re.sub(r"[^0-9A-Za-z_-]+", "_", SETTINGS["name"])
 AT_ONCE = 256
 
 
@@ -31,15 +33,9 @@ def connected() -> QdrantClient:
     return client
 
 
-def collection() -> str:
-    """The collection's name."""
-    name = json.loads((HERE / "settings.json").read_text("utf-8"))["name"]
-    return os.environ.get("QDRANT_COLLECTION") or re.sub(r"[^0-9A-Za-z_-]+", "_", name)
-
-
 def load() -> None:
     """Create the collection and send points/, file by file."""
-    client, name, sent = connected(), collection(), 0
+    client, name, sent = connected(), COLLECTION, 0
     if client.collection_exists(name):
         sys.exit(f"there is a collection {name} already: drop it, or name another with QDRANT_COLLECTION")
     client.create_collection(name, vectors_config={}, sparse_vectors_config={NAME: models.SparseVectorParams()})
@@ -54,7 +50,7 @@ def load() -> None:
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     query = models.SparseVector(indices=list(vector), values=list(vector.values()))
-    found = connected().query_points(collection(), query=query, using=NAME, limit=top, with_payload=["id"])
+    found = connected().query_points(COLLECTION, query=query, using=NAME, limit=top, with_payload=["id"])
     return [(point.payload["id"], point.score) for point in found.points if point.payload]
 
 
