@@ -250,7 +250,8 @@ class Service:
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed; failures that are not the client's are also reported on the server."""
-        path, headers = request.scope["path"], None
+        path = request.scope["path"]
+        headers: Mapping[str, str] | None = None
         match error:
             case ClientDisconnect():
                 return Response(status_code=499)

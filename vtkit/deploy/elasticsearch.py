@@ -16,6 +16,7 @@ from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
 from vtkit.vocabulary.notation import WORDPIECE
 
+NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 

@@ -16,13 +16,6 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import new_folder
 
-BITS = 8  # of document weights, for engines that need whole numbers
-
-NINE_BITS: tuple[Target, ...] = ("elasticsearch", "opensearch")
-"""Engines that keep weights as Lucene's features, with 9 significant bits."""
-
-REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")  # engines whose index.py sends HTTP requests
-
 
 def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:
     """Fill the new folder ``out`` with everything that ``target`` needs of ``source``.
@@ -44,8 +37,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             source.searcher.index.postings,
             source.searcher.documents,
             top_dimensions=top_dimensions,
-            bits=BITS if target == "lucene" else None,
-            nine_bits=target in NINE_BITS,
+            bits=getattr(engine, "BITS", None),
+            nine_bits=getattr(engine, "NINE_BITS", False),
             refused=getattr(engine, "REFUSED", None),
         )
     with new_folder(out) as folder:
@@ -53,7 +46,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         portable = write_portable(source, folder, target)
         if collection is not None:
             shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
-            if target in REST:
+            if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
         facts: Facts = engine.write(source, portable, collection, folder)
         kept = write_replay(source, folder, collection)

@@ -14,6 +14,7 @@ from vtkit.deploy.readme import Facts
 from vtkit.system import console
 
 CIFF = "index.ciff"
+BITS = 8  # of document weights, which are whole numbers
 
 
 def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:

@@ -121,15 +121,15 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
     """
     network = TermWeights(encoder).eval()
     types = types or "token_type_ids" in encoder.tokenizer.model_input_names
-    given, inputs = _example(encoder, types)
+    inputs = _example(encoder, types)
     axes = {name: {0: "batch", 1: "tokens"} for name in [*inputs, LOGITS]} | {WEIGHTS: {0: "batch"}}
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
             torch.onnx.export(
                 network,
-                given,
+                tuple(inputs.values()),
                 str(folder / MODEL),
-                input_names=inputs,
+                input_names=list(inputs),
                 output_names=[LOGITS, WEIGHTS],
                 dynamic_axes=axes,
                 opset_version=_OPSET,
@@ -162,7 +162,7 @@ def write_torchscript(
 ) -> None:  # fmt: skip
     """Trace ``module``, made of the network of ``encoder``, into the file ``path``, and compare its weights of
     ``texts``, which ``weights`` finds in its output, (batch, vocabulary), with vtkit's own."""
-    (ids, mask), _ = _example(encoder, types=False)
+    ids, mask = _example(encoder, types=False).values()
     torchscript: Any = torch.jit
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
@@ -231,16 +231,12 @@ def mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
     return float((dots[sound] / np.maximum(lengths[0] * lengths[1], 1e-12)[sound]).mean()) if sound.any() else 1.0
 
 
-def _example(encoder: SparseEncoder, types: bool) -> tuple[tuple[Tensor, ...], list[str]]:
-    """Inputs to trace with: two texts of different lengths; and their names."""
-    tokenizer = encoder.tokenizer
-    some = list(range(min(len(tokenizer), 64)))[-5:]
-    padded = tokenizer.pad({"input_ids": [some, some[:3]]}, return_attention_mask=True, return_tensors="pt")
-    given = [padded["input_ids"], padded["attention_mask"]]
-    names = ["input_ids", "attention_mask"]
-    if types:
-        given, names = [*given, torch.zeros_like(given[0])], [*names, "token_type_ids"]
-    return tuple(given), names
+def _example(encoder: SparseEncoder, types: bool) -> dict[str, Tensor]:
+    """Inputs to trace with, by name: two texts of different lengths."""
+    some = list(range(min(len(encoder.tokenizer), 64)))[-5:]
+    padded = encoder.tokenizer.pad({"input_ids": [some, some[:3]]}, return_attention_mask=True, return_tensors="pt")
+    inputs = {name: padded[name] for name in ("input_ids", "attention_mask")}
+    return inputs | ({"token_type_ids": torch.zeros_like(padded["input_ids"])} if types else {})
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 
+NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 

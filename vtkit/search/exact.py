@@ -78,7 +78,7 @@ class ExactIndex:
         starts, numbers, weights = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
         if frequent is not None:
-            frequent = FrequentTerms(*map(_frozen, frequent))
+            frequent = FrequentTerms(*map(_frozen, frequent._asdict().values()))
         return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], frequent)
 
     def save(self, folder: str | Path) -> None:
@@ -141,14 +141,12 @@ class ExactIndex:
         matrix = self.checked(queries, depth)
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
-        if self.frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
-            self._score_all(matrix, ids, scores)
-            return ids, scores
-        left = np.flatnonzero(~self._pruned(matrix, self.frequent, ids, scores))
+        left = np.arange(matrix.shape[0])
+        if self.frequent is not None and depth * DOCUMENTS_A_RESULT <= self.document_count:
+            left = np.flatnonzero(~self._pruned(matrix, self.frequent, ids, scores))
         if len(left):
-            ids_left, scores_left = ids[left], scores[left]
-            self._score_all(matrix[left], ids_left, scores_left)
-            ids[left], scores[left] = ids_left, scores_left
+            lists, threads = (self.starts, self.documents, self.weights, self.document_count), search_threads()
+            _search(*lists, *_arrays(matrix), left, ids, scores, threads)
         return ids, scores
 
     def checked(self, queries: sp.csr_matrix, depth: int = 1) -> sp.csr_matrix:
@@ -178,12 +176,6 @@ class ExactIndex:
         return Contributions(
             np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64)
         )
-
-    def _score_all(self, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> None:
-        """Score every document of every list of the queries; results go into ``ids`` and ``scores``."""
-        if queries.shape[0] and self.document_count:
-            lists, threads = (self.starts, self.documents, self.weights, self.document_count), search_threads()
-            _search(*lists, *_arrays(queries), ids, scores, threads)
 
     def _pruned(
         self, queries: sp.csr_matrix, frequent: FrequentTerms, ids: Ids, scores: Scores
@@ -273,17 +265,19 @@ def _search(
     query_starts: Any,
     query_terms: Any,
     query_weights: Any,
+    left: Any,
     ids: Any,
     scores: Any,
     workers: int,
 ) -> None:
-    """Fill ``ids`` and ``scores``, both (queries, depth); worker w takes the queries w, w + workers, ..."""
-    queries = len(query_starts) - 1
+    """Fill the rows ``left`` of ``ids`` and ``scores``, both (queries, depth); worker w takes those at w, w + workers,
+    ..."""
     for worker in numba.prange(workers):
         accumulators = np.zeros(document_count, dtype=np.float32)
         sample = np.empty(document_count // _STRIDE + 1, dtype=np.float32)
         keys = np.empty(document_count, dtype=np.uint64)
-        for query in range(worker, queries, workers):
+        for place in range(worker, len(left), workers):
+            query = left[place]
             accumulators[:] = 0
             for entry in range(query_starts[query], query_starts[query + 1]):
                 weight, term = query_weights[entry], query_terms[entry]

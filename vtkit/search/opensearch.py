@@ -3,7 +3,6 @@ bits of a weight. The index on the server is named after a digest of the vectors
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +89,9 @@ class OpenSearchRanker:
         at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
         for start in range(0, queries.shape[0], at_once):
             batch = queries[start : start + at_once]
-            scales = [_scale(batch, row) for row in range(batch.shape[0])]
+            largest = batch.max(axis=1).toarray().ravel().astype(np.float64)
+            # powers of two, which bring the weights of each query below Lucene's limit
+            scales = (2.0 ** -np.ceil(np.log2(np.maximum(largest / LARGEST_WEIGHT, 1)))).tolist()
             requests: list[dict[str, Any]] = []
             for row, scale in enumerate(scales):
                 query = {"neural_sparse": {FIELD: {"query_tokens": _features(batch, row, MOST_CLAUSES, scale)}}}
@@ -101,13 +102,6 @@ class OpenSearchRanker:
             if len(hits) != batch.shape[0]:
                 raise DataError(f"OpenSearch at {self.settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
             yield from ((ids, scores / scale) for (ids, scores), scale in zip(hits, scales, strict=True))
-
-
-def _scale(queries: sp.csr_matrix, row: int) -> float:
-    """The power of two that brings the weights of a query below Lucene's limit."""
-    weights = queries.data[queries.indptr[row] : queries.indptr[row + 1]]
-    largest = float(weights.max(initial=0.0))
-    return 1.0 if largest <= LARGEST_WEIGHT else 2.0 ** -math.ceil(math.log2(largest / LARGEST_WEIGHT))
 
 
 def _features(matrix: sp.csr_matrix, row: int, most: int | None = None, scale: float = 1.0) -> dict[str, float]:

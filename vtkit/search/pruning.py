@@ -190,7 +190,7 @@ def _prune(
     share = 1.0 - 8.0 * (length + 4) * 2.0**-24
     size = 0
     border = 0.0
-    heap = [np.float32(0)] * depth  # the best bounds, the smallest first
+    heap: Any = [np.float32(0)] * depth  # the best bounds, the smallest first
     for first in range(0, document_count, WINDOW):
         last = min(first + WINDOW, document_count)
         width = last - first

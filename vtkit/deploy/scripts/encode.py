@@ -50,7 +50,7 @@ def query_table(tokenizer: Path) -> dict[int, float]:
 
 
 @cache
-def lexical_terms(language: str, analysis: str, first: int) -> tuple[Callable[[str], list[str]], dict[str, int]]:
+def lexical_terms(language: str, analysis: Any, first: int) -> tuple[Callable[[str], list[str]], dict[str, int]]:
     """The function that cuts queries into BM25's terms, and the dimension of each term, from ``first`` on."""
     try:
         from vtkit.search.analysers import analyser
