@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -41,7 +42,7 @@ from vtkit.deploy.features import model_stays_outside, token_names
 from vtkit.deploy.network import MODEL, QUANTISED, Checked, TermWeights, check_onnx, quantise, write_onnx
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.postgres import sparsevec
-from vtkit.deploy.result import Target
+from vtkit.deploy.result import Export, Target
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
@@ -53,6 +54,8 @@ from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+Exported = Callable[[Path, Target], tuple[Path, Export]]
 
 CASED = (*tiny.TOKENS, "Apple", "APPLE", "Raven", "##Ing")
 
@@ -89,6 +92,18 @@ def transferred(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose queries are encoded as documents are, without BM25's terms."""
     return tiny.finished_run(tmp_path_factory.mktemp("plain"), tiny.collection(40, seed=3))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """The folder and the facts of an export, made once for all tests that only read it."""
+
+    @cache
+    def of(source: Path, target: Target) -> tuple[Path, Export]:
+        out = tmp_path_factory.mktemp("exported") / "out"
+        return out, export_for(source, target, out)
+
+    return of
 
 
 def by_engine(logits: Any, mask: Any) -> Any:
@@ -247,10 +262,9 @@ def test_eight_bits_are_as_few_as_the_vectors_allow(tmp_path: Path, monkeypatch:
     assert not (tmp_path / QUANTISED).exists()
 
 
-def test_a_readme_does_not_contradict_itself(transferred: Path, plain: Path, tmp_path: Path) -> None:
+def test_a_readme_does_not_contradict_itself(transferred: Path, plain: Path, exported: Exported) -> None:
     for source in (transferred, plain):
-        export_for(source, "qdrant", tmp_path / source.parent.parent.name)
-        text = " ".join((tmp_path / source.parent.parent.name / "README.md").read_text("utf-8").split())
+        text = " ".join((exported(source, "opensearch")[0] / "README.md").read_text("utf-8").split())
         assert ("The same network encodes queries and documents" in text) == (source == plain)
         assert "queries have other weights" not in text
         assert "pip install vtkit" not in text
@@ -491,17 +505,16 @@ def bulk_documents(folder: Path) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("target", ["elasticsearch", "opensearch"])
 @pytest.mark.parametrize("source", ["transferred", "plain"])
 def test_bulk_files_have_the_exact_scores(
-    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest
+    target: Target, source: str, exported: Exported, request: pytest.FixtureRequest
 ) -> None:
-    out = tmp_path / "out"
-    exported = export_for(request.getfixturevalue(source), target, out)
-    assert exported.results_kept is not None  # of weights cut to 9 significant bits
-    assert exported.results_kept > 0.99
+    out, facts = exported(request.getfixturevalue(source), target)
+    assert facts.results_kept is not None  # of weights cut to 9 significant bits
+    assert facts.results_kept > 0.99
     mapping = json.loads((out / "mapping.json").read_text("utf-8"))
     kept = {"elasticsearch": {"type": "sparse_vector", "index_options": {"prune": False}}}
     assert mapping["mappings"]["properties"]["weights"] == kept.get(target, {"type": "rank_features"})
     documents = bulk_documents(out / "bulk")
-    assert len(documents) == exported.documents
+    assert len(documents) == facts.documents
     made = json.loads(
         subprocess.run(
             [sys.executable, "-c", "import json, encode, index\n"
@@ -524,12 +537,13 @@ def test_bulk_files_have_the_exact_scores(
             assert score == pytest.approx(result["score"], rel=1e-3)
 
 
-def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(plain: Path, tmp_path: Path) -> None:
+def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(
+    plain: Path, exported: Exported, tmp_path: Path
+) -> None:
     made = wordpiece("a.b", *tiny.WORDS)
     encoder = as_sparse_encoder(tiny.model(tokens=tuple(made.get_vocab())), made, tmp_path / "work")
     save_encoder(encoder, tmp_path / "model")
-    export_for(plain, "elasticsearch", tmp_path / "plain")
-    assert not (tmp_path / "plain" / "model").exists()  # which Elasticsearch would cut otherwise
+    assert not (exported(plain, "elasticsearch")[0] / "model").exists()  # which Elasticsearch would cut otherwise
     export_for(tmp_path / "model", "elasticsearch", tmp_path / "out")
     folder = tmp_path / "out" / "model"
     config = json.loads((folder / "config.json").read_text("utf-8"))
@@ -544,17 +558,17 @@ def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(plain: Pat
     np.testing.assert_allclose(found[0].detach().numpy(), encode(encoder, ["Raven maple"], 48).toarray()[0], atol=1e-4)
 
 
-def test_the_models_in_opensearch_give_the_features_of_the_documents(plain: Path, tmp_path: Path) -> None:
+def test_the_models_in_opensearch_give_the_features_of_the_documents(plain: Path, exported: Exported) -> None:
     """As ML Commons does: tokenize with ``tokenizer.json``, take ``output``, decode each dimension by itself."""
-    export_for(plain, "opensearch", tmp_path / "out")
-    with zipfile.ZipFile(tmp_path / "out" / "encoder.zip") as archive:
+    out, _ = exported(plain, "opensearch")
+    with zipfile.ZipFile(out / "encoder.zip") as archive:
         tokenizer = Tokenizer.from_str(archive.read("tokenizer.json").decode("ascii"))
         traced: Any = torch.jit.load(io.BytesIO(archive.read("model.pt")))
-    meta = json.loads((tmp_path / "out" / "encoder.json").read_text("utf-8"))
-    content = (tmp_path / "out" / "encoder.zip").read_bytes()
+    meta = json.loads((out / "encoder.json").read_text("utf-8"))
+    content = (out / "encoder.zip").read_bytes()
     assert meta["function_name"] == "SPARSE_ENCODING"
     assert meta["model_content_hash_value"] == hashlib.sha256(content).hexdigest()
-    lines = (tmp_path / "out" / "bulk" / "part-00000.ndjson").read_text("utf-8").splitlines()
+    lines = (out / "bulk" / "part-00000.ndjson").read_text("utf-8").splitlines()
     document = json.loads(lines[1])
     encoding = tokenizer.encode(document["text"])
     output = traced(
@@ -578,10 +592,9 @@ def test_a_query_table_is_a_tokenizer_model_of_opensearch(tmp_path: Path) -> Non
 
 
 def test_seismic_gets_its_own_numbers_and_ceilings(
-    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: Path, exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out"
-    export_for(plain, "opensearch", out)
+    out, _ = exported(plain, "opensearch")
     mapping = json.loads((out / "mapping-seismic.json").read_text("utf-8"))
     assert mapping["settings"]["index"]["sparse"] is True
     limits = mapping["mappings"]["properties"]["weights"]["method"]["parameters"]
@@ -631,13 +644,11 @@ def test_qdrants_requests_and_fastembeds_files_are_there(plain: Path, tmp_path: 
     assert asked <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_openvino_gives_the_same_vectors(plain: Path, tmp_path: Path) -> None:
+def test_openvino_gives_the_same_vectors(plain: Path, exported: Exported) -> None:
     openvino = pytest.importorskip("openvino")
-    export_for(plain, "onnx", tmp_path / "out")
-    compiled = openvino.Core().compile_model(
-        str(tmp_path / "out" / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    )
-    encoder = load_encoder(tmp_path / "out")
+    out, _ = exported(plain, "elasticsearch")
+    compiled = openvino.Core().compile_model(str(out / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    encoder = load_encoder(out)
     for text in tiny.texts(8):
         tokens = encoder.tokenizer([text], return_tensors="np")
         given = {each.any_name: tokens[each.any_name] for each in compiled.inputs}

@@ -170,14 +170,7 @@ def _settings(source: Source) -> dict[str, Any]:
     encoder, searcher = source.encoder, source.searcher
     lexical = None
     if searcher is not None and searcher.lexical is not None:
-        part = searcher.lexical.record
-        lexical = {
-            "language": part.language,
-            "analysis": part.analysis,
-            "first": searcher.lexical.vocabulary,
-            "encoder_factor": part.encoder_factor,
-            "term_factor": part.term_factor,
-        }
+        lexical = searcher.lexical.record.to_json() | {"first": searcher.lexical.vocabulary}
     own = _query_transformer(encoder)
     query = _side(own or encoder, encoder, "query", source.query_length)
     query |= {"table": query_table(encoder) is not None, "network": "query" if own is not None else ""}

@@ -148,7 +148,7 @@ class Bm25System:
         from vtkit.search.analysers import K1
 
         run = run_of(asked, *self.bm25.search([query.text for query in asked.queries], depth))
-        cut = self.bm25.analyser
+        cut = self.bm25.terms.analyser
         return Ranking(run, SystemFacts(role="bm25", analyser=cut.description, k1=K1, b=cut.b))
 
 

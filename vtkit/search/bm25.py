@@ -95,11 +95,6 @@ class Bm25:
         """Impacts of :func:`bm25_impacts`, held in memory."""
         return cls([ExactIndex.build(impacts)], terms)
 
-    @property
-    def analyser(self) -> Analyser:
-        """Cuts texts into terms."""
-        return self.terms.analyser
-
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
         queries, first = self.terms.counts(texts), 0

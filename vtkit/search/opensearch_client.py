@@ -41,23 +41,22 @@ def answers(settings: IndexSection) -> Iterator[None]:
     """OpenSearch's errors in the block, and malformed answers, as :class:`DataError`."""
     import opensearchpy
 
-    where = f"OpenSearch at {settings.url}"
     try:
         yield
-    except opensearchpy.AuthorizationException as error:
-        raise DataError(f"{where} denies permission: {str(error)[:200]}.") from error
-    except opensearchpy.AuthenticationException as error:
-        raise DataError(f"{where} asks for a login: set {USER} and {PASSWORD} in the environment.") from error
-    except opensearchpy.SSLError as error:
-        raise DataError(
-            f"{where}: this machine does not trust its certificate ({str(error)[:200]}). If you do, name "
-            "a file with it, or with that of its authority, in the environment variable SSL_CERT_FILE."
-        ) from error
-    except opensearchpy.ConnectionError as error:
-        raise DataError(
-            f"{where} does not answer ({str(error)[:200]}). Check that it is running, and index.url."
-        ) from error
     except (opensearchpy.OpenSearchException, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{where} refuses, or does not answer like OpenSearch: {type(error).__name__}: {str(error)[:300]}."
-        ) from error
+        said = str(error)[:200]
+        match error:
+            case opensearchpy.AuthorizationException():
+                why = f"denies permission: {said}."
+            case opensearchpy.AuthenticationException():
+                why = f"asks for a login: set {USER} and {PASSWORD} in the environment."
+            case opensearchpy.SSLError():
+                why = (
+                    f"has a certificate that this machine does not trust ({said}). If you do, name a file with it, or "
+                    "with that of its authority, in the environment variable SSL_CERT_FILE."
+                )
+            case opensearchpy.ConnectionError():
+                why = f"does not answer ({said}). Check that it is running, and index.url."
+            case _:
+                why = f"refuses, or does not answer like OpenSearch: {type(error).__name__}: {str(error)[:300]}."
+        raise DataError(f"OpenSearch at {settings.url} {why}") from error

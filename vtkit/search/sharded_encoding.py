@@ -6,12 +6,10 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
@@ -21,6 +19,7 @@ from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 from vtkit.system.runtime import Precision
 
 TEXTS_A_SHARD = 2048  # a minute or two of work on two cores
@@ -36,6 +35,14 @@ class Encoded:
     postings: int  # weights above zero in all texts together
     removed: Removed  # by `top_dimensions`
     taken_over: int  # shards that were left by an earlier run
+
+
+@dataclass(frozen=True)
+class _Shard(Result):
+    """The record of a shard."""
+
+    made_from: str  # digest of its texts and of everything that their vectors depend on
+    removed: Removed
 
 
 def encode_to_disk(
@@ -77,18 +84,19 @@ def encode_to_disk(
         for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
             if part is not None and number % part.of != part.number - 1:
                 continue
-            digest, shard = _digest(settings, batch), shards / f"{number:06d}"
-            record = _whole(shard, digest)
+            shard = shards / f"{number:06d}"
+            digest = hashlib.sha256(json.dumps([settings, batch], sort_keys=True).encode()).hexdigest()
+            record = _read(shard, digest)
             if record is None and join is not None:
                 missing.add(number % join + 1)
                 continue
             if record is None:
                 vectors = encode_side(encoder, batch, side, max_length, description=bar, precision=precision)
-                record = _write(*pruned(vectors, top_dimensions), row_sums(vectors), shard, digest)
+                record = _write(vectors, top_dimensions, shard, digest)
             else:
                 taken_over += 1
                 bar.skip(len(batch))
-            removed += Removed(**record["removed"])
+            removed += record.removed
             count += len(batch)
             done.append(shard)
     encoded = Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
@@ -109,34 +117,24 @@ def encode_to_disk(
     return encoded
 
 
-def _write(
-    vectors: sp.csr_matrix, removed: Removed, sums: npt.NDArray[np.float64], shard: Path, digest: str
-) -> dict[str, Any]:
+def _write(vectors: sp.csr_matrix, top_dimensions: int | None, shard: Path, digest: str) -> _Shard:
+    """Write the ``top_dimensions`` largest weights of each text, whole or not at all; returns the record."""
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
-    write_vectors(vectors, aside, sums)
-    record = {"made_from": digest, "removed": asdict(removed)}
-    (aside / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    kept, removed = pruned(vectors, top_dimensions)
+    write_vectors(kept, aside, row_sums(vectors))
+    record = _Shard(digest, removed)
+    record.to_file(aside / RECORD)
     shutil.rmtree(shard, ignore_errors=True)
     aside.replace(shard)
     return record
 
 
-def _digest(settings: Mapping[str, Any], texts: Iterable[str]) -> str:
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for text in texts:
-        encoded = text.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "little"))
-        digest.update(encoded)
-    return digest.hexdigest()
-
-
-def _whole(shard: Path, digest: str) -> dict[str, Any] | None:
+def _read(shard: Path, digest: str) -> _Shard | None:
     """The record of a shard; None if it cannot be used."""
     try:
-        record: dict[str, Any] = json.loads((shard / RECORD).read_text(encoding="utf-8"))
-        Removed(**record["removed"])
+        record = _Shard.from_file(shard / RECORD, "")
         read_vectors(shard)
-        return record if record["made_from"] == digest else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
+    except DataError:
         return None
+    return record if record.made_from == digest else None
