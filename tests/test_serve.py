@@ -189,6 +189,7 @@ def test_vectors_are_those_of_encode(server: Running, folder: Path) -> None:
 def test_one_text_is_a_batch_of_one_and_token_ids_are_texts(server: Running, folder: Path) -> None:
     tokenizer = load_encoder(str(folder / "encoder")).tokenizer
     one = server.embed("river stone")
+    assert one == server.embed("river stone", prompt_name=None, truncate=None)
     assert one == server.embed(["river stone"]) == server.embed(tokenizer("river stone")["input_ids"])
     mixed = server.embed(["river stone", tokenizer.encode("maple"), "maple"])[1]
     assert mixed[1] == mixed[2]

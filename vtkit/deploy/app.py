@@ -68,7 +68,9 @@ class EmbedRequest(BaseModel):
     """Texts, or their token ids; a single one may stand without a list."""
 
     truncate: StrictBool | None = None
-    prompt_name: Side = "document"
+    prompt_name: Side | None = None
+    """The side of the encoder; None: documents."""
+
     truncation_direction: Literal["right", "Right"] = "Right"
 
     @field_validator("inputs", mode="before")
@@ -147,7 +149,8 @@ class Service:
             asked = EmbedRequest.model_validate_json(await self._body(request))
             if len(asked.inputs) > self.limits.texts:
                 raise Refusal(422, f"batch size {len(asked.inputs)} > maximum allowed batch size {self.limits.texts}")
-            kind = Encoding(asked.prompt_name, self.limits.truncate if asked.truncate is None else asked.truncate)
+            truncate = self.limits.truncate if asked.truncate is None else asked.truncate
+            kind = Encoding(asked.prompt_name or "document", truncate)
             vectors = await self._answer(request, kind, asked.inputs, self.served.longest(kind.side))
             return StreamingResponse(_rows(vectors), media_type="application/json")
 
