@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (1732, 196),
     "encoder": (2675, 275),
     "evaluation": (1433, 143),
-    "pipeline": (3591, 292),
+    "pipeline": (3583, 292),
     "recipe": (1102, 102),
     "report": (2054, 189),
     "search": (2222, 230),
