@@ -19,7 +19,7 @@ from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import model_folder
 from vtkit.system.errors import DataError
-from vtkit.transfer.embedders import Embedder
+from vtkit.transfer.embedders import embed
 from vtkit.transfer.methods.semantic import load_table
 
 PACKAGE = Path(__file__).resolve().parents[1] / "vtkit"
@@ -46,8 +46,8 @@ def copy(bare: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(bare, tmp_path / "model"))
 
 
-def embedded(name: str) -> list[object]:
-    return list(Embedder(name).encode(["a"]))
+def embedded(name: str) -> object:
+    return embed(["a"], name)
 
 
 def change(path: Path, **values: object) -> None:
@@ -201,4 +201,4 @@ def test_every_call_that_loads_says_that_no_code_is_trusted_and_pickles_are_open
                 if function.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas"):
                     opened.append((path.name, function, "weights_only=True" in ast.unparse(node)))
     assert silent == []
-    assert opened == [("weight_files.py", "torch.load", True)]
+    assert opened == [("model_folder.py", "torch.load", True)]

@@ -4,7 +4,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,13 @@ from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.transfer.combination import back_off
 from vtkit.transfer.dense_rows import HEAVIEST
-from vtkit.transfer.embedders import Embedder
+from vtkit.transfer.embedders import embed
 from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture, subtoken_mixture
 from vtkit.transfer.methods.sembridge import similarity_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
 from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_provenance, write_provenance
 from vtkit.transfer.result import Neighbour, sample_neighbours
+from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
@@ -245,15 +248,13 @@ def test_every_family_marks_word_starts_in_its_own_way(source: Any) -> None:
     assert set(dict(mixture.sources(5))) <= {known.index("s"), known.index(start)}
 
 
-class LetterCounts:
-    """An embedder whose vectors a person can work out: how often each letter occurs."""
-
-    def encode(self, texts: list[str], **_: Any) -> np.ndarray:
-        return np.array([[text.count(letter) for letter in "schoolwarting7f"] for text in texts], dtype=np.float32)
+def letter_counts(texts: Sequence[str]) -> NDArray[np.float32]:
+    """Vectors that a person can work out: how often each letter occurs, divided by the length."""
+    return unit(np.array([[text.count(letter) for letter in "schoolwarting7f"] for text in texts], dtype=np.float32))
 
 
 def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
-    mixture = similarity_mixture(PAIR, LetterCounts(), 4.0)
+    mixture = similarity_mixture(PAIR, letter_counts, 4.0)
     known = tokens(SOURCE)
     assert known[mixture.sources(target_id("schools"))[0][0]] == "school"
     assert mixture.sources(target_id("##war")) == [(known.index("war"), 1.0)]
@@ -268,17 +269,17 @@ def softmax_weights(pair: VocabularyPair) -> tuple[np.ndarray, np.ndarray]:
     new = np.array([number for number in pair.overlap.new_ids if pair.target.texts[number]])
     anchors = [number for number, text in enumerate(pair.source.texts) if text]
     read = [
-        LetterCounts().encode([texts[number] for number in numbers]).astype(np.float64)
+        letter_counts([texts[number] for number in numbers]).astype(np.float64)
         for texts, numbers in ((pair.target.texts, new.tolist()), (pair.source.texts, anchors))
     ]
-    queries, keys = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) for vectors in read)
+    queries, keys = read
     weights = np.zeros((len(new), pair.source_rows))
     weights[:, anchors] = torch.from_numpy(queries @ keys.T).softmax(dim=1).numpy()
     return new, weights
 
 
 def test_an_alpha_of_one_is_softmax_over_all_source_tokens_with_the_heaviest_recorded() -> None:
-    mixture = similarity_mixture(PAIR, LetterCounts(), 1.0)
+    mixture = similarity_mixture(PAIR, letter_counts, 1.0)
     new, weights = softmax_weights(PAIR)
     embeddings = np.random.default_rng(1).normal(size=(PAIR.source_rows, 5)).astype(np.float32)
     assert mixture.rows(embeddings)[new] == pytest.approx(weights @ embeddings, abs=1e-5)
@@ -293,7 +294,7 @@ def test_an_alpha_of_one_is_softmax_over_all_source_tokens_with_the_heaviest_rec
 
 
 def test_rows_over_all_source_tokens_come_after_those_of_the_methods_before_them() -> None:
-    first, second = subtoken_mixture(PAIR), similarity_mixture(PAIR, LetterCounts(), 1.0)
+    first, second = subtoken_mixture(PAIR), similarity_mixture(PAIR, letter_counts, 1.0)
     new, weights = softmax_weights(PAIR)
     known = np.diff(first.weights.indptr)[new] > 0
     both = back_off([("subtoken", first), ("sembridge", second)])
@@ -337,7 +338,7 @@ def test_sembridge_finds_synonyms_with_a_real_embedder(
     target = wordpiece("automobile", "pupil", "queen", "beer")
     pair = pair_of(source, target)
     embedder = str(shared / "models" / "all-MiniLM-L6-v2")
-    mixture = similarity_mixture(pair, Embedder(embedder), 4.0)
+    mixture = similarity_mixture(pair, partial(embed, name=embedder), 4.0)
     found = [tokens(source)[mixture.sources(n)[0][0]] for n in pair.overlap.new_ids]
     assert found == ["car", "school", "king", "wine"]
     assert mixture.counts() == {"overlap": 5, "sembridge": 4}

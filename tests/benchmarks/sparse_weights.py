@@ -43,12 +43,12 @@ def clustered(count: int, width: int, seed: int, topics: int = 800) -> NDArray[n
 
 def real(embedder: str, vocabulary: str, queries: int, anchors: int) -> tuple[NDArray[np.float32], ...]:
     """Vectors of tokens of a vocabulary: every so many of them as queries, the others as anchors."""
-    from vtkit.transfer.embedders import Embedder, embed
+    from vtkit.transfer.embedders import embed
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.forms import Vocabulary
 
     texts = sorted({text.strip() for text, _ in Vocabulary(load_tokenizer(vocabulary)).surfaces if text.strip()})
-    vectors = embed(texts, Embedder(embedder))
+    vectors = embed(texts, embedder)
     asked = np.zeros(len(vectors), dtype=bool)
     asked[:: len(vectors) // queries] = True
     return vectors[asked][:queries], vectors[~asked][:anchors]

@@ -30,6 +30,7 @@ from vtkit.encoder.model_folder import (
     SAFELY_WEIGHTS,
     first_of,
     library_errors,
+    load_complete,
     model_folder,
     refuse_lacking,
     transformer_folder,
@@ -110,18 +111,11 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
         raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
     settings = {} if layers is None else {"num_hidden_layers": layers}
     with quiet_libraries():
-        with library_errors(f"{label} cannot be loaded with a masked-language-model head"):
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                str(folder),
-                output_loading_info=True,
-                dtype=torch.float32,
-                tie_word_embeddings=True,
-                **SAFELY_WEIGHTS,
-                **settings,
-            )
+        model, missing = load_complete(
+            AutoModelForMaskedLM, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings
+        )
         tokenizer = _tokenizer(name, folder)
-        body = (key for key in info["missing_keys"] if key.startswith(f"{model.base_model_prefix}."))
-        refuse_lacking(label, model, sorted(body))
+        refuse_lacking(label, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])
         model = with_plain_head(model.eval())
         _refuse_not_finite(label, model)
         with TemporaryDirectory() as work:
@@ -232,42 +226,20 @@ def _has_modules(folder: Path) -> bool:
 
 def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     """The masked language model in ``folder``, loaded with ``settings``."""
-    for head in ({}, {"legacy": False}):
-        with library_errors(f"{name} cannot be loaded as a masked language model"):
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                str(folder),
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # refused below, in words
-                dtype=torch.float32,
-                **SAFELY_WEIGHTS,
-                **settings,
-                **head,
-            )
+    trained: PreTrainedModel
+    trained, missing = load_complete(AutoModelForMaskedLM, folder, name, dtype=torch.float32, **settings)
+    if missing and trained.config.model_type in ("deberta", "deberta-v2"):
         # DeBERTa's published checkpoints hold the newer head and say nothing about it in their configuration.
-        if not any(key.startswith("lm_predictions.lm_head.") for key in info["unexpected_keys"]):
-            break
-    _check_weights(name, folder, model, info)
-    trained: PreTrainedModel = model
-    return trained
-
-
-def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """Refuse weights that do not fit ``folder``'s configuration."""
-    if info["mismatched_keys"]:
-        key, shape, wanted = min(info["mismatched_keys"], key=str)
-        raise DataError(
-            f"{name}: its files do not belong together. {folder / 'config.json'} says vocab_size "
-            f"{model.config.vocab_size} and makes {key} of the shape {tuple(wanted)}, which its weights hold of the "
-            f"shape {tuple(shape)}. Fetch the model again, or restore the configuration that they were saved with."
-        )
-    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
-    refuse_lacking(name, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])
+        settings["legacy"] = False
+        trained, missing = load_complete(AutoModelForMaskedLM, folder, name, dtype=torch.float32, **settings)
+    refuse_lacking(name, trained, [key for key in missing if key.startswith(f"{trained.base_model_prefix}.")])
     if missing:
         raise DataError(
             f"{name} has no trained masked-language-model head: its weights lack {first_of(missing)}. "
             "Dense embedders have none: fit one with [source.head], or name a sparse encoder or a masked language "
             "model."
         )
+    return trained
 
 
 def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:

@@ -15,10 +15,10 @@ from vtkit.encoder.model_folder import (
     SAFELY,
     SAFELY_WEIGHTS,
     ModelKind,
-    check_complete,
     library_errors,
     model_folder,
     model_kind,
+    refuse_incomplete,
 )
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -55,7 +55,7 @@ def load_dense(name: str, setting: str) -> Any:
         transformer = embedder[0]
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
-            check_complete(transformer.auto_model, folder, label, unused="pooler")
+            refuse_incomplete(transformer.auto_model, folder, label, unused="pooler")
             prepare_backend(transformer.tokenizer.backend_tokenizer, f"of {name}")
     return embedder
 

@@ -1,14 +1,20 @@
-"""A model's folder, looked through before any library opens it: it must not run code or ask a question, and damage is
-named by file and fault, which the libraries' own messages do not tell."""
+"""A model's folder, checked before any library opens it: it must not run code or ask a question, and damage is named by
+file and fault, which the libraries' own messages do not tell. Pickled weights (``pytorch_model.bin``) are opened by
+torch's weights-only loader alone."""
 
-from collections.abc import Iterator
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vtkit.data.hub import downloads_allowed, fetch, fetch_again, read_json, read_settings
-from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, check_pickle, model_files, weight_files
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
@@ -31,6 +37,10 @@ OUTPUT_TOKENIZER = "output_tokenizer"
 
 FOLD_SETTING = "vtkit_fold"
 """Key of a model's config.json: how its vectors are to be folded (:mod:`vtkit.encoder.folding`)."""
+
+SAFETENSORS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin")
+"""Names under which transformers looks for weights: in one file, or in shards that an index lists."""
 
 WEIGHTS = SAFETENSORS[0]
 
@@ -67,6 +77,18 @@ _CONFIGURATIONS = (
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )
+
+
+_READ = ("*.json", "*.txt", "*.model")
+_NOT_READ = (
+    "*.index.json",
+    "idf.json",
+    "query_token_weights.txt",
+    "trainer_state.json",
+    "*_args.json",
+    "*_results.json",
+)
+"""Of the files that match the first, those that no loader opens."""
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
@@ -108,12 +130,29 @@ def check_model(folder: Path, label: str) -> None:
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
     transformers = transformer_folders(folder, label)
     for module in dict.fromkeys([folder, *(module for module, _ in _modules(folder, label))]):
+        if module in transformers and not module.is_dir():
+            raise DataError(f"{label}: the folder {module} of its transformer is missing. {fetch_again()}")
+        names = [path.name for path in module.iterdir() if path.is_file()] if module.is_dir() else []
+        weights = weight_files(names)
         for name in _CONFIGURATIONS:
-            if (module / name).is_file():
+            if name in names:
                 _check_configuration(module / name, label)
-        _check_weights(module, label, needed=module in transformers)
-        if module in transformers:
-            _check_tokenizer(module, label)
+        if module in transformers and not weights:
+            raise DataError(
+                f"{label}: {module} holds no weights, neither {SAFETENSORS[0]} nor {PICKLES[0]} nor an index of "
+                f"shards. {fetch_again()}"
+            )
+        for name in weights:
+            if name.endswith(".index.json"):
+                _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
+            else:
+                _check_file(module / name, label)
+        if module not in transformers:
+            continue
+        if "tokenizer.json" in names:
+            _check_file(module / "tokenizer.json", label)
+        elif not any(fnmatch(name, other) for name in names for other in _OTHER_TOKENIZERS):
+            raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {fetch_again()}")
 
 
 ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
@@ -151,19 +190,30 @@ def transformer_folder(folder: Path, label: str) -> Path:
     return modules[0][0] if modules else folder
 
 
-def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:
-    """Refuse a transformers model some of whose weights were not in ``folder``, its own or its first module's: the
-    library makes these up at random. Nothing is computed with those that have ``unused`` in their names."""
-    first, _ = next(_modules(folder, label), (folder, ""))
+def load_complete(kind: Any, folder: Path, label: str, *, unused: str = "", **settings: Any) -> tuple[Any, list[str]]:
+    """The transformers model of the class ``kind`` in ``folder``, loaded with ``settings``, and the names of the
+    tensors that its weights lack: the library makes these up at random. Nothing is computed with tensors that have
+    ``unused`` in their names. DataError: weights and configuration do not fit each other."""
     with library_errors(f"{label} cannot be loaded"):
-        _, info = type(model).from_pretrained(
-            str(first), output_loading_info=True, ignore_mismatched_sizes=True, device_map="meta", **SAFELY_WEIGHTS
+        model, info = kind.from_pretrained(
+            str(folder), output_loading_info=True, ignore_mismatched_sizes=True, **SAFELY_WEIGHTS, **settings
         )
-    other = {str(entry[0]) for entry in info["mismatched_keys"]}
-    lacking = sorted(
-        key for key in {*info["missing_keys"], *other} if "position_ids" not in key and not (unused and unused in key)
-    )
-    refuse_lacking(label, model, lacking)
+    no_part = [name for name in ("position_ids", unused) if name]
+    for key, shape, wanted in sorted(info["mismatched_keys"], key=str):
+        if not any(name in key for name in no_part):
+            raise DataError(
+                f"{label}: its files do not belong together. {folder / 'config.json'} makes {key} of the shape "
+                f"{tuple(wanted)}, and its weights hold it of the shape {tuple(shape)}. Fetch the model again, or "
+                "restore the configuration that they were saved with."
+            )
+    return model, sorted(key for key in info["missing_keys"] if not any(name in key for name in no_part))
+
+
+def refuse_incomplete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:
+    """Refuse a transformers model that was loaded from ``folder``, its own or its first module's, if
+    :func:`load_complete` finds that its weights lack tensors."""
+    first, _ = next(_modules(folder, label), (folder, ""))
+    refuse_lacking(label, model, load_complete(type(model), first, label, unused=unused, device_map="meta")[1])
 
 
 def refuse_lacking(label: str, model: Any, lacking: list[str]) -> None:
@@ -197,44 +247,46 @@ def library_errors(what: str) -> Iterator[None]:
         raise DataError(f"{what}: {kind}{lines[0] if lines else 'no reason given'}") from error
 
 
+class _Module(BaseModel):
+    """A module in modules.json."""
+
+    type: str
+    path: str = ""
+
+
+_MODULES = TypeAdapter(Annotated[list[_Module], Field(min_length=1)])
+
+
 def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
     """Folder and type of each module of a sentence-transformers model, those of routers included."""
     path = folder / "modules.json"
-    if not path.is_file():
-        return
-    for module, kind in _typed(path, label, read_json(path, label)):
-        yield folder / module, kind
-        if kind.endswith(("Router", "Asym")):  # the latter is the former's name before 5.0, with another file
-            routes = folder / module / "router_config.json"
-            if kind.endswith("Asym") and not routes.is_file():
-                routes = folder / module / "config.json"
-            content = read_json(routes, label)
-            if content is None:
-                raise DataError(f"{label}: {routes} is missing. {fetch_again()}")
-            types = content.get("types") if isinstance(content, dict) else None
+    for module in _typed(path, label, read_json(path, label)) if path.is_file() else ():
+        inside = folder / module.path
+        yield inside, module.type
+        if module.type.endswith(("Router", "Asym")):  # the latter is the former's name before 5.0, with another file
+            routes = inside / "router_config.json"
+            if module.type.endswith("Asym") and not routes.is_file():
+                routes = inside / "config.json"
+            types = read_settings(routes, label).get("types")
             listed = types.items() if isinstance(types, dict) else ()
-            entries = [{"path": name, "type": inner} for name, inner in listed]
-            for inner, inner_kind in _typed(routes, label, entries or None):
-                yield folder / module / inner, inner_kind
+            for part in _typed(routes, label, [{"path": name, "type": kind} for name, kind in listed]):
+                yield inside / part.path, part.type
 
 
-def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
-    """Path and type of each entry of a list of modules."""
-    if (
-        not isinstance(entries, list)
-        or not entries
-        or not all(
-            isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("path", ""), str)
-            for entry in entries
-        )
-    ):
-        raise DataError(f"{label}: {path} is damaged: it should list modules, each with type and path. {fetch_again()}")
-    for entry in entries:
-        if not entry["type"].startswith("sentence_transformers.") and entry["type"] not in OWN_MODULES:
-            raise _runs_code(label, path, f"the module type {entry['type']!r}")
-        if not _inside(entry.get("path", "")):
-            raise DataError(f"{label}: {path} names the folder {entry['path']!r}, which is not inside the model's.")
-    return [(entry.get("path", ""), entry["type"]) for entry in entries]
+def _typed(path: Path, label: str, entries: Any) -> list[_Module]:
+    """The modules that ``path`` lists as ``entries``."""
+    try:
+        modules = _MODULES.validate_python(entries)
+    except ValidationError as error:
+        raise DataError(
+            f"{label}: {path} is missing or damaged: it should list modules, each with type and path. {fetch_again()}"
+        ) from error
+    for module in modules:
+        if not module.type.startswith("sentence_transformers.") and module.type not in OWN_MODULES:
+            raise _runs_code(label, path, f"the module type {module.type!r}")
+        if not _inside(module.path):
+            raise DataError(f"{label}: {path} names the folder {module.path!r}, which is not inside the model's.")
+    return modules
 
 
 def _inside(path: str) -> bool:
@@ -282,64 +334,81 @@ def _runs_code(label: str, path: Path, what: str) -> DataError:
     )
 
 
-def _check_tokenizer(module: Path, label: str) -> None:
-    """Refuse a transformer without a tokenizer, and a tokenizer.json that cannot be read."""
-    from tokenizers import Tokenizer
-
-    path = module / "tokenizer.json"
-    if not path.is_file():
-        if not any(any(module.glob(name)) for name in _OTHER_TOKENIZERS):
-            raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {fetch_again()}")
-        return
-    try:
-        Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise DataError(f"{label}: {path} is damaged: it is not a tokenizer ({error}). {fetch_again()}") from error
-
-
-def _check_weights(module: Path, label: str, *, needed: bool) -> None:
-    """Refuse missing shards, and weight files that are cut short."""
-    if not module.is_dir():
-        if needed:
-            raise DataError(f"{label}: the folder {module} of its transformer is missing. {fetch_again()}")
-        return
-    files = weight_files(path.name for path in module.iterdir() if path.is_file())
-    if needed and not files:
-        raise DataError(
-            f"{label}: {module} holds no weights, neither {SAFETENSORS[0]} nor {PICKLES[0]} nor an index of shards. "
-            f"{fetch_again()}"
-        )
-    for name in files:
-        if name.endswith(".index.json"):
-            _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
-        elif name.endswith(".bin"):
-            check_pickle(module / name, label)
-        else:
-            _check_safetensors(module / name, label)
-
-
 def _check_index(index: Path, label: str, pattern: str) -> None:
     """Refuse an index that names no shards, others than beside it, or shards that are not there."""
-    content = read_json(index, label)
-    shards = content.get("weight_map") if isinstance(content, dict) else None
+    shards = read_settings(index, label).get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
         raise DataError(f"{label}: {index} is damaged: it has no weight_map. {fetch_again()}")
-    names = sorted(set(shards.values()))
-    odd = [name for name in names if Path(name).name != name or not fnmatch(name, pattern)]
-    if odd:
-        raise DataError(f"{label}: {index} names {odd[0]!r}; only files {pattern} beside it are loaded.")
-    gone = [name for name in names if not (index.parent / name).is_file()]
-    if gone:
-        raise DataError(
-            f"{label}: {index.parent} lacks {', '.join(gone[:3])}, which {index.name} names. {fetch_again()}"
-        )
+    for name in sorted(set(shards.values())):
+        if Path(name).name != name or not fnmatch(name, pattern):
+            raise DataError(f"{label}: {index} names {name!r}; only files {pattern} beside it are loaded.")
+        if not (index.parent / name).is_file():
+            raise DataError(f"{label}: {index.parent} lacks {name}, which {index.name} names. {fetch_again()}")
 
 
-def _check_safetensors(file: Path, label: str) -> None:
-    from safetensors import SafetensorError, safe_open
+def _check_file(file: Path, label: str) -> None:
+    """Refuse a tokenizer or weights that their library cannot read; pickles are mapped, if they are in torch's format
+    since 1.6, and may hold tensors only."""
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
 
     try:
-        with safe_open(file, "pt") as opened:
-            opened.keys()
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"{label}: {file} is damaged or cut short ({error}). {fetch_again()}") from error
+        if file.suffix == ".json":
+            Tokenizer.from_file(str(file))
+            return
+        if file.suffix == ".safetensors":
+            with safe_open(file, "pt") as opened:
+                opened.keys()
+            return
+        import torch
+
+        with warnings.catch_warnings(action="ignore"):  # of another protocol than torch writes
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        raise DataError(
+            f"{label}: {file} is refused by torch's weights-only loader: it does not hold only weights"
+            f"{f' ({named[1]})' if named else ''}, which could run code. Name a model with safetensors."
+        ) from error
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as error:  # each library has exceptions of its own for files that are cut short
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{label}: {file} is damaged or cut short ({line}). {fetch_again()}") from error
+    if not (
+        isinstance(content, dict) and content and all(isinstance(tensor, torch.Tensor) for tensor in content.values())
+    ):
+        raise DataError(f"{label}: {file} does not hold weights, tensors by name. Name a model with safetensors.")
+
+
+def weight_files(names: Iterable[str]) -> list[str]:
+    """The files of one folder that its weights are loaded from, as transformers chooses: safetensors before pickles,
+    one file before shards. Without any of these names, every other safetensors file (static tables)."""
+    ordered = sorted(names)
+    for whole, index, shards in (SAFETENSORS, PICKLES):
+        if whole in ordered:
+            return [whole]
+        if index in ordered:
+            return [index, *(name for name in ordered if fnmatch(name, shards))]
+    return [name for name in ordered if name.endswith(".safetensors")]
+
+
+def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
+    """The fewest of a model's files that load it, of the ``names`` of all, relative to its folder as those of its
+    ``modules`` (``.`` is the folder itself): a repository holds exports and checkpoints of trainings too."""
+    inside: dict[PurePosixPath, list[str]] = {PurePosixPath(module): [] for module in modules}
+    for name in names:
+        path = PurePosixPath(name)
+        inside.get(path.parent, []).append(path.name)
+    return [
+        (module / name).as_posix()
+        for module, files in inside.items()
+        for name in [
+            *(name for name in sorted(files) if _matches(name, _READ) and not _matches(name, _NOT_READ)),
+            *weight_files(files),
+        ]
+    ]
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)

@@ -1,19 +1,26 @@
 """Files and folders that are written whole or not at all, and locks. A user's files are never overwritten."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from vtkit.system import console
+from vtkit.system.distributed import by_main
 from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_errors
 from vtkit.system.interrupt import unfinished
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def refuse_existing(out: Path) -> None:
@@ -79,6 +86,29 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def kept_array(
+    file: Path, make: Callable[[], NDArray[Any]], fits: Callable[[NDArray[Any]], bool] = lambda kept: True
+) -> NDArray[Any]:
+    """The array in ``file``, if it is whole and ``fits``; else what ``make`` returns, which ``file`` then holds: a
+    killed run does not compute it again. The main process alone reads and writes."""
+    import numpy as np
+
+    def read_or_made() -> NDArray[Any]:
+        with suppress(OSError, ValueError, EOFError):
+            array: NDArray[Any] = np.load(file, allow_pickle=False)
+            if fits(array):
+                return array
+        array = make()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{os.getpid()}")
+        with aside.open("wb") as out:
+            np.save(out, array)
+        aside.replace(file)
+        return array
+
+    return by_main(read_or_made)
 
 
 @contextmanager

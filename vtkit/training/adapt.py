@@ -20,6 +20,7 @@ from vtkit.settings.finetune import SIDES, TargetActive
 from vtkit.settings.recipe import Reporter
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import kept_array
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
@@ -35,7 +36,7 @@ from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
-from vtkit.training.resuming import Schedule, kept_array
+from vtkit.training.resuming import Schedule
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import (
@@ -262,7 +263,6 @@ def _mined(
     settings: DistillSection, queries: Sequence[str], documents: Sequence[str], section: AdaptSection, folder: Path
 ) -> list[np.ndarray]:
     """The ranking of each of ``settings.mining``, kept in a file: a killed run does not encode the texts again."""
-    (folder / RANKINGS_FOLDER).mkdir(parents=True, exist_ok=True)
     lengths = QUERY_LENGTH, section.max_length
     return [
         kept_array(

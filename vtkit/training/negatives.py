@@ -19,9 +19,9 @@ from vtkit.search.engine import index_in_memory
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_precision
 from vtkit.training.pairs import Judged
-from vtkit.training.resuming import kept_array
 from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
@@ -100,7 +100,6 @@ def system_rankings(
         read: what ``encoder`` reads of each document, where that is not its text.
     """
     queries, texts = [query.text for query in data.queries], data.contents
-    folder.mkdir(parents=True, exist_ok=True)
     rankings: list[Ranking] = []
     for place, name in enumerate(systems.rankings, 1):
 
@@ -144,7 +143,6 @@ def encoder_ranking(
     file: Path,
 ) -> npt.NDArray[np.int32]:
     """The best ``depth`` documents of each query by ``encoder`` as it is now, (queries, depth), kept in ``file``."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     model = SparseTeacher(encoder, lengths[1])
     return kept_array(file, lambda: _search(model, queries, documents, lengths, depth))
 

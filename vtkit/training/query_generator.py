@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vtkit.data.documents import text_hash
-from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
+from vtkit.encoder.model_folder import SAFELY, library_errors, load_complete, model_folder, refuse_lacking
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import write_atomically
@@ -102,10 +102,10 @@ def load_generator(name: str, max_length: int) -> QueryGenerator:
         sequence_to_sequence = AutoConfig.from_pretrained(folder, **SAFELY).is_encoder_decoder
         if not sequence_to_sequence:
             raise DataError(f"{label} is not a sequence-to-sequence model such as T5. Name one that writes queries.")
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder, **SAFELY_WEIGHTS).float().eval()
-        check_complete(model, folder, label)
+        model, missing = load_complete(AutoModelForSeq2SeqLM, folder, label)
+        refuse_lacking(label, model, missing)
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)
-    return QueryGenerator(model.to(fastest_device()), tokenizer, max_length)
+    return QueryGenerator(model.float().eval().to(fastest_device()), tokenizer, max_length)
 
 
 def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:

@@ -4,11 +4,9 @@ place, and a checkpoint counts only once it is marked complete."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,27 +35,6 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
     return np.concatenate(
         [np.random.default_rng([seed, epoch]).permutation(items).astype(np.int32) for epoch in range(passes)]
     )[:wanted]  # fmt: skip
-
-
-def kept_array(
-    file: Path, make: Callable[[], np.ndarray], fits: Callable[[np.ndarray], bool] = lambda found: True
-) -> np.ndarray:
-    """The array that ``file`` holds, if it is whole and ``fits``; else what ``make`` gives, which it then holds: a
-    killed run does not compute it again."""
-
-    def read_or_made() -> np.ndarray:
-        with suppress(OSError, ValueError, EOFError):
-            array: np.ndarray = np.load(file, allow_pickle=False)
-            if fits(array):
-                return array
-        array = make()
-        aside = file.with_suffix(f".{os.getpid()}")
-        with aside.open("wb") as out:
-            np.save(out, array)
-        aside.replace(file)
-        return array
-
-    return distributed.by_main(read_or_made)
 
 
 def keep_weights(parameters: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:

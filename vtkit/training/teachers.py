@@ -20,15 +20,15 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.families import max_input_length
-from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, model_folder, model_kind
+from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, model_kind, refuse_incomplete
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.search.bm25 import Bm25
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.training.losses import normalized_entropy, standardized
-from vtkit.training.resuming import kept_array
 from vtkit.vocabulary.existing import prepare_backend
 
 SCORES_FOLDER = "teacher-scores"
@@ -273,7 +273,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
         with quiet_libraries(), library_errors(f"{label} cannot be loaded as a cross-encoder"):
             weights = {"dtype": torch.float32, "weights_only": True}
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
-            check_complete(model.model, folder, label)
+            refuse_incomplete(model.model, folder, label)
             prepare_backend(model.tokenizer.backend_tokenizer, f"of {name}")
         if model.num_labels != 1:
             raise DataError(
@@ -294,7 +294,6 @@ class KeptScores:
         self._teacher, self._steps, self._own = teacher, steps, own
         self.scale = teacher.scale
         self._folder = folder / SCORES_FOLDER
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._start, self._part = -1, np.empty(0, np.float32)
         self.compares_nothing = bool((np.isfinite(self._scores_from(0)).sum(axis=2) < 2).all())
         """Whether each query of the first steps has a score of one document only."""

@@ -1,6 +1,7 @@
 """The methods by name: what [transfer] of a recipe asks for, as one mixture and one bias."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import assert_never, cast, get_args
 
@@ -122,11 +123,11 @@ def _mixture(settings: AnyMethod, section: TransferSection, pair: VocabularyPair
                 return cooccurrence_mixture(bitext, pair, min_probability=settings.min_probability)
             return translation_mixture(bitext, pair, min_probability=settings.min_probability)
         case SembridgeTransfer():
-            from vtkit.transfer.embedders import Embedder
+            from vtkit.transfer.embedders import embed
             from vtkit.transfer.methods.sembridge import similarity_mixture
 
             assert settings.embedder is not None
-            return similarity_mixture(pair, Embedder(settings.embedder), settings.alpha)
+            return similarity_mixture(pair, partial(embed, name=settings.embedder), settings.alpha)
         case SemanticTransfer():
             from vtkit.transfer.methods.semantic import load_table, table_mixture
 

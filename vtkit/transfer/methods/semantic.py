@@ -133,16 +133,14 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
+    from vtkit.encoder.model_folder import check_model, load_complete, refuse_lacking
     from vtkit.system.runtime import without_notices
 
     label = f"target embeddings {name}"
     check_model(folder, label)
-    with library_errors(f"{label} cannot be loaded"), without_notices():
-        model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
-        weight = model.get_input_embeddings().weight
-    called = next(key for key, parameter in model.named_parameters() if parameter is weight)
-    if called in info["missing_keys"]:
-        raise DataError(f"{label}: its weights lack the input embeddings ({called}).")
+    with without_notices():
+        model, missing = load_complete(AutoModel, folder, label, dtype=torch.float32)
+    weight = model.get_input_embeddings().weight
+    refuse_lacking(label, model, [key for key, own in model.named_parameters() if own is weight and key in missing])
     vectors: NDArray[np.float32] = weight.detach().numpy().copy()
     return vectors
