@@ -15,7 +15,7 @@ from test_expansion import byte_level
 from tiny import ROLES, TOKENS, WORDS, collection, encoder, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import with_sides
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.recipe import Recipe
@@ -147,8 +147,7 @@ def test_the_likeliest_tokens_are_those_at_the_first_position_whatever_stands_be
         with torch.no_grad():
             logits = ours[0].auto_model(**ours.tokenizer([text], return_tensors="pt")).logits[0, 0]
         assert found.tolist() == logits.topk(9).indices.tolist(), text
-    whole = WholeEncoder(modules=list(ours), device="cpu")
-    whole.output_tokenizer = tokenizer()  # what is read must be what is written
+    whole = with_sides(ours, ours, output=tokenizer())  # what is read must be what is written
     with pytest.raises(DataError, match="another vocabulary"):
         likeliest_tokens(whole, ["river"], 3, 48)
 

@@ -32,7 +32,7 @@ from transformers import (
     RobertaTokenizer,
 )
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import WholeEncoder, query_table, with_sides
 from vtkit.encoder.calibration import TokenTargets, calibrate
 from vtkit.encoder.casing import change_encoder, change_tokenizer
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
@@ -89,10 +89,9 @@ def learned(folder: Path) -> WholeEncoder:
 def two_models(folder: Path, *, shared: bool) -> WholeEncoder:
     """Queries by a model of their own; ``shared``: by the documents', with another pooling."""
     documents, queries = encoder(folder / "documents"), encoder(folder / "queries", seed=1, pooling="sum")
-    ours = WholeEncoder(modules=list(documents), device="cpu", prompts={"query": "river ", "document": ""})
-    pair = [documents[0], queries[1]] if shared else list(queries)
-    ours.keep_query_side(SparseEncoder(modules=pair, device="cpu", prompts=ours.prompts).eval())
-    return ours.eval()
+    pair, prompts = [documents[0], queries[1]] if shared else list(queries), {"query": "river ", "document": ""}
+    asking = SparseEncoder(modules=pair, device="cpu", prompts=prompts)
+    return with_sides(documents, documents, asking, prompts=prompts)
 
 
 def limited(folder: Path) -> SparseEncoder:

@@ -33,7 +33,7 @@ from tiny import (
 from tokenizers import Tokenizer, models
 
 from vtkit.data.trec import read_trec
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import WholeEncoder, query_table, with_sides
 from vtkit.encoder.casing import change_encoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
@@ -284,9 +284,8 @@ def test_fillers_never_take_a_name_that_is_there_and_gaps_are_refused() -> None:
 
 def test_a_head_only_encoder_cuts_its_queries_by_the_output_vocabulary(tmp_path: Path) -> None:
     plain = encoder(tmp_path)
-    whole = WholeEncoder(modules=list(plain), device="cpu")
     names = shuffled(3)
-    whole.output_tokenizer = tokenizer(names)
+    whole = with_sides(plain, plain, output=tokenizer(names))
     ours = with_query_encoder(whole, section(query_encoder="binary"), [])
     assert encode_side(ours, ["river"], "query", 48).indices.tolist() == [names.index("river")]
     save_encoder(ours, tmp_path / "model")
@@ -319,8 +318,7 @@ def test_the_query_encoder_is_chosen_whatever_was_there_before(tmp_path: Path) -
 
 def test_a_transformer_of_its_own_for_queries_is_kept_by_nothing_and_replaced_by_a_table(tmp_path: Path) -> None:
     plain, other = encoder(tmp_path / "a"), encoder(tmp_path / "b", seed=1)
-    whole = WholeEncoder(modules=list(plain), device="cpu")
-    whole.keep_query_side(other)
+    whole = with_sides(plain, plain, other)
     with pytest.raises(DataError, match=r'separate one.*Set query_encoder to "shared"'):
         with_query_encoder(whole, section(), [])
     assert isinstance(whole.query_side, SparseEncoder)

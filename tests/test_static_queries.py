@@ -16,7 +16,7 @@ from tiny import TOKENS, collection, encoder, shuffled, tokenizer, write_collect
 from transformers import AutoTokenizer
 
 import vtkit
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
+from vtkit.encoder.asymmetric import output_tokenizer, with_sides
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, idf_query_weights, with_query_table
@@ -117,7 +117,6 @@ def with_binary(made: SparseEncoder) -> SparseEncoder:
 
 def other(kind: str, made: SparseEncoder) -> SparseEncoder:
     """An encoder whose queries cannot be looked up in a table alone."""
-    whole = WholeEncoder(modules=list(made), device="cpu")
     match kind:
         case "folded":
             set_folding(made, True)
@@ -126,11 +125,9 @@ def other(kind: str, made: SparseEncoder) -> SparseEncoder:
             made.max_active_dims = 3
             return with_binary(made)
         case "of another vocabulary":
-            whole.output_tokenizer = tokenizer(shuffled(3))
-            return with_binary(whole)
+            return with_binary(with_sides(made, made, output=tokenizer(shuffled(3))))
         case "of two models":
-            whole.keep_query_side(made)
-            return whole
+            return with_sides(made, made, made)
     return made
 
 

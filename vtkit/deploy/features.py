@@ -10,7 +10,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.portable import Portable, Source
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
+from vtkit.encoder.asymmetric import dimension_names, own_output
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names
@@ -33,7 +33,7 @@ def model_stays_outside(
     reasons = (
         (source.lexical, "the index has BM25's terms beside the encoder's"),
         (
-            isinstance(source.encoder, WholeEncoder) and source.encoder.output_tokenizer is not None,
+            own_output(source.encoder) is not None,
             "its input and output vocabularies differ",
         ),
         (portable.prompts, "its texts need a prompt"),

@@ -17,7 +17,7 @@ from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenize
 from vtkit.deploy.network import EngineInputs, TermWeights, write_torchscript
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import query_side, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 
@@ -30,7 +30,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
-    side = source.encoder.query_side if isinstance(source.encoder, WholeEncoder) else None
+    side = query_side(source.encoder)
     why = model_stays_outside(
         source, portable, names,
         (side is not None and table is None, "its queries have their own network"),

@@ -17,7 +17,7 @@ from vtkit.data.document_files import is_blank
 from vtkit.deploy.documents import DEPTH, Collection, json_line
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.result import Target
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
+from vtkit.encoder.asymmetric import dimension_names, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.idf import IDF
@@ -162,7 +162,7 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
 
 def _query_transformer(encoder: SparseEncoder) -> SparseEncoder | None:
     """The query encoder, if it is a separate transformer."""
-    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    side = query_side(encoder)
     return side if side is not None and isinstance(side[0], Transformer) else None
 
 

@@ -13,7 +13,7 @@ from vtkit.deploy.features import model_stays_outside, token_names, write_names
 from vtkit.deploy.network import MODEL
 from vtkit.deploy.portable import Portable, Source
 from vtkit.deploy.readme import Facts
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import query_side
 from vtkit.system.templates import from_template
 from vtkit.vocabulary.tokenizer_file import FILE
 
@@ -29,7 +29,7 @@ REFUSED = re.compile(
 def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
     """Write ``application/`` and ``feed/part-00000.jsonl`` and so on."""
     names = token_names(source.encoder)
-    side = source.encoder.query_side if isinstance(source.encoder, WholeEncoder) else None
+    side = query_side(source.encoder)
     why = model_stays_outside(
         source, portable, names,
         (side is not None, "the network does not encode its queries"),

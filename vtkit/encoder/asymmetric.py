@@ -1,5 +1,6 @@
 """Encoders whose queries take a way of their own, or whose output vocabulary is not the input's."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
 from tokenizers import models
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
@@ -18,35 +19,61 @@ from vtkit.system.errors import DataError
 
 
 class WholeEncoder(SparseEncoder):  # type: ignore[misc]
-    """An encoder with a query side or an output vocabulary of its own; as a sequence it is its document side, which is
-    what vtkit trains, calibrates and indexes. :func:`save_encoder` writes both as the library's router."""
+    """An encoder with a query side or an output vocabulary of its own (:func:`with_sides`); as a sequence it is its
+    document side, which is what vtkit trains, calibrates and indexes. :func:`vtkit.encoder.checkpoint.save_encoder`
+    writes both as the library's router."""
 
     output_tokenizer: PreTrainedTokenizerBase | None = None
     """Names of the output dimensions, where they are not those of the input tokens (head-only transfer)."""
 
+    query_side: SparseEncoder | None = None
+    """The query encoder: a Transformer and a pooling, or a static table; None if the document encoder serves both."""
+
     query_route_by_default: bool = False  # whether texts of neither side are taken for queries
-    _query_side: tuple[SparseEncoder, ...] = ()  # in a tuple, since a module would become part of the sequence
 
     def decode(self, embeddings: Tensor, top_k: int | None = None) -> Any:
         """As the library's, with the names of the output dimensions instead of those of the input tokens."""
         named: Any = SimpleNamespace(tokenizer=self.output_tokenizer or self.tokenizer)
         return SparseEncoder.decode(named, embeddings, top_k)
 
-    @property
-    def query_side(self) -> SparseEncoder | None:
-        """The query encoder: a Transformer and a pooling, or a static table; None if the document encoder serves
-        both."""
-        return self._query_side[0] if self._query_side else None
 
-    def keep_query_side(self, encoder: SparseEncoder, *, by_default: bool = False) -> None:
-        """Let ``encoder`` encode queries and, ``by_default``, texts of neither side (no setter of the property: a
-        module that is set becomes part of the sequence)."""
-        self._query_side, self.query_route_by_default = (encoder,), by_default
+def with_sides(
+    documents: Iterable[nn.Module],
+    like: SparseEncoder,
+    queries: SparseEncoder | None = None,
+    output: PreTrainedTokenizerBase | None = None,
+    *,
+    by_default: bool = False,
+    **settings: Any,
+) -> WholeEncoder:
+    """An encoder of the modules ``documents``, which are shared, with the settings and on the device of ``like``.
+
+    Args:
+        queries: encodes queries and, ``by_default``, texts of neither side.
+        output: names the output dimensions, where they are not those of the input tokens.
+        settings: in place of those of ``like``.
+    """
+    whole = WholeEncoder(modules=list(documents), device=like.device, **(settings_of(like) | settings))
+    # a module that is set becomes part of the sequence, so it is put past the setter
+    object.__setattr__(whole, "query_side", None if queries is None else queries.eval())
+    whole.output_tokenizer, whole.query_route_by_default = output, by_default
+    whole.eval()
+    return whole
+
+
+def query_side(encoder: SparseEncoder) -> SparseEncoder | None:
+    """The query encoder of ``encoder``; None if the document encoder serves both."""
+    return encoder.query_side if isinstance(encoder, WholeEncoder) else None
+
+
+def own_output(encoder: SparseEncoder) -> PreTrainedTokenizerFast | None:
+    """The tokenizer that names the output dimensions of ``encoder``; None where the input tokens do."""
+    return encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
 
 
 def query_table(encoder: SparseEncoder) -> SparseStaticEmbedding | None:
     """The static table that encodes the queries of ``encoder``; None where a transformer does."""
-    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    side = query_side(encoder)
     return side[0] if side is not None and isinstance(side[0], SparseStaticEmbedding) else None
 
 
@@ -62,8 +89,7 @@ def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
 
 def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
     """The tokenizer that names the output dimensions of ``encoder``."""
-    tokenizer = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
-    return tokenizer or encoder.tokenizer
+    return own_output(encoder) or encoder.tokenizer
 
 
 def writes_units(encoder: SparseEncoder) -> bool:
@@ -83,7 +109,7 @@ def dimension_names(encoder: SparseEncoder) -> list[str]:
 def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
     """Stages that change both sides by changing one cannot take an asymmetric encoder; ``static_too``: nor a static
     table."""
-    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    side = query_side(encoder)
     if side is not None and (static_too or isinstance(side[0], Transformer)):
         raise DataError(
             f"[{stage}] changes one encoder, and this model encodes queries with a separate one, which would not "
@@ -93,7 +119,7 @@ def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = 
 
 def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
     """A transfer mixes a source's decoder rows by the tokens that it reads, so it must write the same."""
-    if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+    if own_output(encoder) is not None:
         raise DataError(
             "The source was made by a head-only transfer: its input and output vocabularies differ, and a transfer "
             "needs a source with one vocabulary. Name the encoder that it was made from."
@@ -118,18 +144,16 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
             "masked-language-model head and a SpladePooling, vtkit's uniCOIL encoders, and routers that encode queries "
             "with another such encoder or a static table."
         )
-    output = folder / OUTPUT_TOKENIZER
-    if router is None and not output.is_dir():
+    names, queries, output, by_default = folder / OUTPUT_TOKENIZER, None, None, False
+    if router is None and not names.is_dir():
         return encoder
-    whole = WholeEncoder(modules=document, device=encoder.device, **settings_of(encoder))
     if router is not None and any(module is not other for module, other in zip(query, document, strict=False)):
-        queries = SparseEncoder(modules=query, device=encoder.device, **settings_of(encoder)).eval()
-        first = None if router.default_route is None else next(iter(router.sub_modules[router.default_route]))
-        whole.keep_query_side(queries, by_default=first is query[0])
-    if output.is_dir():
-        with library_errors(f"the tokenizer {output} cannot be loaded"):
-            whole.output_tokenizer = PreTrainedTokenizerFast.from_pretrained(str(output), **SAFELY)
-    return whole
+        queries = SparseEncoder(modules=query, device=encoder.device, **settings_of(encoder))
+        by_default = router.default_route is not None and router.sub_modules[router.default_route][0] is query[0]
+    if names.is_dir():
+        with library_errors(f"the tokenizer {names} cannot be loaded"):
+            output = PreTrainedTokenizerFast.from_pretrained(str(names), **SAFELY)
+    return with_sides(document, encoder, queries, output, by_default=by_default)
 
 
 def _route(router: Router, side: str) -> list[Any]:

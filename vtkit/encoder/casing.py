@@ -6,7 +6,7 @@ from typing import Literal
 from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import own_output, query_side, query_table
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.encoder.query_tables import filled_up
 from vtkit.settings.casing import CasingSection
@@ -40,22 +40,18 @@ def change_tokenizer(tokenizer: PreTrainedTokenizerFast, casing: CasingSection) 
 
 def change_encoder(encoder: SparseEncoder, casing: CasingSection) -> CasingChange:
     """Put the policy into ``encoder``, in place: its tokenizers, and its decoder bias for ``mask`` and ``map``."""
-    query_side, output_tokenizer = None, None
-    if isinstance(encoder, WholeEncoder):
-        query_side, output_tokenizer = encoder.query_side, encoder.output_tokenizer
-    if isinstance(encoder, WholeEncoder) and output_tokenizer is not None:
-        # an output vocabulary of its own: the input tokens name no dimension
-        changed = change_tokenizer(output_tokenizer, casing.model_copy(update={"input": "keep"}))
+    queries, table, names = query_side(encoder), query_table(encoder), own_output(encoder)
+    if names is not None:  # the input tokens name no dimension
+        changed = change_tokenizer(names, casing.model_copy(update={"input": "keep"}))
         encoder.output_tokenizer = changed.tokenizer
         encoder[0].processor = with_casing(encoder.tokenizer, casing)
     else:
         changed = change_tokenizer(encoder.tokenizer, casing)
         encoder[0].processor = changed.tokenizer
-    table = query_table(encoder)
     if table is not None:
         table.tokenizer = filled_up(changed.tokenizer, len(table.weight))
-    elif query_side is not None:
-        query_side[0].processor = changed.tokenizer
+    elif queries is not None:
+        queries[0].processor = changed.tokenizer
     input, output = casing.input, casing.output
     if output == "all":
         return CasingChange(input)

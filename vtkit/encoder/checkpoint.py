@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from vtkit.data.hub import read_json
-from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
+from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
 from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
@@ -48,7 +48,8 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     """A sparse encoder from a folder (a relative one too) or a hub id, in float32, ready to encode.
 
     A SparseEncoder folder keeps its pooling, activation and settings; a bare masked language model gets max pooling
-    with log(1 + ReLU). A router with one way for queries and one for documents becomes a :class:`WholeEncoder`.
+    with log(1 + ReLU). A router with one way for queries and one for documents has two sides
+    (:func:`vtkit.encoder.asymmetric.with_sides`).
 
     Args:
         label: what the model is for, as messages begin, with its name behind.
@@ -84,7 +85,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             f"{called} ranks by {encoder.similarity_fn_name} distance, which no inverted index can. If it was trained "
             'by dot products, write "similarity_fn_name": "dot" into its config_sentence_transformers.json.'
         )
-    for side in (encoder, encoder.query_side if isinstance(encoder, WholeEncoder) else None):
+    for side in (encoder, query_side(encoder)):
         if side is not None and isinstance(side[0], Transformer):
             side[0].model = with_plain_head(side[0].model)
             _refuse_not_finite(called, side[0].model)
@@ -109,7 +110,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     config = AutoConfig.from_pretrained(str(folder), **SAFELY)
     if layers is not None and layers > config.num_hidden_layers:
         raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
-    settings = {} if layers is None else {"num_hidden_layers": layers}
+    settings: dict[str, Any] = {} if layers is None else {"num_hidden_layers": layers}
     with quiet_libraries():
         model, missing = load_complete(
             AutoModelForMaskedLM, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings
@@ -184,9 +185,8 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
     into the folder ``output_tokenizer``. A uniCOIL encoder loads only where vtkit is installed, with
     ``trust_remote_code=True``.
     """
-    whole = encoder if isinstance(encoder, WholeEncoder) else None
-    query_side = whole.query_side if whole is not None else None
-    for side in (encoder, query_side):
+    queries, output, table = query_side(encoder), own_output(encoder), query_table(encoder)
+    for side in (encoder, queries):
         if side is None or len(side) == 1:
             continue
         transformer, pooling = side[0], side[1]
@@ -196,20 +196,17 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
         settle_head(transformer.auto_model)
     modules = [encoder[0], encoder[1]]
     with quiet_libraries():
-        if whole is not None and query_side is not None:
-            default = "query" if whole.query_route_by_default else "document"
-            modules = [Router.for_query_document(list(query_side), modules, default_route=default)]
-        plain = (
-            encoder if whole is None else SparseEncoder(modules=modules, device=encoder.device, **settings_of(encoder))
-        )
+        if queries is not None:
+            default = "query" if encoder.query_route_by_default else "document"
+            modules = [Router.for_query_document(list(queries), modules, default_route=default)]
+        plain = SparseEncoder(modules=modules, device=encoder.device, **settings_of(encoder))
         plain.save(str(folder), create_model_card=False)
     rearrange(folder)
     save_tokenizer(encoder.tokenizer, folder)
-    if query_side is not None and query_side[0] is not encoder[0]:
-        save_tokenizer(query_side.tokenizer, folder / f"query_0_{type(query_side[0]).__name__}")
-    if whole is not None and whole.output_tokenizer is not None:
-        save_tokenizer(whole.output_tokenizer, folder / OUTPUT_TOKENIZER)
-    table = query_table(encoder)
+    if queries is not None and queries[0] is not encoder[0]:
+        save_tokenizer(queries.tokenizer, folder / f"query_0_{type(queries[0]).__name__}")
+    if output is not None:
+        save_tokenizer(output, folder / OUTPUT_TOKENIZER)
     if table is not None:
         # in ASCII: not everything that reads this file says in which encoding
         (folder / "idf.json").write_text(json.dumps(weights_by_token(table)), encoding="ascii")

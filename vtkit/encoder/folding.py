@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
+from vtkit.encoder.asymmetric import output_tokenizer, query_side, query_table
 from vtkit.encoder.kinds import set_counted
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.model_folder import FOLD_SETTING
@@ -101,6 +101,5 @@ def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "
 
 def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:
     """The masked language models of ``encoder``: one, or one for each side."""
-    query_side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
-    sides = [encoder, *([query_side] if query_side is not None and isinstance(query_side[0], Transformer) else [])]
-    return [side[0].auto_model for side in sides]
+    sides = (encoder, query_side(encoder))
+    return [side[0].auto_model for side in sides if side is not None and isinstance(side[0], Transformer)]

@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, own_output, query_side, settings_of, with_sides
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.idf import document_frequencies, idf_weights
@@ -25,7 +25,7 @@ from vtkit.vocabulary.forms import Vocabulary
 
 def query_encoder_of(encoder: SparseEncoder) -> str | None:
     """The query encoder of ``encoder`` in words; None if the document encoder serves both."""
-    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    side = query_side(encoder)
     if side is None:
         return None
     if isinstance(side[0], Transformer):
@@ -79,10 +79,8 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
     table = SparseStaticEmbedding(
         filled_up(output_tokenizer(encoder), _size(encoder)), torch.from_numpy(weights), frozen=frozen
     )
-    whole = _document_side(encoder, settings)
-    whole.keep_query_side(SparseEncoder(modules=[table], device=encoder.device, **settings).eval())
-    whole.eval()
-    return whole
+    queries = SparseEncoder(modules=[table], device=encoder.device, **settings)
+    return with_sides(encoder, encoder, queries, own_output(encoder), **settings)
 
 
 def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
@@ -93,16 +91,7 @@ def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
 
 def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` with its queries encoded as documents are; itself where they are already."""
-    if not isinstance(encoder, WholeEncoder) or encoder.query_side is None:
-        return encoder
-    return _document_side(encoder, settings_of(encoder)).eval()
-
-
-def _document_side(encoder: SparseEncoder, settings: dict[str, object]) -> WholeEncoder:
-    whole = WholeEncoder(modules=list(encoder), device=encoder.device, **settings)
-    if isinstance(encoder, WholeEncoder):
-        whole.output_tokenizer = encoder.output_tokenizer
-    return whole
+    return encoder if query_side(encoder) is None else with_sides(encoder, encoder, output=own_output(encoder))
 
 
 def _size(encoder: SparseEncoder) -> int:

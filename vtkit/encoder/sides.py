@@ -10,7 +10,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
+from vtkit.encoder.asymmetric import output_tokenizer, query_side, query_table
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folded
@@ -41,16 +41,16 @@ def encode_side(
     cosine = encoder.similarity_fn_name == "cosine"
     kept = None if cosine else top_dimensions
     prompted = [prompt_of(encoder, side) + text for text in texts]
-    query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
+    queries = query_side(encoder) if side == "query" else None
     table = query_table(encoder) if side == "query" else None
-    if query_side is not None and table is not None:
+    if queries is not None and table is not None:
         vectors = folded(encoder, looked_up(table.tokenizer, as_array(table.weight), prompted, max_length))
         width = vectors.shape[1]
-        limit = min(kept or width, query_side.max_active_dims or width)
+        limit = min(kept or width, queries.max_active_dims or width)
         vectors = pruned(vectors, limit)[0] if limit < width else vectors
     else:
         vectors = encode(
-            query_side or encoder,
+            queries or encoder,
             prompted,
             max_length,
             top_dimensions=kept,
@@ -88,8 +88,7 @@ class EncoderQueries:
     @property
     def parameters(self) -> int:
         """The number of the model's parameters."""
-        side = self.encoder.query_side if isinstance(self.encoder, WholeEncoder) else None
-        return sum(weight.numel() for weight in (side or self.encoder).parameters())
+        return sum(weight.numel() for weight in (query_side(self.encoder) or self.encoder).parameters())
 
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`encode_side`."""
@@ -104,7 +103,7 @@ class EncoderQueries:
         if table is not None:
             alone, ends = looked_up_by_token(table.tokenizer, as_array(table.weight), text, max_length)
             return folded(encoder, alone), ends
-        side = (encoder.query_side if isinstance(encoder, WholeEncoder) else None) or encoder
+        side = query_side(encoder) or encoder
         ids, ends = first_encoding(side.tokenizer, text, min(max_length, side.max_seq_length or max_length))
         listed = torch.tensor([ids], device=side[0].auto_model.device)
         side.eval()

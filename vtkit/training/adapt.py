@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
@@ -113,8 +113,7 @@ def adapt_vectors(
     terms = [term for _, own in made for term in own]
 
     model = encoder[0].auto_model
-    reads_others = isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None
-    learns_only(model, section.train or "all", reads_others)
+    learns_only(model, section.train or "all", own_output(encoder) is not None)
     steps, length = section.steps, section.max_length
     ramp_steps = max(1, round(RAMP * steps))
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
+from vtkit.encoder.asymmetric import dimension_names, own_output
 from vtkit.encoder.families import learns_only, mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
@@ -81,7 +81,7 @@ def adapt(
         CollapseError: the loss is not finite, or explodes.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    output = own_output(encoder)
     distributed.share(section.batch_size)
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
     labelling = None if section.objective == "sap" else output

@@ -9,7 +9,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import query_side, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.kinds import refuse_unicoil
 from vtkit.encoder.query_tables import (
@@ -32,7 +32,7 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
     table = query_table(encoder)
     match section.query_encoder:
         case "source":
-            if isinstance(encoder, WholeEncoder) and encoder.query_side is not None and table is None:
+            if query_side(encoder) is not None and table is None:
                 raise DataError(
                     "Fine-tuning trains one encoder, and this model encodes queries with a separate one, which would "
                     'not be trained. Set {query_encoder} to "shared" or to a table, or start from another encoder.',

@@ -27,7 +27,7 @@ from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, with_sides
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
@@ -129,9 +129,8 @@ def fit_units(
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
-    whole = WholeEncoder(modules=list(plain), device="cpu", **settings_of(encoder))
-    whole.output_tokenizer = _named(names)
-    return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
+    whole = with_sides(plain, encoder, output=_named(names))
+    return whole, UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from sentence_transformers import SparseEncoder
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
+from vtkit.encoder.asymmetric import output_tokenizer, query_side
 from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.truncation import first_tokens
 from vtkit.system.errors import DataError
@@ -40,7 +40,7 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
     A dimension j is active where max_i logit_ij > 0, and the token at the position i of that maximum activates it. A
     token is cased if any of its characters is upper case.
     """
-    side = encoder.query_side if isinstance(encoder, WholeEncoder) and encoder.query_side is not None else encoder
+    side = query_side(encoder) or encoder
     if not hasattr(side[0], "auto_model"):
         raise DataError("The encoder takes query weights from a table, in which each token activates only itself.")
     model, tokenizer = side[0].auto_model.eval(), side.tokenizer

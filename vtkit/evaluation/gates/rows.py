@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
+from vtkit.encoder.asymmetric import output_tokenizer, own_output
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.masked import is_masked, masked_dimensions
 from vtkit.evaluation.gates.result import Seen
@@ -133,7 +133,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
 
 def head_only(encoder: SparseEncoder) -> bool:
     """Whether the encoder has an output vocabulary of its own."""
-    return isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None
+    return own_output(encoder) is not None
 
 
 def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:

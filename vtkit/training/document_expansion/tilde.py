@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArgum
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.sequences import listed
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.encoding import TOKENS_A_BATCH
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
@@ -167,7 +167,7 @@ def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
 
 def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> list[list[int]]:
     """Token ids of each text, [CLS] in the first place."""
-    if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+    if own_output(encoder) is not None:
         raise DataError(
             "Document expansion adds output tokens to texts, and this encoder reads another vocabulary "
             '(transfer.scope "head-only"). Remove [expand_documents], or set transfer.scope to "full".'

@@ -17,7 +17,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
+from vtkit.encoder.asymmetric import query_side, refuse_output_vocabulary, settings_of, with_sides
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.kernels.sparse_head import without_decoder
@@ -75,9 +75,9 @@ def graft_encoder(
     """
     refuse_output_vocabulary(source)
     sides = [(source, folder / "document")]
-    query_side = source.query_side if isinstance(source, WholeEncoder) else None
-    if query_side is not None and isinstance(query_side[0], Transformer):
-        sides.append((query_side, folder / "query"))
+    queries = query_side(source)
+    if queries is not None and isinstance(queries[0], Transformer):
+        sides.append((queries, folder / "query"))
     moved = []
     for side, path in sides:
         model = with_plain_head(side[0].auto_model)
@@ -87,22 +87,14 @@ def graft_encoder(
         new_bias = torch.from_numpy(bias(as_array(head.decoder.bias)))
         grafted = graft(model, tokenizer, rows, new_bias, output)
         moved.append(as_sparse_encoder(grafted, tokenizer, path, like=side))
-    if query_side is None or not isinstance(source, WholeEncoder):
+    if queries is None:
         return moved[0]
-    if isinstance(query_side[0], SparseStaticEmbedding):
-        mixed = mixture.bias(as_array(query_side[0].weight))
+    if isinstance(queries[0], SparseStaticEmbedding):
+        mixed = mixture.bias(as_array(queries[0].weight))
         mixed[mixture.methods == "masked"] = 0.0
-        table = torch.from_numpy(mixed)
-        moved.append(
-            SparseEncoder(
-                modules=[SparseStaticEmbedding(tokenizer, table, frozen=query_side[0].frozen)],
-                device="cpu",
-                **settings_of(query_side),
-            )
-        )
-    whole = WholeEncoder(modules=list(moved[0]), device="cpu", **settings_of(source))
-    whole.keep_query_side(moved[1].eval(), by_default=source.query_route_by_default)
-    return whole.eval()
+        table = SparseStaticEmbedding(tokenizer, torch.from_numpy(mixed), frozen=queries[0].frozen)
+        moved.append(SparseEncoder(modules=[table], device="cpu", **settings_of(queries)))
+    return with_sides(moved[0], moved[0], moved[1], by_default=source.query_route_by_default)
 
 
 def rebuilt(

@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, query_side, refuse_output_vocabulary, with_sides
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.system.errors import DataError
@@ -53,7 +53,7 @@ def graft_encoder_head(
     """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``, whose decoder
     rows ``mixture`` mixes; ``bias`` gives the decoder bias for that of the source."""
     refuse_output_vocabulary(source)
-    if isinstance(source, WholeEncoder) and source.query_side is not None:
+    if query_side(source) is not None:
         raise DataError(
             'With {scope} "head-only", the encoder must encode queries and documents alike, and the source encodes '
             'queries separately. Set {scope} to "full".',
@@ -65,7 +65,4 @@ def graft_encoder_head(
     biases = bias(as_array(decoder.bias))
     grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases))
     plain = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
-    whole = WholeEncoder(modules=list(plain), device="cpu", **settings_of(source))
-    whole.output_tokenizer = output_tokenizer
-    whole.eval()
-    return whole
+    return with_sides(plain, plain, output=output_tokenizer)
