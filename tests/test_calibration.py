@@ -10,7 +10,6 @@ import torch
 from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, TOKENS, encoder, model, texts, tokenizer, weights
@@ -27,7 +26,6 @@ from vtkit.encoder.calibration import (
     activation_rates,
     calibrate,
     probe_figures,
-    rescale_head,
     score_spread,
     token_rates,
 )
@@ -38,7 +36,7 @@ from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.pipeline.steps import calibrate_head
 from vtkit.settings.calibrate import CalibrateSection
-from vtkit.system.errors import CollapseError, DataError
+from vtkit.system.errors import CollapseError
 
 TEXTS = [*texts(60, seed=3), ""]
 
@@ -121,7 +119,7 @@ def test_a_fixed_shift_is_a_constant_inside_the_activation(tmp_path: Path) -> No
     ours = encoder(tmp_path)
     before = logits(ours, TEXTS[:6])
     found = calibrate(ours, TEXTS, None, "token", 48, shift=0.75)
-    assert (found.shift, found.target, found.head_scale) == (0.75, None, None)
+    assert (found.shift, found.target) == (0.75, None)
     found_weights = encode(ours, TEXTS[:6], 48).toarray()
     for row, text in enumerate(before):  # log1p(relu(x - c)), the logit shift
         np.testing.assert_allclose(
@@ -137,8 +135,8 @@ def test_two_logits_and_their_shift_by_hand(tmp_path: Path) -> None:
         decoder.weight.zero_()
         decoder.bias.fill_(-1.0)
         decoder.bias[[7, 8]] = torch.tensor([3.0, 1.5])
-    found = calibrate(ours, TEXTS, None, "token", 48, head_scale=2.0, shift=1.0)
-    # 3 / 2 - 1 = 0.5; 1.5 / 2 - 1 < 0
+    found = calibrate(ours, TEXTS, None, "token", 48, shift=2.5)
+    # 3 - 2.5 = 0.5; 1.5 - 2.5 < 0
     assert found.before == ActivationRates(2 / 120, 2 / 120)
     assert found.after == found.held_out == ActivationRates(1 / 120, 1 / 120)
     vector = encode(ours, ["river"], 48)
@@ -149,51 +147,11 @@ def test_two_logits_and_their_shift_by_hand(tmp_path: Path) -> None:
     assert found.probe["after"].tied == 1.0  # all vectors are the same
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_rescaling_divides_the_logits_and_leaves_the_inputs(architecture: str, tied: bool, tmp_path: Path) -> None:
-    ours = encoder(tmp_path, architecture, tied=tied)
-    before, table = logits(ours, TEXTS[:6]), mlm_head(ours[0].auto_model).embeddings.weight.detach().clone()
-    rates = activation_rates(ours, TEXTS, 48)
-    rescale_head(ours, 8.0)
-    head = mlm_head(ours[0].auto_model)
-    assert head.tied == tied
-    assert torch.equal(head.embeddings.weight, table)
-    for old, new in zip(before, logits(ours, TEXTS[:6]), strict=True):
-        assert torch.equal(new, old / 8)  # a power of two is exact
-    assert activation_rates(ours, TEXTS, 48) == rates
-    rescale_head(ours, 1 / 3)
-    for old, new in zip(before, logits(ours, TEXTS[:6]), strict=True):
-        torch.testing.assert_close(new, old / 8 * 3)
-
-
-@pytest.mark.parametrize("kind", ["electra", "deberta-v2"])
-def test_other_families_are_rescaled_too(kind: str, tmp_path: Path) -> None:
-    from transformers import AutoConfig, AutoModelForMaskedLM
-
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        kind, vocab_size=len(TOKENS), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48,
-        max_position_embeddings=64, pad_token_id=0,
-    )  # fmt: skip
-    ours = as_sparse_encoder(AutoModelForMaskedLM.from_config(config).eval(), tokenizer(), tmp_path)
-    before = logits(ours, TEXTS[:4])
-    rescale_head(ours, 16.0)
-    assert all(torch.equal(new, old / 16) for old, new in zip(before, logits(ours, TEXTS[:4]), strict=True))
-
-
-def test_a_tied_head_without_its_own_norm_is_refused(tmp_path: Path) -> None:
-    ours = encoder(tmp_path)
-    ours[0].auto_model.cls.predictions.transform.LayerNorm = torch.nn.Identity()
-    with pytest.raises(DataError, match="no LayerNorm directly before it"):
-        rescale_head(ours, 8.0)
-
-
 def test_masked_dimensions_stay_masked_and_do_not_disturb_the_target(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     masked = list(range(5, 45))
     mask_dimensions(ours[0].auto_model, masked)
-    found = calibrate(ours, TEXTS, 0.2, "token", 48, head_scale=16.0)
+    found = calibrate(ours, TEXTS, 0.2, "token", 48)
     assert found.after.token == pytest.approx(0.2, abs=2e-3)  # of all dimensions, masked ones included
     assert torch.nonzero(masked_dimensions(ours[0].auto_model))[:, 0].tolist() == masked
     assert not encode(ours, TEXTS, 48)[:, masked].nnz
@@ -311,12 +269,10 @@ def test_the_table_counts_what_the_encoder_gives(tmp_path: Path) -> None:
 
 def test_the_target_is_the_default_only_where_nothing_else_is_asked_for() -> None:
     assert CalibrateSection().target_activation == 0.35
-    others = {"shift": 5.0, "head_scale": 8.0, "tokens": "document-frequency", "query_encoder": "idf"}
+    others = {"shift": 5.0, "tokens": "document-frequency", "query_encoder": "idf"}
     for name, value in others.items():
         assert CalibrateSection.model_validate({name: value}).target_activation is None
         assert CalibrateSection.model_validate({name: value, "target_activation": 0.3}).target_activation == 0.3
-    with pytest.raises(ValidationError, match="head_scale"):
-        CalibrateSection(head_scale=0.0)
 
 
 def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def cased(folder: Path, **casing: Any) -> SparseEncoder:
 def calibrated(folder: Path) -> SparseEncoder:
     ours = encoder(folder, "distilbert")
     targets = TokenTargets(np.arange(len(TOKENS)), 500, 0.5, 1.0)
-    calibrate(ours, DOCUMENTS, 0.02, "pooled", 48, head_scale=1.3, shift=0.1, tokens=targets)
+    calibrate(ours, DOCUMENTS, 0.02, "pooled", 48, shift=0.1, tokens=targets)
     return ours
 
 

@@ -103,7 +103,6 @@ NO_RECIPE_SETS: dict[str, str] = {
     "adapt.flops": "strength of a penalty; target_active sets it by its result",
     "adapt.target_active.document": "recipes give one number for both sides",
     "adapt.target_active.query": "recipes give one number for both sides",
-    "calibrate.head_scale": "an alternative to the bias, compared in docs/log.md",
     "calibrate.shift": "an alternative to target_activation",
     "evaluate.bm25": "switches the baseline off where it has been computed elsewhere",
     "evaluate.ignore_identical_ids": "for collections of one's own; named ones have it in their record",

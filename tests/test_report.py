@@ -144,7 +144,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "curves": {"adapt": {"steps": [10, 20, 30], "loss": [9.0, 5.0, 3.0]}, "finetune": {"steps": [10, 20, 30],
             "loss": [3.0, 1.0, 0.5], "query_dimensions": [900.0, 40.0, 15.0], "document_dimensions": [9000.0,
             800.0, 180.0], "document_flops": [0.0, 0.2, 0.1]}},
-        "calibration": {"shift": -2.314, "target": 0.35, "definition": "token", "head_scale": None,
+        "calibration": {"shift": -2.314, "target": 0.35, "definition": "token", 
             "probe": {}, "before": {"token": 0.61, "pooled": 0.98}, "after": {"token": 0.35, "pooled": 0.87},
             "held_out": {"token": 0.34, "pooled": 0.86}},
         "gates": [{"gate": "overlap", "stage": "transfer", "finding": "warn", "level": "fail",

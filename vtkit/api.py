@@ -444,7 +444,7 @@ def calibrate_encoder(encoder: SparseEncoder, corpus: Texts, *, seed: int = 42, 
         encoder: is changed.
         corpus: probe texts; half of the sample solves for the target, the other half measures the change.
         seed: of the sample.
-        settings: of [calibrate] (docs/settings.md): ``target_activation=0.01``, ``head_scale=8``. Query tables are made
+        settings: of [calibrate] (docs/settings.md): ``target_activation=0.01``. Query tables are made
             with :func:`with_static_queries`.
 
     Raises:

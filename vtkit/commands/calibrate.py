@@ -1,4 +1,4 @@
-"""``vtkit calibrate``: rescale and shift the logits of a model, with a table of the effect."""
+"""``vtkit calibrate``: shift the logits of a model, with a table of the effect."""
 
 from contextlib import nullcontext
 from dataclasses import replace

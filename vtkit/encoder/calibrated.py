@@ -58,13 +58,12 @@ class TokenShifts(Result):
 class Calibration(Result):
     """The steps of a calibration, and the statistics before and after it."""
 
-    shift: float  # the paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``
+    shift: float  # the paper's c: how much the decoder bias was lowered in all, in logits
     target: float | None  # share of activations that was asked for; None where none was
     definition: Definition
     before: ActivationRates  # on the texts that the shift was solved on, as ``after``
     after: ActivationRates
     held_out: ActivationRates
-    head_scale: float | None  # what all logits were divided by
     probe: Mapping[str, ProbeMetrics]  # ``before`` and ``after``, on the texts held out
     tokens: TokenShifts | None = None  # shifts of single tokens; None where none were asked for
     query_encoder: Literal["binary", "idf"] | None = None  # the static table that queries got; None where they got none
@@ -79,7 +78,7 @@ class Calibration(Result):
 
     def done(self) -> str:
         """The steps of the calibration in words, in their order."""
-        steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
+        steps = []
         if self.tokens is not None:
             steps.append(
                 f"{self.tokens.tokens} tokens moved towards their document frequencies (by {self.tokens.mean:.3f} on "

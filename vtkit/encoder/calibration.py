@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
-from torch import Tensor, nn
+from torch import Tensor
 
 from vtkit.encoder.calibrated import (
     QUERY_TOKENS,
@@ -28,7 +28,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.truncation import first_tokens
-from vtkit.system.errors import CollapseError, DataError
+from vtkit.system.errors import CollapseError
 
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20
@@ -74,17 +74,15 @@ def calibrate(
     definition: Definition,
     max_length: int,
     *,
-    head_scale: float | None = None,
     shift: float = 0.0,
     tokens: TokenTargets | None = None,
 ) -> Calibration:
-    """Rescale and shift ``encoder``'s logits in place, in this order, and measure before and after.
+    """Shift ``encoder``'s logits in place, in this order, and measure before and after.
 
-    1. ``head_scale`` k: x <- x / k (:func:`rescale_head`).
-    2. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
-    3. ``tokens``: a shift of each token's own, by its document frequency (:class:`TokenTargets`).
-    4. ``target``: a further shift after which that share of the activations is positive: the (1 - target) quantile of
-       the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
+    1. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
+    2. ``tokens``: a shift of each token's own, by its document frequency (:class:`TokenTargets`).
+    3. ``target``: a further shift after which that share of the activations is positive: the (1 - target) quantile of
+       the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 1 wholly.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
 
@@ -96,15 +94,11 @@ def calibrate(
     Raises:
         CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it. Without a
             target, ``tokens`` aims at the pooled share that there was before.
-        DataError: the head cannot be rescaled.
     """
     halves = texts[0::2], texts[1::2]
     solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     before = solving.rates()
     figures = {"before": probe_figures(encoder, halves[1], max_length, checking.rates().token)}
-    if head_scale is not None:
-        rescale_head(encoder, head_scale)
-        solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     _lower_bias(encoder, shift)
     moved = None
     if tokens is not None:
@@ -121,32 +115,7 @@ def calibrate(
     elif tokens is not None:
         _refuse_missed(held_out, after.pooled, "pooled")
     figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
-    return Calibration(shift, target, definition, before, after, held_out, head_scale, figures, moved)
-
-
-def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
-    """Divide all logits of ``encoder`` by ``divisor``, in place: W <- W / k, b <- b / k.
-
-    A tied decoder cannot be divided without the input embeddings. What it projects is divided instead, by the weight
-    and bias of the normalisation directly before it: W (h / k) = (W / k) h. The activation rates stay, and masked
-    dimensions too. The division is exact where ``divisor`` is a power of two.
-
-    Raises:
-        DataError: the decoder is tied and no LayerNorm stands directly before it.
-    """
-    model = encoder[0].auto_model
-    head = mlm_head(model)
-    if head.tied:
-        norm = _norm_before_decoder(encoder)
-        scaled: list[Tensor] = [parameter for parameter in (norm.weight, norm.bias) if parameter is not None]
-    else:
-        scaled = [head.decoder.weight]
-    bias = head.decoder.bias
-    with torch.no_grad():
-        for parameter in scaled:
-            parameter.div_(divisor)
-        if bias is not None:
-            bias[bias >= MASKED_BIAS / 2] /= divisor
+    return Calibration(shift, target, definition, before, after, held_out, figures, moved)
 
 
 def probe_figures(
@@ -245,31 +214,6 @@ def _lower_bias(encoder: SparseEncoder, shift: float) -> None:
     """Lower the bias: b <- b - shift."""
     with torch.no_grad():
         mlm_head(encoder[0].auto_model).decoder.bias.sub_(shift)
-
-
-def _norm_before_decoder(encoder: SparseEncoder) -> nn.LayerNorm:
-    """The LayerNorm whose output the decoder projects, found by running one text."""
-    model = encoder[0].auto_model
-    decoder = mlm_head(model).decoder
-    outputs: list[tuple[nn.LayerNorm, Tensor]] = []
-    projected: list[Tensor] = []
-    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
-    hooks = [norm.register_forward_hook(lambda norm, _, out: outputs.append((norm, out))) for norm in norms]
-    hooks.append(decoder.register_forward_pre_hook(lambda _, given: projected.append(given[0])))
-    try:
-        with torch.no_grad():
-            model.eval()(**encoder.tokenizer(["a"], return_tensors="pt").to(model.device))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    last = [norm for norm, out in outputs if projected and out is projected[0]]
-    if len(last) != 1 or sum(norm is last[0] for norm, _ in outputs) != 1:
-        raise DataError(
-            f"{type(model).__name__} has a decoder tied to its input embeddings and no LayerNorm directly before it, "
-            "so its head cannot be rescaled without changing the embeddings. Remove {head_scale}.",
-            "head_scale",
-        )
-    return last[0]
 
 
 class _Logits:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.settings.types import CorpusName, PositiveFloat, PositiveInt, Section, Share
+from vtkit.settings.types import CorpusName, PositiveInt, Section, Share
 
 StaticQueryEncoder = Literal["binary", "idf"]  # of the query encoders in finetune.py those that need no training
 
@@ -15,19 +15,16 @@ PROBE_TEXTS = 512  # of the corpus that are sampled
 
 
 class CalibrateSection(Section):
-    """[calibrate]: changes to the encoder without training: logits are rescaled, shifted and shifted by token, in
+    """[calibrate]: changes to the encoder without training: logits are shifted, all alike and by token, in
     this order, and queries get a static table (docs/training.md#calibration)."""
 
     target_activation: Share | None = None
     """Share of activations above zero after the shift; the shift that reaches it is found on probe texts. Default:
-    0.35, unless ``head_scale``, ``shift``, ``tokens`` or ``query_encoder`` is set."""
+    0.35, unless ``shift``, ``tokens`` or ``query_encoder`` is set."""
 
     definition: Literal["token", "pooled"] = "token"
     """Activations that ``target_activation`` counts: ``token``: logits at all positions; ``pooled``: vocabulary
     dimensions after max-pooling."""
-
-    head_scale: PositiveFloat | None = None
-    """Divide all logits by this number first (8 or 16 for heads like ModernBERT's)."""
 
     shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
     """Lower the decoder bias by this much, the paper's c. It has no effect together with a ``target_activation``."""
@@ -50,7 +47,7 @@ class CalibrateSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _target_where_nothing_is_said(cls, values: Any) -> Any:
-        methods = ("target_activation", "head_scale", "shift", "tokens", "query_encoder")
+        methods = ("target_activation", "shift", "tokens", "query_encoder")
         if isinstance(values, dict) and all(values.get(name) is None for name in methods):
             return {**values, "target_activation": 0.35}
         return values

@@ -1,4 +1,4 @@
-"""Stage ``calibrate``: the logits rescaled and shifted, with one table of what that did, and queries by a
+"""Stage ``calibrate``: the logits shifted, with one table of what that did, and queries by a
 static table."""
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ def calibrate_encoder(
         section.target_activation,
         section.definition,
         section.max_length,
-        head_scale=section.head_scale,
         shift=section.shift or 0.0,
         tokens=None
         if counter is None
