@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches
-from vtkit.encoder.truncation import first_tokens, shortened_to
+from vtkit.encoder.truncation import MARGIN, first_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -171,7 +171,8 @@ def output_labels(
 ) -> list[list[int]]:
     """The output tokens that each input token of ``texts`` is to predict; empty where the output vocabulary has no
     token."""
-    read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
+    ends = [max((end for _, end in own), default=0) for own in spans]
+    read = [text[: end + MARGIN] for text, end in zip(texts, ends, strict=True)]
     written = output(read, add_special_tokens=False, return_offsets_mapping=True)
     labels = []
     for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
