@@ -18,7 +18,7 @@ from vtkit.search.measures.masked_predictions import GroupedPredictions, Predict
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import masking, mlm, resuming
-from vtkit.training.gates import LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
 from vtkit.training.resuming import COMPLETE, Schedule, curve, fixed_order, last_complete_checkpoint
@@ -94,7 +94,7 @@ def masked_batch(reader: Any, weights: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def loss_of(model: Any, batch: dict[str, torch.Tensor]) -> float:
     trainer = object.__new__(mlm._MaskedTrainer)
-    trainer.model, trainer.gate, trainer.state = model, LossGate("adaptation", ""), TrainerState()
+    trainer.model, trainer.gate, trainer.state = model, Gate("adaptation"), TrainerState()
     return float(trainer.compute_loss(model, batch).item())
 
 
@@ -267,12 +267,12 @@ def test_texts_in_which_nothing_can_be_predicted_are_an_error(tmp_path: Path) ->
 
 
 def test_the_loss_gate_waits_for_some_batches_in_a_row() -> None:
-    gate = LossGate("training", "Lower it.", guessing=3.0)
+    gate = Gate("training", guessing=3.0)
     for value in (*[5.0] * 20, *[31.0] * 9, 29.0, *[31.0] * 9):
         gate(1, torch.tensor(value))
     with pytest.raises(CollapseError, match=r"step 7: the loss is 31\.0, and was above 30\.0 for 10 batches \(5\.0 in"):
         gate(7, torch.tensor(31.0))
-    relative = LossGate("training", "Lower it.")  # no figure for guessing: a hundred times the first batches
+    relative = Gate("training")  # no figure for guessing: a hundred times the first batches
     for value in (*[0.1] * 5, *[4.0] * 5, *[204.0] * 30, *[206.0] * 9):
         relative(1, torch.tensor(value))
     with pytest.raises(CollapseError, match=r"above 205\.0"):

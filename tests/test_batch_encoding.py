@@ -17,7 +17,7 @@ from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.training import objective
 from vtkit.training.finetune import finetune, objective_terms
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.objective import Objective, term_weights_of
 
 
@@ -31,8 +31,8 @@ def step(
     model: SparseEncoder, pairs: int, texts_at_once: int | None, wanted: FinetuneSection
 ) -> tuple[dict[str, float], dict[str, Tensor], dict[str, float]]:
     """Losses, gradients and active dimensions of one step, always with the same dropout."""
-    gates: dict[str, Any] = {"gate": CollapseGate(122, 10**9), "explosion": LossGate("", "")}
-    loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, **gates)
+    gate = Gate("fine-tuning", vocabulary=122, ramp_ends=10**9)
+    loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, gate=gate)
     loss.texts_at_once = texts_at_once
     model.zero_grad()
     torch.manual_seed(3)

@@ -23,7 +23,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.objective import UNIT_SCALE, Objective, Term
 from vtkit.transfer import latent_units
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
@@ -106,8 +106,7 @@ def test_plain_sentence_transformers_gives_the_same_vectors(
 def test_losses_see_weights_of_units_at_the_size_of_tokens(learned: tuple[WholeEncoder, UnitsFit]) -> None:
     model = learned[0]
     terms = [Term("scores", lambda batch: batch.scores.sum(), lambda step: 1.0)]
-    gates = {"gate": CollapseGate(64, ramp_ends=6), "explosion": LossGate("fine-tuning", "")}
-    loss = Objective(model.eval(), terms, step=lambda: 3, **gates)
+    loss = Objective(model.eval(), terms, step=lambda: 3, gate=Gate("fine-tuning", vocabulary=64, ramp_ends=6))
     features = [model.tokenizer(TEXTS[part], padding=True, return_tensors="pt") for part in (slice(4), slice(4, 8))]
     (total,) = loss(features).values()
     queries, documents = (model.encode(TEXTS[part]).to_dense() for part in (slice(4), slice(4, 8)))

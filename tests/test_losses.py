@@ -19,7 +19,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training.finetune import objective_terms
-from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
+from vtkit.training.gates import PATIENCE, Gate
 from vtkit.training.losses import divergence, info_nce, margin_mse, normalized_entropy, own_candidates
 from vtkit.training.objective import Objective
 from vtkit.training.regularizers import flops, quadratic_ramp
@@ -98,8 +98,7 @@ def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
 def objective_of(model: object, step: int = 3) -> Objective:
     section = FinetuneSection(data="unused", query_lambda=0.5, document_lambda=0.25, infonce_scale=0.1, ramp=0.5)
     terms = objective_terms(section, 12, model)  # of which 6 are the ramp
-    gates = {"gate": CollapseGate(120, ramp_ends=6), "explosion": LossGate("fine-tuning", "")}
-    return Objective(model, terms, step=lambda: step, **gates)
+    return Objective(model, terms, step=lambda: step, gate=Gate("fine-tuning", vocabulary=120, ramp_ends=6))
 
 
 def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_path: Path) -> None:
@@ -120,18 +119,17 @@ def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_p
 
 
 HEALTHY = torch.eye(4, 20) + torch.eye(4, 20).roll(1, dims=1)
-LOSS = torch.tensor(1.0)
 
 
-def feed(gate: CollapseGate, batches: int, queries: Tensor, documents: Tensor, step: int = 100) -> None:
+def feed(gate: Gate, batches: int, queries: Tensor, documents: Tensor, step: int = 100) -> None:
     for _ in range(batches):
-        gate(step, queries, documents, queries @ documents.t(), LOSS)
+        gate.vectors(step, queries, documents, queries @ documents.t())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(value: float) -> None:
     with pytest.raises(CollapseError, match=r"step 7: the loss is .*learning_rate"):
-        CollapseGate(20, 10)(7, HEALTHY, HEALTHY, HEALTHY @ HEALTHY.t(), torch.tensor(value))
+        Gate("fine-tuning")(7, torch.tensor(value))
 
 
 COLLAPSES = {
@@ -145,7 +143,7 @@ COLLAPSES = {
 
 @pytest.mark.parametrize("message", COLLAPSES)
 def test_a_collapse_stops_the_run_after_some_batches_in_a_row(message: str) -> None:
-    gate = CollapseGate(20, ramp_ends=10)
+    gate = Gate("fine-tuning", vocabulary=20, ramp_ends=10)
     feed(gate, 5 * PATIENCE, HEALTHY, HEALTHY)
     for _ in range(3):  # a good batch in between makes it count anew
         feed(gate, PATIENCE - 1, *COLLAPSES[message])
@@ -157,7 +155,7 @@ def test_a_collapse_stops_the_run_after_some_batches_in_a_row(message: str) -> N
 
 def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
     dense = torch.ones(4, 20) + HEALTHY
-    gate = CollapseGate(20, ramp_ends=10)
+    gate = Gate("fine-tuning", vocabulary=20, ramp_ends=10)
     feed(gate, 3 * PATIENCE, dense, dense, step=10)
     with pytest.raises(CollapseError, match="dense"):
         feed(gate, PATIENCE, dense, dense, step=11)

@@ -15,7 +15,7 @@ from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
 from vtkit.training import objective, regularizers
 from vtkit.training.finetune import objective_terms
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.objective import Batch, Objective
 from vtkit.training.regularizers import DfFlops, cased, df_weights, flops, l1, masked_flops, of_documents
 from vtkit.vocabulary.casing import cased_ids
@@ -127,8 +127,8 @@ def test_every_penalty_is_the_same_in_parts_of_any_size(
     wanted = section(**EVERY)
 
     def parts_and_gradient() -> tuple[dict[str, float], Tensor]:
-        gates: dict[str, Any] = {"gate": CollapseGate(122, 10**9), "explosion": LossGate("", "")}
-        loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, **gates)
+        gate = Gate("fine-tuning", vocabulary=122, ramp_ends=10**9)
+        loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, gate=gate)
         model.zero_grad()
         with streaming(model):
             found = loss([dict(entry) for entry in features])

@@ -121,7 +121,7 @@ def real_batch(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, An
 def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], dict[str, Any]]:
     """The loss of a batch, as the path computes it."""
     from vtkit.settings.finetune import FinetuneSection
-    from vtkit.training.gates import CollapseGate
+    from vtkit.training.gates import Gate
 
     section = FinetuneSection(data="unused")
     if path.startswith("library"):
@@ -139,15 +139,11 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
         if path == "library_cached":
             return CachedSpladeLoss(encoder, mini_batch_size=AT_ONCE, **settings)  # type: ignore[no-any-return]
         return SpladeLoss(encoder, **settings)  # type: ignore[no-any-return]
-    gate = CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
+    gate = Gate("benchmark", vocabulary=encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
     from vtkit.training.finetune import objective_terms
-    from vtkit.training.gates import LossGate
     from vtkit.training.objective import Objective
 
-    explosion = LossGate("benchmark", "")
-    objective = Objective(
-        encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate, explosion=explosion
-    )
+    objective = Objective(encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate)
     objective.texts_at_once = AT_ONCE if path == "cached" else None
     return objective
 

@@ -22,7 +22,7 @@ from vtkit.system import distributed
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.losses import (
     LISTWISE_TEMPERATURE,
     info_nce,
@@ -128,14 +128,13 @@ def adapt_vectors(
             encoder,
             terms,
             step=step,
-            gate=CollapseGate(
-                model.config.vocab_size,
-                ramp_steps,
+            gate=Gate(
                 "adaptation",
-                penalty=dict.fromkeys(SIDES, ("flops",)),
+                vocabulary=model.config.vocab_size,
+                ramp_ends=ramp_steps,
                 ramp="steps",
+                penalty=dict.fromkeys(SIDES, ("flops",)),
             ),
-            explosion=LossGate("adaptation"),
             sentences="sentence" in columns,
         ),
         Schedule(

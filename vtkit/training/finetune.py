@@ -14,12 +14,12 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import BM25, COMPARING, SIDES, SPLIT_PENALTIES, FinetuneSection, LossName, Side
+from vtkit.settings.finetune import BM25, COMPARING, SIDES, SPLIT_PENALTIES, FinetuneSection, LossName
 from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.losses import (
     LISTWISE_TEMPERATURE,
     divergence,
@@ -150,6 +150,15 @@ def _trained(
     for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
         columns[name] = column(place, texts.__getitem__)
     looked_up, learned = query_table(encoder), section.query_encoder == "learned"
+    found = {side: section.target(side) is not None for side in SIDES}  # λ is found for the first penalty
+    strengths = {side: "lambda" if len(section.penalties(side)) > found[side] else "penalty" for side in SIDES}
+    gate = Gate(
+        "fine-tuning",
+        ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
+        vocabulary=encoder[0].auto_model.config.vocab_size,
+        ramp_ends=_ramp_ends(section, steps),
+        penalty={side: (f"{side}_{strengths[side]}",) for side in SIDES},
+    )
     return train_vectors(
         encoder,
         columns,
@@ -158,8 +167,7 @@ def _trained(
             encoder,
             objective_terms(section, steps, encoder, taught),
             step=step,
-            gate=_collapse_gate(section, steps, encoder),
-            explosion=LossGate("fine-tuning", _learning(section)),
+            gate=gate,
             table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
         ),
         Schedule(
@@ -267,21 +275,3 @@ def _ramp_steps(section: FinetuneSection, steps: int) -> int:
 def _ramp_ends(section: FinetuneSection, steps: int) -> int:
     """The step from which on all penalties are at full strength."""
     return _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
-
-
-def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
-    def settings(side: Side) -> tuple[str, ...]:
-        aimed = section.target(side) is not None
-        return (f"{side}_lambda",) if len(section.penalties(side)) > aimed else (f"{side}_penalty",)
-
-    return CollapseGate(
-        encoder[0].auto_model.config.vocab_size,
-        _ramp_ends(section, steps),
-        learning=_learning(section),
-        penalty={side: settings(side) for side in SIDES},
-    )
-
-
-def _learning(section: FinetuneSection) -> tuple[str, ...]:
-    """The settings to lower if the loss explodes."""
-    return ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ()))

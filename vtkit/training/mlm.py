@@ -33,7 +33,7 @@ from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.training import reporting
-from vtkit.training.gates import LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
 
@@ -135,7 +135,7 @@ def adapt(
             train_dataset=batches,
             callbacks=[*reporting.callbacks(report_to, folder), Progress(bar)],
         )
-        trainer.gate = LossGate(
+        trainer.gate = Gate(
             "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None
         )
         trainer.prior = prior
@@ -284,7 +284,7 @@ class _MaskedTrainer(SequentialTrainer):
 
     teacher: PreTrainedModel | None = None
     prior: Tensor | None = None  # added to the logits inside the softmax
-    gate: LossGate
+    gate: Gate
 
     def share_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient by the share of this process, part by part, and the loss of the batch."""

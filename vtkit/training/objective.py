@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.asymmetric import writes_units
 from vtkit.system import distributed
-from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget
 
@@ -64,8 +64,7 @@ class Objective(nn.Module):
     Args:
         terms: what is summed; the first is the loss that is watched for explosions.
         step: tells the current optimiser step (the trainer's own counter, so that it is in the checkpoint).
-        gate: sees every batch and stops a collapsed run.
-        explosion: sees the first term of every batch.
+        gate: sees the first term and the vectors of every batch and stops a collapsed run.
         sentences: whether the first column holds sentences.
         table: what the first column, of queries, is looked up in instead of encoded.
     """
@@ -78,14 +77,13 @@ class Objective(nn.Module):
         terms: Sequence[Term],
         *,
         step: Callable[[], int],
-        gate: CollapseGate,
-        explosion: LossGate,
+        gate: Gate,
         sentences: bool = False,
         table: QueryTable | None = None,
     ) -> None:
         super().__init__()
         self.model, self.terms, self.table = model, tuple(terms), table
-        self.step, self.gate, self.explosion = step, gate, explosion
+        self.step, self.gate = step, gate
         self.sentences = sentences
         self.scale = UNIT_SCALE if writes_units(model) else 1.0
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
@@ -122,8 +120,8 @@ class Objective(nn.Module):
         parts = {term.name: term.weight(step) * values[term.name] for term in self.terms}
         with torch.no_grad():
             total = torch.stack(list(parts.values())).sum()
-            self.explosion(step, parts[self.terms[0].name])
-            self.gate(step, batch.queries, batch.documents, batch.scores, total)
+            self.gate(step, parts[self.terms[0].name] if total.isfinite() else total)  # a penalty may be infinite
+            self.gate.vectors(step, batch.queries, batch.documents, batch.scores)
             self._active.append((active["query"], active["document"]))
         return parts
 

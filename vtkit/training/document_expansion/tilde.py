@@ -28,7 +28,7 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
-from vtkit.training.gates import LossGate
+from vtkit.training.gates import Gate
 from vtkit.training.masking import padded
 from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
 from vtkit.vocabulary.forms import Vocabulary
@@ -131,7 +131,7 @@ def train_tilde(
             callbacks=[Progress(bar)],
         )
         trainer.counted = counted
-        trainer.gate = LossGate("training for document expansion", ())
+        trainer.gate = Gate("training for document expansion", ())
         history = train(trainer, folder)
     model.eval()
     return curve(history, "loss")
@@ -207,7 +207,7 @@ class _TildeTrainer(SequentialTrainer):
     """The library's trainer over :class:`_Batches`, in sequence."""
 
     counted: Tensor
-    gate: LossGate
+    gate: Gate
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         losses = []
