@@ -32,7 +32,7 @@ from vtkit.transfer.dense_rows import HEAVIEST
 from vtkit.transfer.embedders import embed
 from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture, subtoken_mixture
 from vtkit.transfer.methods.sembridge import similarity_mixture
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
+from vtkit.transfer.mixture import Mixture, Part, keep_rows, mixture_of_parts, with_fallback
 from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_provenance, write_provenance
 from vtkit.transfer.result import Neighbour, sample_neighbours
 from vtkit.transfer.word_space import unit
@@ -303,7 +303,7 @@ def test_rows_over_all_source_tokens_come_after_those_of_the_methods_before_them
     assert 0 < known.sum() < len(new)
     assert found[new[known]] == pytest.approx(first.rows(embeddings)[new[known]], abs=1e-6)
     assert found[new[~known]] == pytest.approx(weights[~known] @ embeddings, abs=1e-5)
-    left = only(second, new[:1])
+    left = keep_rows(second, new[:1])
     assert left.rows(embeddings)[new[:1]] == pytest.approx(weights[:1] @ embeddings, abs=1e-5)
     assert (left.methods[new[1:]] == "mean").all()
 

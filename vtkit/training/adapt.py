@@ -24,12 +24,10 @@ from vtkit.system.outputs import kept_array
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import Gate
 from vtkit.training.losses import (
-    LISTWISE_TEMPERATURE,
     info_nce,
     listwise_divergence,
     margin_mse,
     own_candidates,
-    standardized,
     symmetric_divergence,
 )
 from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
@@ -46,8 +44,7 @@ from vtkit.training.teachers import (
     KeptScores,
     SparseTeacher,
     Teacher,
-    check_targets,
-    only,
+    single_or_ensemble,
 )
 
 QUERY_LENGTH = 64  # tokens a query is cut at
@@ -222,18 +219,15 @@ def _distill(
     for start in range(0, len(queries), size):
         batch = slice(start, start + size)
         steps.append(Asked(queries[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
-    teacher = only([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
+    teacher = single_or_ensemble([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
     scores = KeptScores(teacher, steps, folder)
-    if loss == "margin_mse":
-        check_targets(torch.cat([teacher.scale * own_candidates(step) for step in scores.first]))
-    else:
-        check_targets(standardized(scores.first.flatten(0, 1)) / LISTWISE_TEMPERATURE)
+    scores.check(teacher.scale if loss == "margin_mse" else None)
 
     def distillation(batch: Batch) -> Tensor:
-        taught = scores[batch.step].to(batch.queries.device)
         if loss == "margin_mse":
-            return margin_mse(own_candidates(batch.scores), teacher.scale * own_candidates(taught))
-        return listwise_divergence(batch.scores, taught)
+            taught = teacher.scale * scores.own(batch.step).to(batch.queries.device)
+            return margin_mse(own_candidates(batch.scores), taught)
+        return listwise_divergence(batch.scores, scores[batch.step].to(batch.queries.device))
 
     def contrastive(batch: Batch) -> Tensor:
         return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))

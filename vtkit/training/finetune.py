@@ -5,7 +5,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import assert_never
 
-import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
@@ -21,13 +20,11 @@ from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import Gate
 from vtkit.training.losses import (
-    LISTWISE_TEMPERATURE,
     divergence,
     info_nce,
     listwise_divergence,
     margin_mse,
     own_candidates,
-    standardized,
 )
 from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
@@ -37,7 +34,7 @@ from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.resuming import Schedule, set_weights
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, check_targets, only
+from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
@@ -217,11 +214,8 @@ def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: 
     assert taught is not None
     scale = section.teacher_scale or taught.scale
 
-    def teacher(batch: Batch) -> Tensor:
-        return taught[batch.step].to(batch.queries.device)
-
     def own(batch: Batch) -> tuple[Tensor, Tensor]:
-        return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
+        return own_candidates(batch.scores), scale * taught.own(batch.step).to(batch.scores)
 
     match name:
         case "margin_mse":
@@ -229,7 +223,7 @@ def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: 
         case "kl":
             return weighted(name, lambda batch: divergence(*own(batch)))
         case "listwise":
-            return weighted(name, lambda batch: listwise_divergence(batch.scores, teacher(batch)))
+            return weighted(name, lambda batch: listwise_divergence(batch.scores, taught[batch.step].to(batch.scores)))
         case _:
             assert_never(name)
 
@@ -251,20 +245,17 @@ def _taught(
         return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
 
     own = "listwise" not in section.loss
-    scores = KeptScores(only(teachers), Lazy(len(batches), asked), folder, own=own)
+    scores = KeptScores(single_or_ensemble(teachers), Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
         raise DataError(
             "The teachers score only one document of each query, which teaches nothing: cross-encoders and score files "
             "score only a query's own documents. Set {hard_negatives} to 1 or more.",
             "hard_negatives",
         )
-    first, factor = scores.first, section.teacher_scale or scores.scale
-    for name in section.loss:
-        if name in COMPARING:
-            own_scores = torch.cat([own_candidates(step) for step in first])
-            check_targets(factor * own_scores, "teacher_scale", factor, ordered=name == "kl")
-        elif name == "listwise":
-            check_targets(standardized(first.flatten(0, 1)) / LISTWISE_TEMPERATURE)
+    if not own:
+        scores.check()
+    if not set(COMPARING).isdisjoint(section.loss):
+        scores.check(section.teacher_scale or scores.scale, "teacher_scale")
     return scores
 
 

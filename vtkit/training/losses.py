@@ -99,14 +99,3 @@ def standardized(scores: Tensor) -> Tensor:
     deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
     tells = deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)
     return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~scored, torch.nan)
-
-
-def normalized_entropy(logits: Tensor) -> Tensor:
-    """mean_i H(p_i) / ln n_i of ``logits``, (queries, documents), p_i the softmax over the n_i documents that the i-th
-    query has a number for: 1 where targets are uniform, 0 where one document has all the weight. Queries with fewer
-    than two do not count; NaN where none does."""
-    scored = ~logits.isnan()
-    counts = scored.sum(dim=1)
-    log_p = nn.functional.log_softmax(logits.double().masked_fill(~scored, -torch.inf), dim=1)
-    entropy = -torch.where(scored, log_p.exp() * log_p, 0.0).sum(dim=1)
-    return (entropy / counts.log())[counts > 1].mean()

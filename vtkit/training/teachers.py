@@ -28,7 +28,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
-from vtkit.training.losses import normalized_entropy, standardized
+from vtkit.training.losses import LISTWISE_TEMPERATURE, own_candidates, standardized
 from vtkit.vocabulary.existing import prepare_backend
 
 SCORES_FOLDER = "teacher-scores"
@@ -40,11 +40,9 @@ COSINE_SCALE = 20.0
 """Of cosines, which lie within a few tenths of each other; what sentence-transformers multiplies them with."""
 
 ENSEMBLE_SCALE = 5.0  # of the mean of several teachers' scores in standard deviations
-UNIFORM = 0.99  # entropy of targets, as a share of the highest, above which they say nothing
-ONE_HOT = 0.01  # entropy of targets, as a share of the highest, below which one document has all the weight
-
-GOOD_DEVIATION = 2.0
-"""Standard deviation of a query's targets before the softmax that leaves weight on several documents."""
+LEAST_DEVIATION, GOOD_DEVIATION = 0.15, 2.0
+"""Standard deviations of a query's targets before the softmax: below the first they are nearly uniform (99 % of the
+highest entropy), the second leaves weight on several documents."""
 
 BM25_DEPTH = 1000  # documents beyond so many of a query count 0 with BM25
 
@@ -217,39 +215,35 @@ class Ensemble:
         return matrices
 
 
-def only(teachers: Sequence[Teacher]) -> Teacher:
+def single_or_ensemble(teachers: Sequence[Teacher]) -> Teacher:
     """The one teacher, or the :class:`Ensemble` of several."""
     return teachers[0] if len(teachers) == 1 else Ensemble(teachers)
 
 
-def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0, *, ordered: bool = False) -> None:
-    """Look whether the targets of a first sample of queries can teach a loss that compares documents.
+def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None:
+    """Refuse the targets of a first sample of queries if they are nearly uniform: they teach that all documents are
+    equally good.
 
     Args:
         logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
         setting: argument that sets ``scale``, by which the scores were multiplied, if the recipe can.
-        ordered: the loss learns the order of a query's other documents too: warn if one document has all weight.
     """
-    entropy = float(normalized_entropy(logits))
-    if ONE_HOT <= entropy <= UNIFORM or entropy != entropy:
-        return
     several = logits[(~logits.isnan()).sum(dim=1) > 1]
-    deviation = float(torch.stack([row[~row.isnan()].std(correction=0) for row in several]).mean())
-    if entropy > UNIFORM and deviation < 1e-6:
+    deviation = (
+        float(torch.stack([row[~row.isnan()].std(correction=0) for row in several]).mean()) if len(several) else 1
+    )
+    if deviation >= LEAST_DEVIATION:
+        return
+    if deviation < 1e-6:
         raise DataError("The teacher gives all documents of a query the same score. Name another teacher.")
-    better = f"to about {scale * GOOD_DEVIATION / max(deviation, 1e-12):.2g} (now {scale:g}), or name another teacher"
-    remedy = f"Set {{{setting}}} {better}" if setting else "Name another teacher"
-    if entropy > UNIFORM:
-        raise DataError(
-            "The teacher scores a query's documents nearly alike, so that training would teach that all are equally "
-            f"good (the targets' entropy is {entropy:.1%} of the maximum). {remedy}.",
-            setting,
-        )
-    if ordered:
-        console.warn(
-            f"the teacher gives nearly all weight to one document of each query (the targets' entropy is {entropy:.1%} "
-            f"of the maximum), so the order of the others is not learned. Set {setting} {better}"
-        )
+    better = (
+        f"Set {{{setting}}} to about {scale * GOOD_DEVIATION / deviation:.2g} (now {scale:g}), or name another teacher"
+    )
+    raise DataError(
+        "The teacher scores a query's documents nearly alike, so that training would teach that all are equally good "
+        f"(the targets' standard deviation is {deviation:.2g}). {better if setting else 'Name another teacher'}.",
+        setting,
+    )
 
 
 def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
@@ -288,72 +282,67 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
 
 class KeptScores:
     """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files below
-    ``folder``; with ``own``, of each query's own candidates only, NaN for the others."""
+    ``folder``; with ``own``, of each query's own candidates only."""
 
     def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
         self._teacher, self._steps, self._own = teacher, steps, own
         self.scale = teacher.scale
         self._folder = folder / SCORES_FOLDER
-        self._start, self._part = -1, np.empty(0, np.float32)
-        self.compares_nothing = bool((np.isfinite(self._scores_from(0)).sum(axis=2) < 2).all())
+        self._start, self._part = -1, torch.empty(0)
+        self.compares_nothing = bool((self._scores_from(0).isfinite().sum(dim=2) < 2).all())
         """Whether each query of the first steps has a score of one document only."""
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def __getitem__(self, step: int) -> Tensor:
-        """Float32 (queries, documents)."""
+        """Float32 (queries, documents), or (queries, candidates) of ``own`` ones."""
         place = range(len(self))[step]
-        start = place - place % STEPS_AT_ONCE
-        if start != self._start:
-            self._part, self._start = self._scores_from(start), start
-        scores, asked = self._part[place - start], self._steps[place]
-        if not self._own:
-            return torch.from_numpy(scores)
-        whole = np.full((len(asked.queries), len(asked.documents)), np.nan, dtype=np.float32)
-        np.put_along_axis(whole, _own(asked), scores, axis=1)
-        return torch.from_numpy(whole)
+        return self._scores_from(place - place % STEPS_AT_ONCE)[place % STEPS_AT_ONCE]
 
-    @property
-    def first(self) -> Tensor:
-        """The scores of the first steps, (steps, queries, documents)."""
-        return torch.stack([self[step] for step in range(min(STEPS_AT_ONCE, len(self)))])
+    def own(self, step: int) -> Tensor:
+        """The scores of each query's own candidates, its relevant document first, (queries, candidates)."""
+        return self[step] if self._own else own_candidates(self[step])
 
-    def _scores_from(self, start: int) -> np.ndarray:
+    def check(self, factor: float | None = None, setting: str = "") -> None:
+        """:func:`check_targets` of the first steps' own candidates times ``factor``; None: of all documents in standard
+        deviations."""
+        first = range(min(STEPS_AT_ONCE, len(self)))
+        if factor is not None:
+            check_targets(factor * torch.cat([self.own(step) for step in first]), setting, factor)
+        else:
+            check_targets(standardized(torch.cat([self[step] for step in first])) / LISTWISE_TEMPERATURE)
+
+    def _scores_from(self, start: int) -> Tensor:
+        """The scores of the steps that are one file, (steps, queries, documents or candidates)."""
+        if start == self._start:
+            return self._part
         part = self._steps[start : start + STEPS_AT_ONCE]
+        queries = len(part[0].queries)
+        own = np.arange(queries)[:, None] + queries * np.arange(part[0].candidates)  # columns of a query's candidates
 
         def asked() -> np.ndarray:
             # in the middle of a training step: nothing of it may change what the teacher says, nor the reverse
             device = "cuda" if torch.cuda.is_available() else "cpu"
             with torch.random.fork_rng(), torch.no_grad(), torch.autocast(device, enabled=False):
-                given = np.stack(self._teacher.scores(part))
-            _refuse_useless(given, part, start)
-            return np.take_along_axis(given, _own(part[0])[None], axis=2) if self._own else given
+                scores = np.stack(self._teacher.scores(part))
+            of_own = np.take_along_axis(scores, own[None], axis=2)
+            wrong = np.isinf(scores).any(axis=2) | np.isnan(of_own).any(axis=2)
+            if wrong.any():
+                step, query = np.argwhere(wrong)[0].tolist()
+                raise DataError(
+                    f"the teacher gives {int(wrong.sum())} of {wrong.size} queries scores that are infinite, missing "
+                    f"or NaN (the first is query {query + 1} of step {start + step}, "
+                    f'"{console.one_line(part[step].queries[query], 60)}"). Name another teacher.'
+                )
+            return of_own if self._own else scores
 
-        columns = part[0].candidates if self._own else len(part[0].documents)
-        wanted = (len(part), len(part[0].queries), columns)
-        return kept_array(
-            self._folder / f"{start:08d}.npy", asked, lambda found: found.shape == wanted and found.dtype == np.float32
+        wanted = (len(part), queries, part[0].candidates if self._own else len(part[0].documents))
+        kept = kept_array(
+            self._folder / f"{start:08d}.npy", asked, lambda kept: kept.shape == wanted and kept.dtype == np.float32
         )
-
-
-def _own(step: Asked) -> np.ndarray:
-    """Columns of each query's own candidates, (queries, candidates)."""
-    queries = len(step.queries)
-    columns: np.ndarray = np.arange(queries)[:, None] + queries * np.arange(step.candidates)
-    return columns
-
-
-def _refuse_useless(scores: np.ndarray, steps: Sequence[Asked], start: int) -> None:
-    missing = np.isnan(np.take_along_axis(scores, _own(steps[0])[None], axis=2)).any(axis=2)
-    wrong = np.isinf(scores).any(axis=2) | missing
-    if wrong.any():
-        step, query = (int(number) for number in np.argwhere(wrong)[0])
-        text = console.one_line(steps[step].queries[query], 60)
-        raise DataError(
-            f"the teacher gives {int(wrong.sum())} of {wrong.size} queries scores that are infinite, missing or NaN "
-            f'(the first is query {query + 1} of step {start + step}, "{text}"). Name another teacher.'
-        )
+        self._start, self._part = start, torch.from_numpy(kept)
+        return self._part
 
 
 def _cut(tokenizer: Any, texts: Sequence[str], length: int) -> list[str]:

@@ -135,7 +135,7 @@ def with_fallback(mixture: Mixture, fallback: Fallback) -> Mixture:
     return replace(mixture, methods=methods)
 
 
-def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
+def keep_rows(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
     """``mixture`` with the overlap and the rows of the target tokens ``ids``; the others lose their weights."""
     keep = mixture.methods == "overlap"
     keep[ids] = True

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vtkit.settings.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.transfer.combination import back_off
 from vtkit.transfer.methods.baselines import subtoken_mixture
-from vtkit.transfer.mixture import Mixture, only
+from vtkit.transfer.mixture import Mixture, keep_rows
 from vtkit.vocabulary.pair import VocabularyPair
 from vtkit.vocabulary.words import script_of_text
 
@@ -34,11 +34,11 @@ def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> 
     ``sembridge`` found, where the recipe has what they need."""
     stems, unread = stems_and_unread(pair)
     mixtures = dict(given)
-    pieces = only(subtoken_mixture(pair), stems)
+    pieces = keep_rows(subtoken_mixture(pair), stems)
     order = [("parallel", mixtures["parallel"])] if "parallel" in mixtures else []
     order.append(("subtoken", pieces))
     if "sembridge" in mixtures:
-        order.append(("sembridge", only(mixtures["sembridge"], unread)))
+        order.append(("sembridge", keep_rows(mixtures["sembridge"], unread)))
     return back_off(order)
 
 
