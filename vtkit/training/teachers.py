@@ -228,20 +228,18 @@ def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None
         logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
         setting: argument that sets ``scale``, by which the scores were multiplied, if the recipe can.
     """
-    several = logits[(~logits.isnan()).sum(dim=1) > 1]
-    deviation = (
-        float(torch.stack([row[~row.isnan()].std(correction=0) for row in several]).mean()) if len(several) else 1
-    )
-    if deviation >= LEAST_DEVIATION:
+    rows = [row[~row.isnan()] for row in logits]
+    deviations = [float(row.std(correction=0)) for row in rows if len(row) > 1]
+    deviation = sum(deviations) / max(len(deviations), 1)
+    if deviation >= LEAST_DEVIATION or not deviations:
         return
     if deviation < 1e-6:
         raise DataError("The teacher gives all documents of a query the same score. Name another teacher.")
-    better = (
-        f"Set {{{setting}}} to about {scale * GOOD_DEVIATION / deviation:.2g} (now {scale:g}), or name another teacher"
-    )
+    factor = f"{{{setting}}} to about {scale * GOOD_DEVIATION / deviation:.2g} (now {scale:g})"
+    remedy = f"Set {factor}, or name another teacher" if setting else "Name another teacher"
     raise DataError(
         "The teacher scores a query's documents nearly alike, so that training would teach that all are equally good "
-        f"(the targets' standard deviation is {deviation:.2g}). {better if setting else 'Name another teacher'}.",
+        f"(the targets' standard deviation is {deviation:.2g}). {remedy}.",
         setting,
     )
 
