@@ -30,9 +30,9 @@ from vtkit.encoder.calibration import (
     token_rates,
 )
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
+from vtkit.encoder.documents import document_frequencies
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.pipeline.steps import calibrate_head
 from vtkit.settings.calibrate import CalibrateSection

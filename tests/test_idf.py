@@ -16,10 +16,8 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.documents import as_indexed, document_frequencies, idf_weights, pruned, weighted
 from vtkit.encoder.folding import fold_map_of, set_folding
-from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
-from vtkit.encoder.indexed import as_indexed
-from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX

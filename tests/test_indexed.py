@@ -21,12 +21,20 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.documents import (
+    IDF,
+    K1,
+    QUANTILE,
+    B,
+    Saturation,
+    as_indexed,
+    idf_weights,
+    saturates,
+    tokens_held,
+    with_own_tokens,
+)
 from vtkit.encoder.folding import folded_dimensions, set_folding
-from vtkit.encoder.idf import IDF, idf_weights, tokens_held
-from vtkit.encoder.indexed import as_indexed
 from vtkit.encoder.masked import mask_dimensions
-from vtkit.encoder.own_tokens import QUANTILE, rises, with_own_tokens
-from vtkit.encoder.saturation import K1, B, Saturation, saturates
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
@@ -82,7 +90,7 @@ def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
     vectors = sparse.csr_matrix(np.array([[2.0, 2.0]], dtype=np.float32))
     vectors.resize(1, len(CASED))
     held = list(tokens_held(ours.tokenizer, ["Raven raven RAVEN Maple"], folded_dimensions(ours)))
-    found = with_own_tokens(vectors, held, rises(ours, vectors))
+    found, _ = with_own_tokens(ours, vectors, held)
     raised = {CASED[number]: found[0, number] for number in found.nonzero()[1]}
     assert {name: weight for name, weight in raised.items() if name in ("raven", "maple")} == {"raven": 2, "maple": 2}
     assert not raised.keys() & {"Raven", "RAVEN", "Maple"}

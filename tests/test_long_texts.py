@@ -7,7 +7,7 @@ import command_line
 import pytest
 
 from vtkit.data.word_counts import LONGEST_PIECE
-from vtkit.encoder.idf import document_frequencies
+from vtkit.encoder.documents import document_frequencies
 from vtkit.vocabulary.existing import load_tokenizer
 
 MEGABYTES = 450
@@ -16,7 +16,7 @@ MEGABYTES = 450
 PEAK = """
 import resource, sys
 from vtkit.vocabulary.fragmentation import measure_fragmentation
-from vtkit.encoder.idf import document_frequencies
+from vtkit.encoder.documents import document_frequencies
 from vtkit.vocabulary.existing import load_tokenizer
 
 tokenizer = load_tokenizer(sys.argv[1])

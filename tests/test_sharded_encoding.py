@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from tiny import encoder as tiny_encoder
 
-from vtkit.encoder.largest_weights import Removed, pruned
+from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
 from vtkit.search.sharded_encoding import Encoded, encode_to_disk

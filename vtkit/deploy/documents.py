@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from vtkit.encoder.largest_weights import pruned
+from vtkit.encoder.documents import pruned
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
 from vtkit.search.lucene import quantised

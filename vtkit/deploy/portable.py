@@ -19,10 +19,8 @@ from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_voca
 from vtkit.deploy.result import Target
 from vtkit.encoder.asymmetric import dimension_names, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.documents import IDF, OWN_TOKENS, SATURATION
 from vtkit.encoder.folding import folded_dimensions
-from vtkit.encoder.idf import IDF
-from vtkit.encoder.own_tokens import FILE as OWN_TOKENS
-from vtkit.encoder.saturation import FILE as SATURATION
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.search.lexical import TERMS
 from vtkit.search.measures.agreement import agreement

@@ -14,9 +14,9 @@ from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, own_output, query_side, settings_of, with_sides
+from vtkit.encoder.documents import document_frequencies, idf_weights
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.folding import folded_dimensions
-from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.system.errors import DataError

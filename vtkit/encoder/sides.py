@@ -11,10 +11,10 @@ from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import output_tokenizer, query_side, query_table
+from vtkit.encoder.documents import pruned
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folded
-from vtkit.encoder.largest_weights import pruned
 from vtkit.encoder.static_queries import looked_up, looked_up_by_token
 from vtkit.encoder.truncation import first_encoding
 from vtkit.system import console

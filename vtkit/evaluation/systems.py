@@ -84,8 +84,7 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.indexed import as_indexed
-        from vtkit.encoder.largest_weights import pruned
+        from vtkit.encoder.documents import as_indexed, pruned
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
@@ -319,7 +318,7 @@ def _kept_vectors(
     encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
 ) -> sp.csr_matrix:
     """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
-    from vtkit.encoder.indexed import as_indexed
+    from vtkit.encoder.documents import as_indexed
     from vtkit.search.stored_vectors import read_sums, read_vectors
 
     made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]

@@ -163,7 +163,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
     ):
         from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.encoder.indexed import as_indexed
+        from vtkit.encoder.documents import as_indexed
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
         texts = Lazy(len(documents), lambda number: documents[number].contents)

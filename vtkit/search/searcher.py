@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.document_files import DOCUMENTS, is_blank
-from vtkit.encoder.largest_weights import pruned
+from vtkit.encoder.documents import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens

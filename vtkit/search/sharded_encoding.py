@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
 from vtkit.data.text import batches
-from vtkit.encoder.largest_weights import Removed, pruned
+from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
 from vtkit.system import console

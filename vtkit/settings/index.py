@@ -11,7 +11,7 @@ from vtkit.settings.engines import Address, Engine
 from vtkit.settings.types import CorpusName, PositiveInt, Section
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
-"""What the dimensions of documents are multiplied by (``vtkit/encoder/idf.py``)."""
+"""What the dimensions of documents are multiplied by (``vtkit/encoder/documents.py``)."""
 
 
 Lexical = Literal["none", "bm25"]

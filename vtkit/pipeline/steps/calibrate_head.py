@@ -55,8 +55,8 @@ def calibrate_encoder(
     """
     from vtkit.encoder.asymmetric import output_tokenizer, refuse_query_side
     from vtkit.encoder.calibration import TokenTargets, calibrate
+    from vtkit.encoder.documents import DocumentCounter
     from vtkit.encoder.families import mlm_head
-    from vtkit.encoder.idf import DocumentCounter
     from vtkit.encoder.kinds import refuse_unicoil
 
     refuse_query_side(encoder, "calibrate", static_too=False)

@@ -69,7 +69,7 @@ def weighted_vectors(
 ) -> sp.csr_matrix:
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
     need, if anything, is kept in ``out``."""
-    from vtkit.encoder.indexed import as_indexed
+    from vtkit.encoder.documents import as_indexed
     from vtkit.search.stored_vectors import VECTORS, read_sums, read_vectors
 
     stored = inputs["vectors"] / str(corpus.folder) / VECTORS

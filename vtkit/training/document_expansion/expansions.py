@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.text import batches
 from vtkit.data.unspaced import begins_unspaced
-from vtkit.encoder.idf import document_frequencies
+from vtkit.encoder.documents import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.search.analysers import STOP_WORDS

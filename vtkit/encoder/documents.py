@@ -1,0 +1,262 @@
+"""Documents as an index holds them: saturated, raised where they hold a token, weighted by inverse document frequency,
+and pruned, in this order; and the document frequencies of tokens.
+
+- *Saturation*, BM25's (Robertson and Zaragoza 2009), of documents whose dimensions are summed over tokens:
+  s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)), L the sum of a document's weights, L̄ its mean over the collection. L counts
+  all weights, also those that `index.top_dimensions` cuts, so that k₁ and b mean the same whatever is kept.
+- *Own tokens*: w_j(d) <- w_j(d) + c · [d holds token j], c the :data:`QUANTILE` of the weights of the collection, so
+  that a query for a word of a document finds it.
+- *Weighting*: ŝ_d = w ⊙ s_d, documents only (CAI, arXiv:2211.03988). Scores are dot products, so weighting documents is
+  weighting queries, as long as nothing is pruned or quantised.
+- *Pruning*: the largest weights are kept (Lassance et al., 2023, arXiv:2304.12702).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vtkit.data.text import batches
+from vtkit.data.word_counts import pieces
+from vtkit.encoder.truncation import whole_encodings
+from vtkit.settings.index import DocumentWeighting, IndexSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerBase
+
+IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
+OWN_TOKENS = "own_tokens.npy"  # file of the increase of each dimension in documents that hold its token
+SATURATION = "saturation.json"
+
+K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
+B = 0.75
+
+QUANTILE = 0.9
+MUCH = 0.25  # share of the sum of all weights from which on its loss is a warning
+
+
+def as_indexed(
+    encoder: SparseEncoder,
+    vectors: sparse.csr_matrix,
+    texts: Sequence[str],
+    index: IndexSection,
+    sums: NDArray[np.float64],
+    kept: Path | None = None,
+) -> sparse.csr_matrix:
+    """Documents as ``index`` has them; the largest *weighted* entries of a document are kept.
+
+    Args:
+        vectors: with ``index.candidate_dimensions`` entries a document at most.
+        texts: of the documents; read where dimensions are tokens.
+        sums: of all weights of each document, also of those that ``vectors`` lack, (documents,).
+        kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+    from vtkit.encoder.folding import folded_dimensions
+
+    units = writes_units(encoder)
+    if saturates(encoder):
+        saturation = Saturation(K1, B, float(sums.mean()) if sums.any() else 1.0)
+        vectors = saturation.applied(vectors, sums)
+        if kept is not None:
+            saturation.to_file(kept / SATURATION)
+    held = None if units else tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
+    if index.own_tokens:
+        held = None if held is None else list(held)
+        vectors, rise = with_own_tokens(encoder, vectors, held or ())
+        if kept is not None:
+            np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
+    if index.document_weighting != "none":
+        frequencies = np.bincount(vectors.indices if held is None else (), minlength=vectors.shape[1])
+        for dimensions in held or ():
+            frequencies[dimensions] += 1
+        weights = idf_weights(frequencies, vectors.shape[0], index.document_weighting)
+        vectors = weighted(vectors, weights)
+        if kept is not None:
+            np.save(kept / IDF, weights, allow_pickle=False)
+    vectors, removed = pruned(vectors, index.top_dimensions)
+    removed.say("weighted documents")
+    return vectors
+
+
+def saturates(encoder: SparseEncoder) -> bool:
+    """Report whether documents of ``encoder`` are saturated when they are indexed, because it sums units over
+    tokens."""
+    from vtkit.encoder.asymmetric import writes_units
+
+    return writes_units(encoder) and encoder[1].pooling_strategy == "sum"
+
+
+@dataclass(frozen=True)
+class Saturation(Result):
+    """How the documents of an index were saturated, so that further ones can be too."""
+
+    k1: float
+    b: float
+    mean_sum: float  # L̄
+
+    def applied(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
+        """The documents after saturation, (documents, units); ``sums`` are their L, (documents,)."""
+        half = np.repeat(self.k1 * (1 - self.b + self.b * sums / self.mean_sum), np.diff(vectors.indptr))
+        saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
+        return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
+
+
+def with_own_tokens(
+    encoder: SparseEncoder, vectors: sparse.csr_matrix, held: Sequence[NDArray[np.int64]]
+) -> tuple[sparse.csr_matrix, NDArray[np.float32]]:
+    """``vectors`` raised in the dimensions that each text holds (:func:`tokens_held`), and the increase of each
+    dimension: c, or 0 for special tokens, fillers and masked tokens, (vocabulary,). DataError: the dimensions are
+    latent units, or the encoder is a uniCOIL one, which weights own tokens only."""
+    from vtkit.encoder.asymmetric import writes_units
+    from vtkit.encoder.kinds import refuse_unicoil
+    from vtkit.encoder.query_tables import can_weigh
+
+    refuse_unicoil(encoder, "index.own_tokens")
+    if writes_units(encoder):
+        raise DataError("latent units are not tokens: remove index.own_tokens")
+    c = np.quantile(vectors.data, QUANTILE) if vectors.nnz else 1.0
+    rise = np.where(can_weigh(encoder), c, 0.0).astype(np.float32)
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
+    raised = sparse.csr_matrix((rise[columns], columns, np.cumsum([0, *map(len, held)])), vectors.shape)
+    raised.eliminate_zeros()
+    return (vectors + raised).tocsr(), rise
+
+
+class DocumentCounter:
+    """Document frequencies of texts on their way to somebody else; :func:`document_frequencies` says what counts."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, size: int, folded_to: NDArray[np.int64] | None = None
+    ) -> None:
+        self.frequencies: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.documents = 0
+        self._tokenizer, self._folded_to = tokenizer, folded_to
+
+    def counting(self, texts: Iterable[str]) -> Iterator[str]:
+        """``texts``, counted as they pass."""
+        for batch in batches(texts):
+            self.documents += len(batch)
+            for held in tokens_held(self._tokenizer, batch, self._folded_to):
+                self.frequencies[held] += 1
+            yield from batch
+
+
+def tokens_held(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], folded_to: NDArray[np.int64] | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """The distinct tokens of each of ``texts``, or the dimensions they are folded into, sorted;
+    :func:`document_frequencies` says what counts."""
+    for batch in batches(texts):
+        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
+        encodings = chain.from_iterable(
+            whole_encodings(tokenizer, some) for some in batches(chain.from_iterable(parts))
+        )
+        for parts_of_text in parts:
+            ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text))))
+            held = np.array(sorted(ids), dtype=np.int64)
+            yield held if folded_to is None else np.unique(folded_to[held])
+
+
+def document_frequencies(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    size: int,
+    folded_to: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int64], int]:
+    """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
+
+    Whole texts count, however long; special tokens do not. Where vectors are folded (``folded_to``, (size,), of
+    ``fold_map_of``), a text counts once for a dimension if it holds any of its case variants.
+    """
+    counter = DocumentCounter(tokenizer, size, folded_to)
+    for _ in counter.counting(texts):
+        pass
+    return counter.frequencies, counter.documents
+
+
+def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: DocumentWeighting) -> NDArray[np.float32]:
+    """The factor of each dimension of a document, (vocabulary,), for N documents of which N_t hold token t.
+
+    - ``cai-paper``: ``w_t = ln(N / N_t)``, and 1 where no document holds t (CAI).
+    - ``cai-code``: the square root of that, as the authors' code has it by default.
+    - ``geng``: ``w_t = ln(1 + (N − N_t + ½) / (N_t + ½))`` (Geng et al. 2024, arXiv:2411.04403).
+    - ``none``: 1.
+    """
+    held = np.asarray(frequencies, dtype=np.float64)
+    match weighting:
+        case "none":
+            weights = np.ones_like(held)
+        case "geng":
+            weights = np.log1p((documents - held + 0.5) / (held + 0.5))
+        case "cai-paper" | "cai-code":
+            weights = np.where(held > 0, np.log(documents / np.maximum(held, 1)), 1.0)
+            if weighting == "cai-code":
+                weights = np.sqrt(weights)
+    return weights.astype(np.float32)
+
+
+def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse.csr_matrix:
+    """``vectors`` with every dimension multiplied by its weight; dimensions that become 0 are left out."""
+    result = vectors.copy()
+    result.data = result.data * weights[result.indices]
+    result.eliminate_zeros()
+    return result
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Counts and sums of the weights that pruning removed."""
+
+    weights: int = 0  # how many there were before
+    weights_removed: int = 0
+    mass: float = 0.0  # their sum before
+    mass_removed: float = 0.0
+
+    def __add__(self, other: Removed) -> Removed:
+        return Removed(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def say(self, name: str) -> None:
+        """Say what was removed from the vectors of ``name``; much of their sum is a warning."""
+        if self.weights_removed:
+            (console.warn if self.share_of_mass >= MUCH else console.say)(
+                f"  {name}: {self.share_of_weights:.1%} of the weights removed, "
+                f"with {self.share_of_mass:.1%} of their sum (index.top_dimensions)"
+            )
+
+    @property
+    def share_of_weights(self) -> float:
+        """Share of the weights (postings of an index) that are gone."""
+        return self.weights_removed / self.weights if self.weights else 0.0
+
+    @property
+    def share_of_mass(self) -> float:
+        """Share of their sum that is gone."""
+        return self.mass_removed / self.mass if self.mass else 0.0
+
+
+def pruned(vectors: sparse.csr_matrix, top_dimensions: int | None = None) -> tuple[sparse.csr_matrix, Removed]:
+    """The ``top_dimensions`` largest weights of each row of ``vectors``, (texts, vocabulary), not negative (Lassance et
+    al., 2023, arXiv:2304.12702), and what the others were. Of equal weights the lower dimension comes first."""
+    before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
+    longest = np.diff(vectors.indptr).max(initial=0)
+    if top_dimensions is None or (longest <= top_dimensions and vectors.data.all()):
+        return vectors, before
+    vectors = vectors.copy()
+    for start, stop in pairwise(vectors.indptr.tolist()):
+        weights = vectors.data[start:stop]
+        weights[np.argsort(-weights, kind="stable")[top_dimensions:]] = 0.0
+    vectors.eliminate_zeros()
+    mass = float(vectors.data.sum(dtype=np.float64))
+    return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - mass))
