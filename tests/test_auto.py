@@ -12,7 +12,6 @@ from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.combination import with_pieces, with_reassigned
 from vtkit.transfer.dispatch import mixture_of
 from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_unread
-from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
@@ -34,7 +33,7 @@ def sources(mixture: Mixture, token: str) -> list[str]:
 
 
 def test_each_token_without_weights_gets_the_row_of_a_word_of_its_own() -> None:
-    mixture = with_reassigned(baseline_mixture(PAIR), PAIR)
+    mixture = with_reassigned(mixture_of_parts(PAIR), PAIR)
     recipients = [token for token, method in of(mixture).items() if method == "reassigned"]
     assert recipients == ["receptors", "학교", "고래", "전쟁", "abba"]
     # "school" is in use, "ox" and "##ing" are no words; words are donors again, from the last, when all have been
@@ -48,7 +47,7 @@ def test_the_most_frequent_token_gets_the_row_of_the_most_frequent_word() -> Non
     counts = np.zeros(len(TARGET), dtype=np.int64)
     for token, count in {"고래": 9, "abba": 5, "학교": 1}.items():
         counts[tokens(TARGET).index(token)] = count
-    mixture = with_reassigned(baseline_mixture(PAIR), PAIR, counts)
+    mixture = with_reassigned(mixture_of_parts(PAIR), PAIR, counts)
     donors = {token: sources(mixture, token)[0] for token in ("고래", "abba", "학교", "receptors", "전쟁")}
     assert donors == {"고래": "receptor", "abba": "house", "학교": "river", "receptors": "river", "전쟁": "house"}
 
@@ -87,7 +86,7 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows
     near = np.array([tokens(TARGET).index(token) for token in ("receptors", "학교", "전쟁", "abba")])
     rows = csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4])
     neighbours = mixture_of_parts(PAIR, [Part("sembridge", near, rows)])
-    mixture = auto_mixture(PAIR, [("parallel", parallel), ("sembridge", neighbours)])
+    mixture = auto_mixture(PAIR, {"parallel": parallel, "sembridge": neighbours})
     assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 1, "mean": 3}
     assert of(with_reassigned(mixture, PAIR)) == dict.fromkeys(tokens(TARGET), "overlap") | {
         "학교": "parallel",
@@ -130,7 +129,7 @@ def test_an_english_vocabulary_of_medicine_reads_stems_and_reassigns_the_others(
     source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
     target = wordpiece("apoptosis", "receptors", "proteins", "mg", "the")
     pair = pair_of(source, target)
-    mixture = with_reassigned(auto_mixture(pair, []), pair)
+    mixture = with_reassigned(auto_mixture(pair, {}), pair)
     found = dict(zip(tokens(target), mixture.methods, strict=True))
     assert found["the"] == found["proteins"] == "overlap"
     assert found["receptors"] in ("overlap", "subtoken")

@@ -19,7 +19,7 @@ from vtkit.settings.source import Scratch
 from vtkit.settings.transfer import BiasSection, TransferSection
 from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of
-from vtkit.transfer.methods.baselines import baseline_mixture
+from vtkit.transfer.mixture import mixture_of_parts
 from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
     count_tokens,
@@ -70,7 +70,7 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
 
     prior = np.linspace(-9, -1, len(TARGET))
     pair = pair_of(SOURCE, TARGET, source_rows=len(values))
-    mixture = baseline_mixture(pair)
+    mixture = mixture_of_parts(pair)
     counts = np.round(np.exp(prior + 20)).astype(np.int64)
     sections = (TransferSection(method="mean", bias=BiasSection(method=method)) for method in METHODS)
     biases = {each.bias.method: bias_of(each, pair, mixture, values, lambda: counts) for each in sections}
@@ -112,7 +112,7 @@ def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
 @given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
 def test_tokens_that_the_mixture_masks_are_masked_whatever_the_bias(values: list[float]) -> None:
     ids = np.array([tokens(TARGET).index("[unused1]")])
-    mixture = with_masked(baseline_mixture(PAIR), ids)
+    mixture = with_masked(mixture_of_parts(PAIR), ids)
     bias = np.array(values, dtype=np.float32)
     result = masked(bias, mixture)
     others = np.setdiff1d(np.arange(len(TARGET)), ids)

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,14 @@ from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.corpora import read_corpus
+from vtkit.settings.transfer import FocusTransfer
 from vtkit.system.errors import DataError, MissingExtra
-from vtkit.transfer.methods.focus import focus_mixture, train_vectors
+from vtkit.transfer.methods import focus
+from vtkit.transfer.methods.focus import train_vectors
+from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s", "7")
 TARGET = wordpiece("house", "tree", "7", "##s", "villa", "forest", "##er", "hut")
@@ -31,6 +35,13 @@ VECTORS = {
     "[UNK]": [5, 5, 5],
     "elsewhere": [1, 1, 1],
 }
+
+
+def focus_mixture(
+    pair: VocabularyPair, vectors: Path | None = None, texts: Iterable[str] = (), seed: int = 0
+) -> Mixture:
+    given = FocusTransfer(vectors=None if vectors is None else str(vectors))
+    return focus.mixture(pair, given, lambda: texts, seed)
 
 
 def target_id(token: str) -> int:

@@ -25,8 +25,8 @@ from vtkit.evaluation.gates.vocabularies import Aligned, overlap_gate, shared_sc
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.errors import CollapseError
-from vtkit.transfer.methods.baselines import baseline_mixture, subtoken_mixture
-from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.methods.baselines import subtoken_mixture
+from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.overlap import Overlap
@@ -246,7 +246,7 @@ def test_new_tokens_that_are_all_one_source_token_fail(source: SparseEncoder, tm
     assert finding == "warn"
     assert number_in(seen, r"length (\S+) of") == pytest.approx(30**-0.5, rel=0.2)  # of unrelated rows
     pair = pair_of(source.tokenizer, source.tokenizer)
-    same = Moved(source, pair.overlap, baseline_mixture(pair), "mixture")
+    same = Moved(source, pair.overlap, mixture_of_parts(pair), "mixture")
     assert neighbours_gate(same, source)[:2] == ("pass", "no new tokens")
 
 

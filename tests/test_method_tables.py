@@ -131,13 +131,14 @@ METHOD = '''\
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.settings.transfer import SingleTransfer
+from vtkit.transfer.mixture import Mixture, Part, Texts, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 
-def single_mixture(pair: VocabularyPair, row: int) -> Mixture:
+def mixture(pair: VocabularyPair, settings: SingleTransfer, texts: Texts, seed: int) -> Mixture:
     new = pair.overlap.new_ids
-    weights = csr_matrix((np.ones(len(new)), (np.arange(len(new)), np.full(len(new), row))),
+    weights = csr_matrix((np.ones(len(new)), (np.arange(len(new)), np.full(len(new), int(settings.row or 0)))),
                          shape=(len(new), pair.overlap.source_size))
     return mixture_of_parts(pair, [Part("single", new, weights)])
 '''
@@ -158,13 +159,6 @@ class SingleTransfer(MethodSettings):
 
 
 '''
-
-CASE = """\
-        case SingleTransfer():
-            from vtkit.transfer.methods.single import single_mixture
-
-            return single_mixture(pair, int(settings.row or 0))
-"""
 
 CHECK = """
 import sys
@@ -208,10 +202,6 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
             ("class MeanTransfer(", SETTINGS + "class MeanTransfer("),
             ("    | MeanTransfer\n", "    | MeanTransfer\n    | SingleTransfer\n"),
         ],
-        "transfer/dispatch.py": [
-            ("    MeanTransfer,\n", "    MeanTransfer,\n    SingleTransfer,\n"),
-            ("        case RandomAllTransfer():\n", CASE + "        case RandomAllTransfer():\n"),
-        ],
     }
     for name, replaced in edits.items():
         text = (copy / name).read_text("utf-8")
@@ -224,8 +214,7 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
         before, after = (p.read_text("utf-8").splitlines() for p in (path, copy / path.relative_to(ROOT / "vtkit")))
         touched += sum(line[:2] in ("+ ", "- ") and len(line) > 2 for line in difflib.ndiff(before, after))
     own = sum(bool(line) for line in SETTINGS.splitlines())
-    case = sum(bool(line) for line in CASE.splitlines())
-    assert touched - own - case == 2  # the entry of the union, and the import beside the case
+    assert touched - own == 1  # the entry of the union
     (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", CHECK, str(ROOT / "tests")]

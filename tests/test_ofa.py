@@ -7,11 +7,13 @@ import pytest
 from test_overlap import wordpiece
 from test_vectors import write_text
 
+from vtkit.settings.transfer import OfaTransfer
 from vtkit.system.errors import DataError
 from vtkit.transfer import word_space
-from vtkit.transfer.methods.ofa import ofa_mixture
+from vtkit.transfer.methods import ofa
+from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.forms import tokens
-from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s")
 TARGET = wordpiece("집", "개", "##들", "house", "나무")
@@ -20,6 +22,10 @@ WORDS = {
     "house": [1, 0, 0], "dog": [0, 1, 0], "dogs": [0, 0.9, 0.1], "tree": [0, 0, 1], "집": [0.9, 0, 0.1],
     "집들": [0.8, 0, 0.2], "개": [0.1, 1, 0],
 }  # fmt: skip
+
+
+def ofa_mixture(pair: VocabularyPair, vectors: Path) -> Mixture:
+    return ofa.mixture(pair, OfaTransfer(vectors=str(vectors)), list, 0)
 
 
 def cosine(left: np.ndarray, right: np.ndarray) -> float:

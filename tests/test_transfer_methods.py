@@ -30,7 +30,7 @@ from vtkit.system.errors import DataError, VtkitError
 from vtkit.transfer.combination import back_off
 from vtkit.transfer.dense_rows import HEAVIEST
 from vtkit.transfer.embedders import embed
-from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture, subtoken_mixture
+from vtkit.transfer.methods.baselines import random_all_mixture, subtoken_mixture
 from vtkit.transfer.methods.sembridge import similarity_mixture
 from vtkit.transfer.mixture import Mixture, Part, keep_rows, mixture_of_parts, with_fallback
 from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_provenance, write_provenance
@@ -58,7 +58,7 @@ def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
     matrix, bias = embeddings(), embeddings()[:, 0]
     known, source = OVERLAP.overlap_ids, OVERLAP.target_to_source[OVERLAP.overlap_ids]
     kinds: tuple[Any, ...] = ("mean", "overlap_mean", "random", "univariate", "multivariate")
-    for mixture in (subtoken_mixture(PAIR), *(baseline_mixture(PAIR, kind) for kind in kinds)):
+    for mixture in (subtoken_mixture(PAIR), *(mixture_of_parts(PAIR, fallback=kind) for kind in kinds)):
         assert np.array_equal(mixture.rows(matrix)[known], matrix[source])
         assert np.array_equal(mixture.bias(bias)[known], bias[source])
 
@@ -66,7 +66,7 @@ def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
 @pytest.mark.parametrize("method", ["mean", "overlap_mean"])
 def test_mean_rows_are_the_mean_of_all_source_rows_or_of_those_that_overlap(method: Any) -> None:
     matrix = embeddings()
-    mixture = baseline_mixture(PAIR, method)
+    mixture = mixture_of_parts(PAIR, fallback=method)
     shared = OVERLAP.target_to_source[OVERLAP.overlap_ids]
     averaged = matrix if method == "mean" else matrix[shared]
     assert mixture.counts() == {"overlap": 7, method: 5}
@@ -81,11 +81,11 @@ def test_random_rows_are_noise_of_the_seed() -> None:
     kinds: tuple[Any, ...] = ("random", "univariate")
     for kind in kinds:
         first, again, other = (
-            baseline_mixture(pair, kind).rows(matrix, seed=seed)[pair.overlap.new_ids] for seed in (1, 1, 2)
+            mixture_of_parts(pair, fallback=kind).rows(matrix, seed=seed)[pair.overlap.new_ids] for seed in (1, 1, 2)
         )
         assert np.array_equal(first, again)
         assert not np.array_equal(first, other)
-    noise = baseline_mixture(pair, "random").rows(matrix, seed=1)[pair.overlap.new_ids]
+    noise = mixture_of_parts(pair, fallback="random").rows(matrix, seed=1)[pair.overlap.new_ids]
     assert noise.std() == pytest.approx(0.02, rel=0.02)
     assert abs(noise.mean()) < 0.001
     everything = random_all_mixture(PAIR)  # keeps no row of the source
@@ -103,7 +103,7 @@ def test_noise_has_the_moments_of_the_source() -> None:
         "univariate": (np.full(3, matrix.mean()), np.full(3, matrix.std())),
     }
     for kind, (mean, deviation) in expected.items():
-        rows = baseline_mixture(pair, kind).rows(matrix, seed=1)[pair.overlap.new_ids]
+        rows = mixture_of_parts(pair, fallback=kind).rows(matrix, seed=1)[pair.overlap.new_ids]
         assert rows.mean(axis=0) == pytest.approx(mean, abs=0.2)
         assert rows.std(axis=0) == pytest.approx(deviation, rel=0.05)
 
@@ -117,9 +117,9 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     assert both.sources(of[0]) == first.sources(of[0])
     assert both.sources(schools[0]) == second.sources(schools[0])
     assert both.methods[warring[0]] == "mean"  # the source has no pieces for it
-    noisy = back_off([("random", baseline_mixture(PAIR, "random")), ("subtoken", second)])
+    noisy = back_off([("random", mixture_of_parts(PAIR, fallback="random")), ("subtoken", second)])
     assert noisy.counts() == {"overlap": 7, "random": 5}
-    last = back_off([("subtoken", second), ("univariate", baseline_mixture(PAIR, "univariate"))])
+    last = back_off([("subtoken", second), ("univariate", mixture_of_parts(PAIR, fallback="univariate"))])
     assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
 
 

@@ -1,8 +1,9 @@
 """WECHSEL: Procrustes by hand, subword vectors by definition, the authors' package where it is installed."""
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,16 @@ from test_vectors import write_text
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.parallel import read_pairs
+from vtkit.settings.transfer import WechselTransfer
 from vtkit.system.errors import DataError
 from vtkit.transfer import word_space as word_space_module
-from vtkit.transfer.methods.wechsel import rotation_between, wechsel_mixture
+from vtkit.transfer.methods import wechsel as method
+from vtkit.transfer.methods.wechsel import rotation_between
+from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import nearest, unit, word_space
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
 EN = wordpiece("house", "dog", "water", "tree", "##s", "!")
 KO = wordpiece("집", "개", "물", "나무", "##들", "!")
@@ -32,13 +36,19 @@ KO_WORDS = {
 DICTIONARY = "house\t집\ndog\t개\nwater\t물\ntree\t나무\n"
 
 
-def files(folder: Path, dictionary: str = DICTIONARY) -> dict[str, object]:
+def files(folder: Path, dictionary: str = DICTIONARY) -> dict[str, Any]:
     (folder / "dictionary.tsv").write_text(dictionary)
     return {
         "vectors": write_text(folder / "ko.vec", KO_WORDS),
         "source_vectors": write_text(folder / "en.vec", EN_WORDS),
         "dictionary": [folder / "dictionary.tsv"],
     }
+
+
+def wechsel_mixture(pair: VocabularyPair, dictionary: Sequence[Path], **vectors: Path) -> Mixture:
+    named = {name: str(path) for name, path in vectors.items()}
+    settings = WechselTransfer(dictionary=tuple(map(str, dictionary)), **named)
+    return method.mixture(pair, settings, list, 0)
 
 
 @given(st.integers(0, 30))
@@ -109,7 +119,7 @@ def test_neighbours_are_those_of_the_whole_matrix(seed: int, k: int) -> None:
 def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
     pair = pair_of(EN, KO)
 
-    def refused(match: str, **changes: object) -> None:
+    def refused(match: str, **changes: Any) -> None:
         with pytest.raises(DataError, match=match):
             wechsel_mixture(pair, **{**files(tmp_path), **changes})
 
@@ -158,8 +168,8 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
     # The tokens that these words need, so that the package, which goes token by token, is done in seconds.
     source, target = (_needed(*side) for side in ((source, known[0]), (target, known[1])))
     embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
-    method = wechsel.WECHSEL(models[0], models[1], bilingual_dictionary=str(dictionary))
-    expected, info = method.apply(source, target, embeddings, use_subword_info=False)
+    theirs = wechsel.WECHSEL(models[0], models[1], bilingual_dictionary=str(dictionary))
+    expected, info = theirs.apply(source, target, embeddings, use_subword_info=False)
     pair = pair_of(source, target)
     mixture = wechsel_mixture(pair, vectors=paths[1], source_vectors=paths[0], dictionary=[dictionary])
     made = np.array([n for n in pair.overlap.new_ids if mixture.methods[n] == "wechsel"])

@@ -13,8 +13,8 @@ from vtkit.encoder.folding import apply_output_casing
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.system import console
-from vtkit.transfer.dispatch import Counts, Texts, bias_of, mixture_of
-from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.dispatch import Counts, bias_of, mixture_of
+from vtkit.transfer.mixture import Mixture, Texts
 from vtkit.transfer.provenance import origins, write_provenance
 from vtkit.transfer.result import MovedRows, Probed, TransferResult, sample_neighbours
 from vtkit.transfer.surgery.graft import graft_encoder

@@ -3,7 +3,7 @@ decoder bias and the provenance in reports all come from the same weights. Rows 
 mean of all, noise) are a method name without weights."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,8 @@ RANDOM_DEVIATION = 0.02  # standard deviation of random rows: the range in which
 SMALLEST_WEIGHT = 1e-6  # less than this is left of a row's weights by rounding alone
 
 ROWS_AT_ONCE = 8192
+
+Texts = Callable[[], Iterable[str]]  # opens the stream of target texts that a method trains on
 
 
 @dataclass(frozen=True)

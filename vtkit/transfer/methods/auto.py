@@ -12,7 +12,7 @@ every single method, and a probe decides between it and its :func:`alternatives`
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +29,14 @@ STEM_SHARE = 0.5  # share of a token's characters that its stem must make up
 KNOWN_SHARE = 0.25  # share of the target's words in a script that the source must know to read that script
 
 
-def auto_mixture(pair: VocabularyPair, given: Sequence[tuple[str, Mixture]]) -> Mixture:
+def auto_mixture(pair: VocabularyPair, given: Mapping[str, Mixture]) -> Mixture:
     """Each new token by its best evidence; tokens without any have no weights. ``given`` is what ``parallel`` and
     ``sembridge`` found, where the recipe has what they need."""
     stems, unread = stems_and_unread(pair)
-    mixtures = dict(given)
-    pieces = keep_rows(subtoken_mixture(pair), stems)
-    order = [("parallel", mixtures["parallel"])] if "parallel" in mixtures else []
-    order.append(("subtoken", pieces))
-    if "sembridge" in mixtures:
-        order.append(("sembridge", keep_rows(mixtures["sembridge"], unread)))
+    order = [("parallel", given["parallel"])] if "parallel" in given else []
+    order.append(("subtoken", keep_rows(subtoken_mixture(pair), stems)))
+    if "sembridge" in given:
+        order.append(("sembridge", keep_rows(given["sembridge"], unread)))
     return back_off(order)
 
 

@@ -1,18 +1,26 @@
 """Methods that all others have to beat: the mean of source rows, noise, or the mean of a token's pieces."""
 
+from typing import cast
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from vtkit.settings.transfer import Fallback
-from vtkit.transfer.mixture import Mixture, Part, all_made_by, mixture_of_parts
+from vtkit.settings.transfer import Fallback, MethodSettings
+from vtkit.transfer.mixture import Mixture, Part, Texts, all_made_by, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 
-def baseline_mixture(pair: VocabularyPair, method: Fallback = "mean") -> Mixture:
-    """Overlapping tokens keep their row, new ones get what :meth:`Mixture.rows` makes of ``method``: ``overlap_mean``
-    is Mean-Init of the vocabulary-transfer paper, ``multivariate`` what FOCUS, WECHSEL and OFA give tokens without
-    evidence."""
-    return mixture_of_parts(pair, fallback=method)
+def mixture(pair: VocabularyPair, settings: MethodSettings, texts: Texts, seed: int) -> Mixture:
+    """The mixture of the baseline that ``settings`` name. All but ``subtoken`` and ``random_all`` leave overlapping
+    tokens their row, and new ones get what :meth:`Mixture.rows` makes of the name: ``overlap_mean`` is Mean-Init of the
+    vocabulary-transfer paper, ``multivariate`` what FOCUS, WECHSEL and OFA give tokens without evidence."""
+    match settings.name:
+        case "subtoken":
+            return subtoken_mixture(pair)
+        case "random_all":
+            return random_all_mixture(pair)
+        case fallback:
+            return mixture_of_parts(pair, fallback=cast(Fallback, fallback))
 
 
 def random_all_mixture(pair: VocabularyPair) -> Mixture:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.encoder.truncation import whole_encodings
+from vtkit.settings.transfer import FocusTransfer
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra
-from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.transfer.mixture import Mixture, Texts, mixture_of_parts
 from vtkit.transfer.similarity import similarity_part
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import Vocabulary
@@ -33,26 +34,17 @@ NGRAM_ROWS = 1 << 18
 LONGEST_LINE = 1024  # tokens of a line; longer texts are cut into several
 
 
-def focus_mixture(
-    pair: VocabularyPair,
-    *,
-    vectors: Path | None = None,
-    texts: Iterable[str] | None = None,
-    seed: int = 0,
-) -> Mixture:
+def mixture(pair: VocabularyPair, settings: FocusTransfer, texts: Texts, seed: int) -> Mixture:
     """FOCUS (Dobler and de Melo 2023, arXiv:2305.14481): ``E'_t = Σ_u sparsemax(cos(f_t, f_u)) E_u`` over the shared
     tokens ``u``, special ones aside; tokens without a vector get normal noise with the moments of each dimension of E.
 
-    Args:
-        vectors: ``f``, of tokens (a file that has ``##s`` or ``▁the`` as the family writes them) or of the texts that
-            they stand for.
-        texts: text of the target language to train ``f`` on (:func:`train_vectors`), read once as a stream.
+    ``f`` are vectors of tokens (a file that has ``##s`` or ``▁the`` as the family writes them), or of the texts that
+    they stand for, or are trained on ``texts`` (:func:`train_vectors`).
     """
-    if vectors is not None:
-        token_vectors, where = _given(pair.target, vectors), str(vectors)
+    if settings.vectors is not None:
+        token_vectors, where = _given(pair.target, Path(settings.vectors)), settings.vectors
     else:
-        assert texts is not None
-        token_vectors, where = train_vectors(pair.target, texts, seed), "the text that vectors were trained on"
+        token_vectors, where = train_vectors(pair.target, texts(), seed), "the text that vectors were trained on"
     overlap = pair.overlap
     usable = (
         token_vectors.any(axis=1) & np.array([bool(text) for text in pair.target.texts]) & (overlap.kinds != SPECIAL)

@@ -5,12 +5,30 @@ import numba
 import numpy as np
 from scipy.sparse import csr_matrix, diags_array
 
-from vtkit.transfer.methods.bitext import LONGEST_TEXT, Bitext, co_occurrence_table, place_in_table
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.settings.transfer import ParallelTransfer
+from vtkit.transfer.methods.bitext import (
+    LONGEST_TEXT,
+    Bitext,
+    co_occurrence_table,
+    pairs_in,
+    place_in_table,
+    read_bitext,
+)
+from vtkit.transfer.mixture import Mixture, Part, Texts, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 MOST_SOURCES = 20  # translations of one token that are kept
 AGREEMENT = 0.5  # the exponent of the other direction's probabilities
+
+
+def mixture(pair: VocabularyPair, settings: ParallelTransfer, texts: Texts, seed: int) -> Mixture:
+    """:func:`translation_mixture` of the recipe's parallel text, or that of its other estimator."""
+    bitext = read_bitext(pair, pairs_in(settings.files, pair.source.tokenizer, pair.target.tokenizer))
+    if settings.estimator == "ibm1":
+        return translation_mixture(bitext, pair, min_probability=settings.min_probability)
+    from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
+
+    return cooccurrence_mixture(bitext, pair, min_probability=settings.min_probability)
 
 
 def translation_mixture(

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from vtkit.data.hub import read_json
 from vtkit.encoder.model_folder import find_model
+from vtkit.settings.transfer import SemanticTransfer
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.transfer.mixture import Mixture, Texts, mixture_of_parts
 from vtkit.transfer.similarity import similarity_part
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import load_tokenizer
@@ -27,6 +28,12 @@ class Table:
 
     vocabulary: Vocabulary
     vectors: NDArray[np.float32]  # (vocabulary or more, width)
+
+
+def mixture(pair: VocabularyPair, settings: SemanticTransfer, texts: Texts, seed: int) -> Mixture:
+    """:func:`table_mixture` by the model of the recipe."""
+    name = str(settings.target_embeddings)
+    return table_mixture(pair, load_table(name), settings.alpha, name)
 
 
 def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: str = "the table") -> Mixture:

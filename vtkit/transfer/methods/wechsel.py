@@ -1,6 +1,5 @@
 """New tokens as mixtures of their neighbours in another word-vector space, reached by way of a dictionary (WECHSEL)."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,32 +7,24 @@ from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
 from vtkit.data.vectors import open_vectors
+from vtkit.settings.transfer import WechselTransfer
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
-from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.mixture import Mixture, Texts
 from vtkit.transfer.word_space import neighbour_mixture, word_space
 from vtkit.vocabulary.pair import VocabularyPair
 
 
-def wechsel_mixture(
-    pair: VocabularyPair,
-    *,
-    vectors: Path,
-    source_vectors: Path,
-    dictionary: Sequence[Path],
-) -> Mixture:
+def mixture(pair: VocabularyPair, settings: WechselTransfer, texts: Texts, seed: int) -> Mixture:
     """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / 0.1) E_s`` over the ten
     nearest source tokens, R the :func:`rotation_between` the words of the dictionary.
 
     ``w`` of a token is the mean of the vectors of the words that contain it, weighted by 1/rank of a word's place in
     its file (the paper: by frequency, or fastText's n-grams, which files do not hold). Tokens without a vector get
     normal noise with the moments of each dimension; overlapping tokens keep their row, which the authors mix too.
-
-    Args:
-        vectors, source_vectors: static word vectors of both languages, of one width, most frequent words first.
-        dictionary: pairs of words, source language first.
     """
+    vectors, source_vectors = Path(str(settings.vectors)), Path(str(settings.source_vectors))
     width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
     if width != source_width:
         raise DataError(
@@ -43,7 +34,7 @@ def wechsel_mixture(
     pairs = list(
         dict.fromkeys(  # each as it is, in lower case and in title case, in the order of the dictionary
             (first, second)
-            for source, target in pairs_in(dictionary, pair.source.tokenizer, pair.target.tokenizer)
+            for source, target in pairs_in(settings.dictionary, pair.source.tokenizer, pair.target.tokenizer)
             for first in (source, source.lower(), source.title())
             for second in (target, target.lower(), target.title())
         )
@@ -51,7 +42,7 @@ def wechsel_mixture(
     known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
     wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
     pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
-    names = ", ".join(str(path) for path in dictionary)
+    names = ", ".join(settings.dictionary)
     if not pairs:
         raise DataError(
             f"{names}: no pair has both words in the vectors. The source language comes first in a dictionary; do "
