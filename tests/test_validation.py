@@ -37,11 +37,10 @@ from vtkit.recipe.load import load_recipe
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra, RecipeError
-from vtkit.training import reporting, resuming, sparse_trainer
+from vtkit.training import reporting, sparse_trainer
 from vtkit.training import validation as validation_of
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
-from vtkit.training.resuming import Speed
 from vtkit.training.validated import Validated
 from vtkit.training.validation import Validation, held_out_queries, validation_set
 
@@ -286,16 +285,6 @@ def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validati
     )  # fmt: skip
     for part in (*parts, "best 0."):
         assert part in lines[0], part
-
-
-def test_the_speed_is_that_since_the_last_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 10.0
-    monkeypatch.setattr(resuming.time, "monotonic", lambda: now)
-    speed = Speed()
-    speed.tokens, now = 300, 12.0
-    assert speed.take() == 150.0
-    speed.tokens, now = 400, 13.0
-    assert speed.take() == 100.0
 
 
 def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:

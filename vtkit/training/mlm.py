@@ -289,7 +289,6 @@ class _MaskedTrainer(SequentialTrainer):
     def share_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient by the share of this process, part by part, and the loss of the batch."""
         model.train()
-        self.speed.tokens += int(inputs["attention_mask"].sum())
         weighed = [(part, self._terms(part)) for part in parts(self._prepare_inputs(inputs))]
         total = int(distributed.summed(torch.tensor(sum(terms for _, terms in weighed), device=self.args.device)))
         loss = torch.zeros((), device=self.args.device)

@@ -1,6 +1,7 @@
 """Hard negatives: documents that are judged as not relevant to a query, or that rankings put near the top for it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
-from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_precision
@@ -26,7 +26,7 @@ from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
 
-QUERIES_A_FILE = 20_000  # queries whose rankings of BM25 are one file
+QUERIES_AT_ONCE = 20_000  # queries that BM25 ranks at a time
 
 
 def negative_pools(
@@ -100,38 +100,21 @@ def system_rankings(
         read: what ``encoder`` reads of each document, where that is not its text.
     """
     queries, texts = [query.text for query in data.queries], data.contents
+
+    def by_bm25() -> npt.NDArray[np.int32]:
+        parts = [queries[start : start + QUERIES_AT_ONCE] for start in range(0, len(queries), QUERIES_AT_ONCE)]
+        return np.concatenate([bm25().search(part, depth)[0] for part in parts])
+
     rankings: list[Ranking] = []
     for place, name in enumerate(systems.rankings, 1):
-
-        def searched(name: str = name) -> npt.NDArray[np.int32]:
-            return model_ranking(name, queries, texts, lengths, depth, setting)
-
         if name == BM25:
-            rankings.append(_bm25_ranking(bm25, queries, depth, folder))
+            rankings.append(kept_array(folder / "bm25.npy", by_bm25))
         elif name == ENCODER:
             rankings.append(encoder_ranking(encoder, queries, read or texts, lengths, depth, folder / "encoder.npy"))
         else:
+            searched = partial(model_ranking, name, queries, texts, lengths, depth, setting)
             rankings.append(kept_array(folder / f"model-{place}.npy", searched))
-    rankings += [ranking for file in systems.files for ranking in read_rankings(file, data)]
-    return rankings
-
-
-def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, folder: Path) -> npt.NDArray[np.int32]:
-    """Some thousand queries at a time, each time kept in a file."""
-    parts = [np.empty((0, depth), np.int32)]
-    with console.progress("hard negatives of BM25", total=len(queries)) as bar:
-        for start in range(0, len(queries), QUERIES_A_FILE):
-            some = queries[start : start + QUERIES_A_FILE]
-            wanted = (len(some), depth)
-            parts.append(
-                kept_array(
-                    folder / f"bm25-{start}.npy",
-                    lambda some=some: bm25().search(some, depth)[0],  # type: ignore[misc]
-                    lambda kept, wanted=wanted: kept.shape == wanted,  # type: ignore[misc]
-                )
-            )
-            bar.advance(len(some))
-    return np.concatenate(parts)
+    return rankings + [ranking for file in systems.files for ranking in read_rankings(file, data)]
 
 
 def encoder_ranking(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
+from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit.encoder.families import takes_autocast
@@ -92,6 +92,7 @@ class Schedule:
             "dataloader_num_workers": 0,
             "dataloader_pin_memory": cuda,
             "remove_unused_columns": False,
+            "train_sampling_strategy": "sequential",
             "average_tokens_across_devices": False,
         }
 
@@ -129,20 +130,20 @@ class JointSteps:
     """Before a library trainer among the bases of a class: gradients summed over all processes
     (:mod:`vtkit.system.distributed`), and the tokens a second in the curve."""
 
-    speed: Speed
     accelerator: Any
     optimizer: Any
 
     def __init__(self, *, args: TrainingArguments, **settings: Any) -> None:
-        self.speed = Speed()
+        self._tokens, self._since = 0, time.monotonic()  # tokens read since the last point of the curve
         args._n_gpu = min(args.n_gpu, 1)  # with more, one process would split its batches, past the streaming head
         super().__init__(args=args, **settings)  # type: ignore[call-arg]
         # without DistributedDataParallel: a step is several passes, and gradient caching makes some of them again
         self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
-    def training_step(self, model: Any, *inputs: Any) -> Tensor:
+    def training_step(self, model: Any, inputs: dict[str, Tensor], *others: Any) -> Tensor:
         """The gradient of a batch, and its loss."""
-        loss = self.share_step(model, *inputs)
+        self._tokens += sum(int(tensor.sum()) for name, tensor in inputs.items() if name.endswith("attention_mask"))
+        loss = self.share_step(model, inputs, *others)
         distributed.sum_gradients(weight for group in self.optimizer.param_groups for weight in group["params"])
         return loss
 
@@ -152,9 +153,11 @@ class JointSteps:
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Put the tokens a second beside the loss."""
+        """Put the tokens a second beside the loss: of all processes, padding left out."""
         if "loss" in logs:
-            logs = {**logs, "tokens_per_second": self.speed.take()}
+            tokens, seconds = int(distributed.summed(torch.tensor(self._tokens))), time.monotonic() - self._since
+            logs = {**logs, "tokens_per_second": round(tokens / max(seconds, 1e-6), 1)}
+            self._tokens, self._since = 0, time.monotonic()
         super().log(logs, start_time)  # type: ignore[misc]
 
 
@@ -163,9 +166,6 @@ class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
 
     def __init__(self, *, train_dataset: Dataset[dict[str, Tensor]], **settings: Any) -> None:
         super().__init__(train_dataset=Shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
-        return SequentialSampler(self.train_dataset)
 
 
 class Shares(Dataset[dict[str, Tensor]]):
@@ -199,21 +199,6 @@ class KeptState(TrainerCallback):  # type: ignore[misc]
     @staticmethod
     def _file(args: TrainingArguments, state: TrainerState) -> Path:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss.safetensors"
-
-
-class Speed:
-    """Tokens a second, padding left out, between one point of the log and the next."""
-
-    def __init__(self) -> None:
-        self.tokens = 0  # counted by whoever makes the batches
-        self._taken, self._at = 0, time.monotonic()
-
-    def take(self) -> float:
-        """Tokens that all processes have counted since the last call."""
-        now, tokens = time.monotonic(), int(distributed.summed(torch.tensor(self.tokens)))
-        speed = (tokens - self._taken) / max(now - self._at, 1e-6)
-        self._taken, self._at = tokens, now
-        return round(speed, 1)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from vtkit.system import console, distributed
 from vtkit.training import reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
-from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, Speed, curve, train
+from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, curve, train
 from vtkit.training.validation import EarlyStopping, Validation
 
 TABLE = r"^table\."  # names of the parameters of a query table, in an objective
@@ -86,7 +86,7 @@ def train_vectors(
                 Progress(bar, [term.name for term in loss.terms]),
             ],
         )
-        trainer.data_collator = Collator(encoder, columns, lengths, trainer.speed)
+        trainer.data_collator = Collator(encoder, columns, lengths)
         history = train(trainer, folder)
         if stopping is not None:
             stopping.finish()
@@ -140,7 +140,6 @@ class Collator:
     encoder: SparseEncoder
     columns: Mapping[str, Sequence[str]]  # the texts
     lengths: Mapping[str, int]  # column -> tokens its texts are cut at
-    speed: Speed = field(default_factory=Speed)  # counts the tokens
     valid_label_columns: Sequence[str] = ()
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Any]:
@@ -162,6 +161,5 @@ class Collator:
                 return_tensors="pt",
                 return_token_type_ids=False,
             )
-            self.speed.tokens += int(features["attention_mask"].sum())
             batch.update({f"{column}_{name}": tensor for name, tensor in features.items()})
         return batch

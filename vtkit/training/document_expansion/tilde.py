@@ -199,7 +199,7 @@ class _Batches(Dataset[dict[str, Tensor]]):
         batch: dict[str, Tensor] = {}
         for side, texts in (("query", self.queries), ("document", self.documents)):
             ids, mask = padded([texts[pair] for pair in self.order[step]], self.tokenizer.pad_token_id)
-            batch |= {f"{side}_ids": ids, f"{side}_mask": mask}
+            batch |= {f"{side}_ids": ids, f"{side}_attention_mask": mask}
         return batch
 
 
@@ -212,8 +212,7 @@ class _TildeTrainer(SequentialTrainer):
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         losses = []
         for side, other in (("document", "query"), ("query", "document")):
-            ids, mask = inputs[f"{side}_ids"], inputs[f"{side}_mask"]
-            self.speed.tokens += int(mask.sum())
+            ids, mask = inputs[f"{side}_ids"], inputs[f"{side}_attention_mask"]
             logits = first_logits(model, ids, mask)
             terms = torch.zeros_like(logits).scatter_(1, inputs[f"{other}_ids"], 1.0)
             losses.append(likelihood_loss(logits, terms, self.counted.to(logits.device)))
