@@ -4,7 +4,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,27 +14,11 @@ from torch import Tensor
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.system import console, distributed
-from vtkit.system.results import Result
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 from vtkit.training.validation import BEST, Validation
 
 Curves = dict[str, list[float]]
-
-
-@dataclass(frozen=True)
-class _Done(Result):
-    """Results of one training, saved beside its weights."""
-
-    curves: Curves
-    validated: Validated | None
-
-    @classmethod
-    def kept(cls, file: Path) -> "_Done | None":
-        if not file.is_file():
-            return None
-        with safe_open(file, framework="pt") as end:
-            return cls.from_json(json.loads(end.metadata()["done"]))
 
 
 def averaged(
@@ -60,25 +44,34 @@ def averaged(
     for number, seed in enumerate(seeds, 1):
         place = folder / f"training-{number}"
         file = place / "end.safetensors"
-        done = distributed.by_main(lambda file=file: _Done.kept(file))  # type: ignore[misc]
+        done = distributed.by_main(partial(_metadata, file))
         if done is None:
             console.say(f"  training {number} of {len(seeds)}, seed {seed}")
             set_weights(parameters, start)
             curves = train(seed, place)
-            done = _Done(curves, None if validation is None else validation.validated[-1])
             if distributed.is_main():
-                keep_weights(parameters, file, {"done": json.dumps(done.to_json())})
+                validated = {} if validation is None else {"validated": json.dumps(validation.validated[-1].to_json())}
+                keep_weights(parameters, file, {"curves": json.dumps(curves), **validated})
         else:
             console.say(f"  training {number} of {len(seeds)} is done")
-            if validation is not None and done.validated is not None:
-                validation.validated.append(done.validated)
+            curves = json.loads(done["curves"])
+            if validation is not None:
+                validation.validated.append(Validated.from_json(json.loads(done["validated"])))
         distributed.wait()
         for left in (*place.glob("checkpoint-*"), place / BEST) if distributed.is_main() else ():
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
         files.append(file)
-        parts.append(done.curves)
+        parts.append(curves)
     _set_to_mean(parameters, files)
     return _one_behind_the_other(parts)
+
+
+def _metadata(file: Path) -> dict[str, str] | None:
+    """The results of a training beside its weights in ``file``; None where it has not ended."""
+    if not file.is_file():
+        return None
+    with safe_open(file, framework="pt") as end:
+        return end.metadata()
 
 
 def parameters_of(encoder: SparseEncoder) -> dict[str, Tensor]:

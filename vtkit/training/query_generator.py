@@ -1,6 +1,7 @@
 """Queries written by a model: a sequence-to-sequence model reads a document and writes what it answers (docT5query,
 GPL: Wang et al. 2022, arXiv:2112.07577)."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from vtkit.data.documents import text_hash
 from vtkit.encoder.model_folder import SAFELY, library_errors, load_complete, model_folder, refuse_lacking
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -47,12 +47,12 @@ class QueryGenerator:
         with console.progress("writing queries", total=len(texts)) as bar:
             for start in range(0, len(texts), TEXTS_AT_ONCE):
                 some = texts[start : start + TEXTS_AT_ONCE]
-                file = kept / f"{start:08d}.json"
-                written = _read(file, some)
-                if written is None:
+                key = hashlib.sha256(json.dumps([seed + start, *some]).encode()).hexdigest()
+                try:
+                    written = json.loads((kept / f"{key}.json").read_text("utf-8"))
+                except (OSError, ValueError):
                     written = self._write(some, seed + start)
-                    content = {"texts": [text_hash(text).hex() for text in some], "queries": written}
-                    write_atomically(file, json.dumps(content, ensure_ascii=False))
+                    write_atomically(kept / f"{key}.json", json.dumps(written, ensure_ascii=False))
                 of_texts += written
                 bar.advance(len(some))
         without = sum(not queries for queries in of_texts)
@@ -106,13 +106,3 @@ def load_generator(name: str, max_length: int) -> QueryGenerator:
         refuse_lacking(label, model, missing)
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)
     return QueryGenerator(model.float().eval().to(fastest_device()), tokenizer, max_length)
-
-
-def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
-    """The queries that were kept for ``texts``; None if the file is missing or holds other texts."""
-    try:
-        kept = json.loads(file.read_text("utf-8"))
-        queries: list[list[str]] = kept["queries"]
-        return queries if kept["texts"] == [text_hash(text).hex() for text in texts] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
