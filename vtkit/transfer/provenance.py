@@ -1,6 +1,5 @@
 """Where each token came from, as a table of one row a token: ``provenance.parquet``."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -31,29 +30,8 @@ class Origin:
     bias: float  # decoder bias that the transfer gave it
 
 
-def origins(mixture: Mixture, bias: NDArray[np.floating], pair: VocabularyPair) -> Iterator[Origin]:
-    """The origin of each target token, by ascending id."""
-    source_tokens, target_tokens = pair.source.legible, pair.target.legible
-    for target_id, method in enumerate(mixture.methods.tolist()):
-        pairs = mixture.sources(target_id)
-        yield Origin(
-            target_id,
-            target_tokens[target_id],
-            method,
-            tuple(source_tokens[source_id] if source_id < len(source_tokens) else "" for source_id, _ in pairs),
-            tuple(source_id for source_id, _ in pairs),
-            tuple(weight for _, weight in pairs),
-            float(bias[target_id]),
-        )
-
-
-def new_ids(mixture: Mixture) -> NDArray[np.int64]:
-    """Target ids that do not overlap, ascending."""
-    return np.flatnonzero(mixture.methods != "overlap")
-
-
-def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
-    """Write the origins of all tokens."""
+def write_provenance(path: Path, mixture: Mixture, bias: NDArray[np.floating], pair: VocabularyPair) -> None:
+    """Write the origin of each target token, by ascending id; ``bias`` is the decoder's, (target vocabulary,)."""
     import pyarrow
     import pyarrow.parquet
 
@@ -66,8 +44,22 @@ def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
         "weights": pyarrow.list_(pyarrow.float32()),
         "bias": pyarrow.float32(),
     }
-    listed = list(rows)
-    columns = {name: pyarrow.array([getattr(row, name) for row in listed], kind) for name, kind in kinds.items()}
+    names = pair.source.legible
+    rows: list[dict[str, Any]] = []
+    for number, method in enumerate(mixture.methods.tolist()):
+        sources = mixture.sources(number)
+        rows.append(
+            {
+                "target_id": number,
+                "token": pair.target.legible[number],
+                "method": method,
+                "sources": [names[source] if source < len(names) else "" for source, _ in sources],
+                "source_ids": [source for source, _ in sources],
+                "weights": [weight for _, weight in sources],
+                "bias": float(bias[number]),
+            }
+        )
+    columns = {name: pyarrow.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
@@ -97,20 +89,14 @@ def read_mixture(path: Path, source_rows: int) -> Mixture:
     """The mixture that a transfer made its rows by, over ``source_rows`` rows of the source's embedding matrix."""
     from scipy.sparse import csr_matrix
 
-    table = _table(path, ["method", "source_ids", "weights"])
-    starts, ids = _listed(table["source_ids"])
-    _, weights = _listed(table["weights"])
-    methods = np.array(table["method"].to_pylist(), dtype=np.dtypes.StringDType())
-    mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows), copy=True)
+    table = read_provenance(path)
+    starts = np.cumsum([0, *(len(origin.source_ids) for origin in table)])
+    ids = np.fromiter((number for origin in table for number in origin.source_ids), dtype=np.int32)
+    weights = np.fromiter((weight for origin in table for weight in origin.weights), dtype=np.float32)
+    methods = np.array([origin.method for origin in table], dtype=np.dtypes.StringDType())
+    mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows))
     mixed.sort_indices()
     return Mixture(mixed, methods)
-
-
-def _listed(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """A column of lists as where each begins, one more than there are, and all their values in a row."""
-    lists = column.combine_chunks()
-    starts = lists.offsets.to_numpy().astype(np.int64)
-    return starts - starts[0], lists.flatten().to_numpy()
 
 
 def _table(path: Path, columns: list[str]) -> Any:

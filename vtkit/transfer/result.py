@@ -28,10 +28,7 @@ def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, s
     words of two letters or more, which say most to the eye, if there are any."""
     import numpy as np
 
-    from vtkit.transfer.provenance import new_ids
-
-    having = new_ids(mixture)
-    having = having[np.diff(mixture.weights.indptr)[having] > 0]
+    having = np.flatnonzero((mixture.methods != "overlap") & (np.diff(mixture.weights.indptr) > 0))
     surfaces = pair.target.surfaces
     words = [n for n in having.tolist() if surfaces[n][1] and len(surfaces[n][0]) > 1 and surfaces[n][0].isalpha()]
     pool = np.array(words or having.tolist(), dtype=np.int64)
