@@ -16,7 +16,7 @@ from tiny import SCRATCH, collection, texts, tokenizer, write_collection
 
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
-from vtkit.training.resuming import Shares
+from vtkit.training.resuming import shares
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -124,8 +124,8 @@ def test_other_commands_are_done_by_one_process(recipe: Path) -> None:
 def test_processes_share_the_work_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [{"input_ids": torch.arange(6).reshape(3, 2)}, {"input_ids": torch.arange(6, 12).reshape(3, 2)}]
     monkeypatch.setenv("WORLD_SIZE", "2")
-    shares = Shares(batches)
-    assert [shares[number]["input_ids"].tolist() for number in range(len(shares))] == [
+    parts = shares(batches)
+    assert [parts[number]["input_ids"].tolist() for number in range(len(parts))] == [
         [[0, 1], [4, 5]], [[2, 3]], [[6, 7], [10, 11]], [[8, 9]],
     ]  # fmt: skip
     with pytest.raises(DataError, match="a batch of 3 cannot be divided"):

@@ -402,15 +402,15 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
     table = QueryTable(table_of(ours), ours, trained=True)
     start = table.lookup.weight.detach().clone()
     seen: list[torch.Tensor] = []
-    after_step = QueryTable.after_step
+    after_step = QueryTable.on_optimizer_step
 
-    def watched(self: QueryTable) -> None:
+    def watched(self: QueryTable, *given: Any, **others: Any) -> None:
         gradient = self.lookup.weight.grad
         seen.append(gradient.clone())
-        after_step(self)
+        after_step(self, *given, **others)
 
     patched = pytest.MonkeyPatch()
-    patched.setattr(QueryTable, "after_step", watched)
+    patched.setattr(QueryTable, "on_optimizer_step", watched)
     wanted = section(query_encoder="learned", steps=3, warmup=0.0)
     finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
     patched.undo()

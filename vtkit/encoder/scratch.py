@@ -9,6 +9,15 @@ from vtkit.settings.source import Scratch
 
 DROPOUT = 0.1  # dropout probability while training, BERT's
 
+FEED_FORWARD = {"distilbert": "hidden_dim"}
+DROPOUTS = {
+    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "roberta": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "distilbert": ("dropout", "attention_dropout"),
+    "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
+}
+"""Names of an architecture's settings, where they differ."""
+
 
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast, dropout: float = DROPOUT) -> PreTrainedModel:
     """A masked language model of ``section``'s architecture over ``tokenizer``'s vocabulary, with random weights from
@@ -23,38 +32,16 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast, dropout:
     }
     positions = section.max_length + (tokenizer.pad_token_id + 1 if section.architecture == "roberta" else 0)
     common: dict[str, Any] = {"vocab_size": len(tokenizer), "max_position_embeddings": positions, **roles}
-    match section.architecture:
-        case "distilbert":
-            shape = {
-                "dim": section.hidden,
-                "n_layers": section.layers,
-                "n_heads": section.heads,
-                "hidden_dim": section.feed_forward,
-                "dropout": dropout,
-                "attention_dropout": dropout,
-            }
-        case "modernbert":
-            shape = {
-                "hidden_size": section.hidden,
-                "num_hidden_layers": section.layers,
-                "num_attention_heads": section.heads,
-                "intermediate_size": section.feed_forward,
-                "embedding_dropout": dropout,
-                "mlp_dropout": dropout,
-                "attention_dropout": dropout,
-            }
-        case "bert" | "roberta":
-            shape = {
-                "hidden_size": section.hidden,
-                "num_hidden_layers": section.layers,
-                "num_attention_heads": section.heads,
-                "intermediate_size": section.feed_forward,
-                "hidden_dropout_prob": dropout,
-                "attention_probs_dropout_prob": dropout,
-            }
-            if section.architecture == "roberta":
-                shape["type_vocab_size"] = 1
-    config = AutoConfig.for_model(section.architecture, **common, **shape)
+    common |= {
+        "hidden_size": section.hidden,
+        "num_hidden_layers": section.layers,
+        "num_attention_heads": section.heads,
+        FEED_FORWARD.get(section.architecture, "intermediate_size"): section.feed_forward,
+        **dict.fromkeys(DROPOUTS[section.architecture], dropout),
+    }
+    if section.architecture == "roberta":
+        common["type_vocab_size"] = 1
+    config = AutoConfig.for_model(section.architecture, **common)
     model = AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
     heads = ("cls.predictions.transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
     for name, module in model.named_modules():

@@ -58,9 +58,10 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             assert_never(section.query_encoder)
 
 
-class QueryTable(nn.Module):
-    """Term weights of queries, w_t for each distinct token t of a query, while documents are trained. A trained table
-    is projected after every step: w ← max(0, w), and 0 for what may have no weight.
+class QueryTable(nn.Module, TrainerCallback):  # type: ignore[misc]
+    """Term weights of queries, w_t for each distinct token t of a query, while documents are trained. As a callback of
+    the trainer it projects a trained table after every step: w ← max(0, w), and 0 for what may have no weight. The
+    trainer clears gradients of the model's parameters only, so it clears the table's too.
 
     Args:
         table: of the encoder; trained in place.
@@ -82,19 +83,8 @@ class QueryTable(nn.Module):
         return vectors.float()
 
     @torch.no_grad()
-    def after_step(self) -> None:
-        """Project the weights, and clear their gradient."""
-        self.lookup.weight.clamp_(min=torch.zeros_like(self.highest), max=self.highest)
-        self.lookup.weight.grad = None
-
-
-class TableSteps(TrainerCallback):  # type: ignore[misc]
-    """Steps parameters that are not the model's, which the trainer leaves alone, and clears their gradients."""
-
-    def __init__(self, table: QueryTable) -> None:
-        self.table = table
-
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        self.table.after_step()
+        self.lookup.weight.clamp_(min=torch.zeros_like(self.highest), max=self.highest)
+        self.lookup.weight.grad = None

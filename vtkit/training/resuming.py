@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from vtkit.data.sequences import Lazy
 from vtkit.encoder.families import takes_autocast
 from vtkit.settings.finetune import SIDES
 from vtkit.settings.recipe import Reporter
@@ -26,6 +26,7 @@ from vtkit.system import console, distributed
 from vtkit.system.runtime import bf16_is_fast, without_notices
 
 COMPLETE = "vtkit-complete"
+LOSS = "loss.safetensors"  # a checkpoint's file of the loss's buffers
 CURVE_POINTS_EVERY = 10
 
 
@@ -164,22 +165,18 @@ class JointSteps:
 class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
     """The library's trainer over whole batches in the order they have."""
 
-    def __init__(self, *, train_dataset: Dataset[dict[str, Tensor]], **settings: Any) -> None:
-        super().__init__(train_dataset=Shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
+    def __init__(self, *, train_dataset: Sequence[dict[str, Tensor]], **settings: Any) -> None:
+        super().__init__(train_dataset=shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
 
 
-class Shares(Dataset[dict[str, Tensor]]):
+def shares(batches: Sequence[dict[str, Tensor]]) -> Sequence[dict[str, Tensor]]:
     """``batches``, each in as many parts as there are processes: the trainer gives each process one of them."""
+    parts = distributed.count()
 
-    def __init__(self, batches: Any) -> None:
-        self._batches, self._parts = batches, distributed.count()
+    def share(number: int) -> dict[str, Tensor]:
+        return {name: rows[number % parts :: parts] for name, rows in batches[number // parts].items()}
 
-    def __len__(self) -> int:
-        return len(self._batches) * self._parts
-
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
-        batch = self._batches[number // self._parts]
-        return {name: rows[number % self._parts :: self._parts] for name, rows in batch.items()}
+    return Lazy(len(batches) * parts, share)
 
 
 class KeptState(TrainerCallback):  # type: ignore[misc]
@@ -190,15 +187,11 @@ class KeptState(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.global_step and self.state.state_dict():
-            self.state.load_state_dict(load_file(self._file(args, state)))
+            self.state.load_state_dict(load_file(f"{args.output_dir}/checkpoint-{state.global_step}/{LOSS}"))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if distributed.is_main() and (kept := self.state.state_dict()):
-            save_file(kept, self._file(args, state))
-
-    @staticmethod
-    def _file(args: TrainingArguments, state: TrainerState) -> Path:
-        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss.safetensors"
+            save_file(kept, f"{args.output_dir}/checkpoint-{state.global_step}/{LOSS}")
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]

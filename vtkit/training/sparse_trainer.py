@@ -21,7 +21,6 @@ from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
 from vtkit.system import console, distributed
 from vtkit.training import reporting
 from vtkit.training.objective import Objective
-from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, curve, train
 from vtkit.training.validation import EarlyStopping, Validation
 
@@ -64,7 +63,6 @@ def train_vectors(
     with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
         loss.texts_at_once = schedule.texts_at_once
-        table_steps = [] if loss.table is None or not loss.table.trained else [TableSteps(loss.table)]
         stopping = None
         if validation is not None:
             cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
@@ -79,7 +77,7 @@ def train_vectors(
             loss=loss,
             # in this order: the last marks a checkpoint complete
             callbacks=[
-                *table_steps,
+                *([] if loss.table is None or not loss.table.trained else [loss.table]),
                 *reporting.callbacks(schedule.report_to, folder),
                 *([] if stopping is None else [stopping]),
                 KeptState(loss.state),

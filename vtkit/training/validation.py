@@ -2,7 +2,7 @@
 is stopped. Validations before the end of the ramp do not count: denser vectors find more."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from sentence_transformers import SparseEncoder
-from torch import Tensor, nn
+from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit.data.retrieval import RetrievalSet
@@ -140,12 +140,13 @@ def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
     return np.unique(components[: len(data.queries)], return_inverse=True)[1]
 
 
+@dataclass
 class Validation:
     """The validation set of a training and, afterwards, its results."""
 
-    def __init__(self, judged: ValidationSet, settings: FinetuneValidation) -> None:
-        self.judged, self.settings = judged, settings
-        self.validated: list[Validated] = []  # of each training that has ended
+    judged: ValidationSet
+    settings: FinetuneValidation
+    validated: list[Validated] = field(default_factory=list)  # of each training that has ended
 
 
 class EarlyStopping(TrainerCallback):  # type: ignore[misc]
@@ -174,7 +175,8 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         self.counted_from, self.folder, self.bar = counted_from, folder, bar
         every = validation.settings.every
         self.at = [min(step, steps) for step in range(every, steps + every, every)]
-        self.state = _Values(len(self.at))
+        self.state = nn.Module()  # the measured values; NaN where nothing has been measured yet
+        self.state.register_buffer("values", torch.full((len(self.at),), torch.nan, dtype=torch.float64))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._stopped_at() is not None:  # a run that was killed after it had been stopped
@@ -232,13 +234,3 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         if best is None or measured[-1] - best < PATIENCE or measured[-1] + 1 == len(self.at):
             return None
         return self.at[measured[-1]]
-
-
-class _Values(nn.Module):
-    """The measured values; NaN where nothing has been measured yet."""
-
-    values: Tensor
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.register_buffer("values", torch.full((count,), float("nan"), dtype=torch.float64))

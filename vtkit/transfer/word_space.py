@@ -31,11 +31,6 @@ class WordSpace:
     vectors: NDArray[np.float32]  # vector of each token, zero where no word contains it; (vocabulary, width)
     words: dict[str, NDArray[np.float32]]  # the vectors of the words that were asked for and are there
 
-    @property
-    def covered(self) -> NDArray[np.bool_]:
-        """Which tokens have a vector, (vocabulary,)."""
-        return np.asarray(self.vectors.any(axis=1))
-
 
 def word_space(
     vocabulary: Vocabulary, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()

@@ -4,7 +4,6 @@ document or the document of a query."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
-from torch.utils.data import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
+from transformers import PreTrainedModel, TrainingArguments
 
 from vtkit.data.rankings import Ranking
-from vtkit.data.sequences import listed
+from vtkit.data.sequences import Lazy, listed
 from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.encoding import TOKENS_A_BATCH
 from vtkit.encoder.families import mlm_head
@@ -121,13 +119,21 @@ def train_tilde(
     ]
     steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
+
+    def batch_of(step: int) -> dict[str, Tensor]:
+        ids_and_masks: dict[str, Tensor] = {}
+        for side, texts in zip(("query", "document"), read, strict=True):
+            ids, mask = padded([texts[pair] for pair in order[step]], encoder.tokenizer.pad_token_id)
+            ids_and_masks |= {f"{side}_ids": ids, f"{side}_attention_mask": mask}
+        return ids_and_masks
+
     schedule = Schedule(steps, batch, LEARNING_RATE, WARMUP, "linear", CHECKPOINT_EVERY, seed)
     torch.manual_seed(seed)
     with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):
         trainer = _TildeTrainer(
             model=model,
             args=TrainingArguments(**schedule.settings(model, folder), per_device_train_batch_size=1),
-            train_dataset=_Batches(read[0], read[1], order, encoder.tokenizer),
+            train_dataset=Lazy(steps, batch_of),
             callbacks=[Progress(bar)],
         )
         trainer.counted = counted
@@ -183,28 +189,8 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     return token_ids
 
 
-@dataclass(frozen=True)
-class _Batches(Dataset[dict[str, Tensor]]):
-    """The batches of a run, in order."""
-
-    queries: Sequence[Sequence[int]]
-    documents: Sequence[Sequence[int]]
-    order: NDArray[np.int64]  # pairs of each step, (steps, batch)
-    tokenizer: PreTrainedTokenizerFast
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __getitem__(self, step: int) -> dict[str, Tensor]:
-        batch: dict[str, Tensor] = {}
-        for side, texts in (("query", self.queries), ("document", self.documents)):
-            ids, mask = padded([texts[pair] for pair in self.order[step]], self.tokenizer.pad_token_id)
-            batch |= {f"{side}_ids": ids, f"{side}_attention_mask": mask}
-        return batch
-
-
 class _TildeTrainer(SequentialTrainer):
-    """The library's trainer over :class:`_Batches`, in sequence."""
+    """The library's trainer over batches of both sides, in sequence."""
 
     counted: Tensor
     gate: Gate
