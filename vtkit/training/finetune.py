@@ -1,9 +1,9 @@
 """Fine-tuning: training of the sparse vectors on judged pairs, towards the judgements or towards a teacher's scores."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import assert_never
 
 from sentence_transformers import SparseEncoder
 from torch import Tensor
@@ -28,7 +28,7 @@ from vtkit.training.losses import (
 )
 from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.pairs import Pools, TrainingBatches, judged_pairs
+from vtkit.training.pairs import Judged, Pools, TrainingBatches, judged_pairs
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.resuming import Schedule, set_weights
@@ -96,101 +96,124 @@ def finetune(
     def pools() -> Pools:
         return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
 
-    asked_of: list[Teacher] = []
-    if section.taught:
-        asked_of += [*([GivenScores(data)] if given else []), *teachers]
-        if BM25 in section.teachers or not asked_of:
-            asked_of.append(Bm25Teacher(bm25))
-
-    mined = pools()
-
-    def train(seed: int, folder: Path, validation: Validation | None = validation) -> Curves:
-        batches = TrainingBatches(judged, section, seed, mined)
-        taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
-        return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation, report_to)
-
+    asked: list[Teacher] = [*([GivenScores(data)] if given else []), *teachers] if section.taught else []
+    if section.taught and (BM25 in section.teachers or not asked):
+        asked.append(Bm25Teacher(bm25))
+    training = _Training(encoder, data, section, judged, pools(), asked, read or contents, report_to)
     parameters = parameters_of(encoder)
     start = {name: value.detach().clone() for name, value in parameters.items()} if section.mining.rounds > 1 else {}
     depth = section.mining.depth + int(judged.relevant.lengths.max(initial=0))
     for number in range(1, section.mining.rounds):
         console.say(f"  round {number} of {section.mining.rounds}")
         place = folder / f"round-{number}"
-        averaged(encoder, [seed], partial(train, validation=None), place)
+        averaged(encoder, [seed], training, place)
         queries = [query.text for query in data.queries]
         of_last_round[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
         set_weights(parameters, start)
-        mined = pools()
+        training = replace(training, mined=pools())
+    training = replace(training, validation=validation)
     if section.trainings == 1:
-        return train(seed, folder)
-    return averaged(encoder, range(seed, seed + section.trainings), train, folder, validation)
+        return training(seed, folder)
+    return averaged(encoder, range(seed, seed + section.trainings), training, folder, validation)
 
 
-def _trained(
-    encoder: SparseEncoder,
-    batches: TrainingBatches,
-    taught: KeptScores | None,
-    data: RetrievalSet,
-    section: FinetuneSection,
-    texts: Sequence[str],
-    seed: int,
-    folder: Path,
-    validation: Validation | None,
-    report_to: Sequence[Reporter],
-) -> Curves:
-    """One training of ``encoder``, in place, which reads ``texts``."""
-    steps, size = len(batches), section.batch_size
+@dataclass(frozen=True)
+class _Training:
+    """A training of an encoder, in place, but for its seed and the folder of its checkpoints."""
 
-    def column(place: int, text: Callable[[int], str]) -> Sequence[str]:
-        return Lazy(steps * size, lambda row: text(int(batches.rows(row // size)[row % size, place])))
+    encoder: SparseEncoder
+    data: RetrievalSet
+    section: FinetuneSection
+    judged: Judged
+    mined: Pools  # for each query the documents that hard negatives are sampled from
+    teachers: Sequence[Teacher]
+    texts: Sequence[str]  # what the encoder reads of each document
+    report_to: Sequence[Reporter]
+    validation: Validation | None = None
 
-    columns = {"query": column(0, lambda query: data.queries[query].text)}
-    for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
-        columns[name] = column(place, texts.__getitem__)
-    looked_up, learned = query_table(encoder), section.query_encoder == "learned"
-    found = {side: section.target(side) is not None for side in SIDES}  # λ is found for the first penalty
-    strengths = {side: "lambda" if len(section.penalties(side)) > found[side] else "penalty" for side in SIDES}
-    gate = Gate(
-        "fine-tuning",
-        ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
-        vocabulary=encoder[0].auto_model.config.vocab_size,
-        ramp_ends=_ramp_ends(section, steps),
-        penalty={side: (f"{side}_{strengths[side]}",) for side in SIDES},
-    )
-    return train_vectors(
-        encoder,
-        columns,
-        {column: section.query_length if column == "query" else section.document_length for column in columns},
-        lambda step: Objective(
+    def __call__(self, seed: int, folder: Path) -> Curves:
+        """Train, and return the curves."""
+        encoder, section, data = self.encoder, self.section, self.data
+        batches = TrainingBatches(self.judged, section, seed, self.mined)
+        taught = self._taught(batches, folder) if section.taught else None
+        steps, size = len(batches), section.batch_size
+
+        def column(place: int, text: Callable[[int], str]) -> Sequence[str]:
+            return Lazy(steps * size, lambda row: text(int(batches.rows(row // size)[row % size, place])))
+
+        columns = {"query": column(0, lambda query: data.queries[query].text)}
+        for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
+            columns[name] = column(place, self.texts.__getitem__)
+        looked_up, learned = query_table(encoder), section.query_encoder == "learned"
+        ramp_ends = _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
+        found = {side: section.target(side) is not None for side in SIDES}  # λ is found for the first penalty
+        strengths = {side: "lambda" if len(section.penalties(side)) > found[side] else "penalty" for side in SIDES}
+        gate = Gate(
+            "fine-tuning",
+            ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
+            vocabulary=encoder[0].auto_model.config.vocab_size,
+            ramp_ends=ramp_ends,
+            penalty={side: (f"{side}_{strengths[side]}",) for side in SIDES},
+        )
+        return train_vectors(
             encoder,
-            objective_terms(section, steps, encoder, taught),
-            step=step,
-            gate=gate,
-            table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
-        ),
-        Schedule(
-            steps,
-            section.batch_size,
-            section.learning_rate,
-            section.warmup,
-            "linear",
-            section.checkpoint_every,
-            seed,
-            section.texts_at_once,
-            report_to=report_to,
-            table_learning_rate=TABLE_LEARNING_RATE if learned else None,
-        ),
-        folder,
-        "fine-tuning",
-        validation,
-        _ramp_ends(section, steps),
-    )
+            columns,
+            {column: section.query_length if column == "query" else section.document_length for column in columns},
+            lambda step: Objective(
+                encoder,
+                objective_terms(section, steps, encoder, taught),
+                step=step,
+                gate=gate,
+                table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
+            ),
+            Schedule(
+                steps,
+                size,
+                section.learning_rate,
+                section.warmup,
+                "linear",
+                section.checkpoint_every,
+                seed,
+                section.texts_at_once,
+                report_to=self.report_to,
+                table_learning_rate=TABLE_LEARNING_RATE if learned else None,
+            ),
+            folder,
+            "fine-tuning",
+            self.validation,
+            ramp_ends,
+        )
+
+    def _taught(self, batches: TrainingBatches, folder: Path) -> KeptScores:
+        """The teachers' scores of each step's queries and documents."""
+        section, data, contents = self.section, self.data, self.data.contents
+
+        def asked(step: int) -> Asked:
+            rows = batches.rows(step)
+            numbers: list[int] = rows[:, 1:].T.reshape(-1).tolist()
+            queries = [data.queries[query].text for query in rows[:, 0].tolist()]
+            return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
+
+        own = "listwise" not in section.loss
+        scores = KeptScores(single_or_ensemble(self.teachers), Lazy(len(batches), asked), folder, own=own)
+        if scores.compares_nothing:
+            raise DataError(
+                "The teachers score only one document of each query, which teaches nothing: cross-encoders and score "
+                "files score only a query's own documents. Set {hard_negatives} to 1 or more.",
+                "hard_negatives",
+            )
+        if not own:
+            scores.check()
+        if not set(COMPARING).isdisjoint(section.loss):
+            scores.check(section.teacher_scale or scores.scale, "teacher_scale")
+        return scores
 
 
 def objective_terms(
     section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | None = None
 ) -> list[Term]:
     """The losses and the penalties that the settings name, of a run of ``steps``, of which ramps are a share."""
-    terms = [_loss_term(name, weight, section, taught) for name, weight in section.losses.items()]
+    terms = _loss_terms(section, taught)
     vocabulary = encoder[0].auto_model.config.vocab_size
     # A table of queries that is not trained is not changed by penalties.
     fixed_queries = query_table(encoder) is not None and section.query_encoder != "learned"
@@ -205,64 +228,24 @@ def objective_terms(
     return terms
 
 
-def _loss_term(name: LossName, weight: float, section: FinetuneSection, taught: KeptScores | None) -> Term:
-    def weighted(curve: str, value: Callable[[Batch], Tensor]) -> Term:
-        return Term(curve, value, lambda step: weight)
-
-    if name == "infonce":
-        return weighted("contrastive", lambda batch: info_nce(batch.scores, section.infonce_scale))
-    assert taught is not None
-    scale = section.teacher_scale or taught.scale
-
+def _loss_terms(section: FinetuneSection, taught: KeptScores | None) -> list[Term]:
     def own(batch: Batch) -> tuple[Tensor, Tensor]:
-        return own_candidates(batch.scores), scale * taught.own(batch.step).to(batch.scores)
+        assert taught is not None
+        factor = section.teacher_scale or taught.scale
+        return own_candidates(batch.scores), factor * taught.own(batch.step).to(batch.scores)
 
-    match name:
-        case "margin_mse":
-            return weighted(name, lambda batch: margin_mse(*own(batch)))
-        case "kl":
-            return weighted(name, lambda batch: divergence(*own(batch)))
-        case "listwise":
-            return weighted(name, lambda batch: listwise_divergence(batch.scores, taught[batch.step].to(batch.scores)))
-        case _:
-            assert_never(name)
+    def listwise(batch: Batch) -> Tensor:
+        assert taught is not None
+        return listwise_divergence(batch.scores, taught[batch.step].to(batch.scores))
 
-
-def _taught(
-    teachers: Sequence[Teacher],
-    section: FinetuneSection,
-    batches: TrainingBatches,
-    data: RetrievalSet,
-    contents: Sequence[str],
-    folder: Path,
-) -> KeptScores:
-    """The scores of each step's queries and documents."""
-
-    def asked(step: int) -> Asked:
-        rows = batches.rows(step)
-        numbers: list[int] = rows[:, 1:].T.reshape(-1).tolist()
-        queries = [data.queries[query].text for query in rows[:, 0].tolist()]
-        return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
-
-    own = "listwise" not in section.loss
-    scores = KeptScores(single_or_ensemble(teachers), Lazy(len(batches), asked), folder, own=own)
-    if scores.compares_nothing:
-        raise DataError(
-            "The teachers score only one document of each query, which teaches nothing: cross-encoders and score files "
-            "score only a query's own documents. Set {hard_negatives} to 1 or more.",
-            "hard_negatives",
-        )
-    if not own:
-        scores.check()
-    if not set(COMPARING).isdisjoint(section.loss):
-        scores.check(section.teacher_scale or scores.scale, "teacher_scale")
-    return scores
+    values: dict[LossName, tuple[str, Callable[[Batch], Tensor]]] = {
+        "infonce": ("contrastive", lambda batch: info_nce(batch.scores, section.infonce_scale)),
+        "margin_mse": ("margin_mse", lambda batch: margin_mse(*own(batch))),
+        "kl": ("kl", lambda batch: divergence(*own(batch))),
+        "listwise": ("listwise", listwise),
+    }
+    return [Term(*values[name], lambda step, weight=weight: weight) for name, weight in section.losses.items()]  # type: ignore[misc]
 
 
 def _ramp_steps(section: FinetuneSection, steps: int) -> int:
     return max(1, round(section.ramp * steps))
-
-
-def _ramp_ends(section: FinetuneSection, steps: int) -> int:
-    """The step from which on all penalties are at full strength."""
-    return _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
