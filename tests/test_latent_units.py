@@ -84,7 +84,7 @@ def test_a_unit_fires_as_often_as_it_is_among_the_k(
     encoder, _ = learned
     states = token_states(load_with_new_head(str(embedder)), TEXTS, tmp_path / "states")
     head = FittedHead(encoder[0].auto_model)
-    found, _ = states.some(np.flatnonzero(~states.held_out))
+    found, _ = states.batch(np.flatnonzero(~states.held_out))
     with torch.no_grad():
         fires = (head.logits(found)[:, :64] > 0).float().sum(1)
     assert float(fires.mean()) == pytest.approx(SECTION.active, rel=0.1)

@@ -54,7 +54,7 @@ class States(NamedTuple):
     ids: NDArray[np.int64]  # the tokens, (tokens,)
     held_out: NDArray[np.bool_]  # whether a token's text is held out, (tokens,)
 
-    def some(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """States and tokens of some rows, on the fastest device."""
         device = fastest_device()
         return torch.from_numpy(self.states[rows]).to(device).float(), torch.from_numpy(self.ids[rows]).to(device)
@@ -111,7 +111,7 @@ def fit_to_states(
     with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
         for _ in range(steps):
             rows = np.sort(rng.choice(fitted_on, min(POSITIONS, len(fitted_on)), replace=False))
-            hidden, tokens = states.some(rows)
+            hidden, tokens = states.batch(rows)
             loss = nn.functional.cross_entropy(head.logits(hidden) + prior, tokens)
             for parameter in parameters:
                 parameter.grad = None
@@ -130,12 +130,11 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
     :data:`STATES_LENGTH`."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     length = min(STATES_LENGTH, encoder.max_seq_length or STATES_LENGTH)
-    rows = [np.asarray(ids, dtype=np.int64) for ids in first_tokens(tokenizer, list(texts), length)["input_ids"]]
-    special = np.array(tokenizer.all_special_ids)
-    wanted = [~np.isin(ids, special) for ids in rows]
-    total, width = sum(int(mask_of_text.sum()) for mask_of_text in wanted), model.config.hidden_size
+    rows = first_tokens(tokenizer, list(texts), length)["input_ids"]
+    wanted = [np.flatnonzero(~np.isin(ids, tokenizer.all_special_ids)) for ids in rows]  # places of ordinary tokens
+    total = sum(map(len, wanted))
     folder.mkdir(parents=True, exist_ok=True)
-    states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, width))
+    states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, model.config.hidden_size))
     ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
     in_bf16 = bf16_is_fast() and takes_autocast(model)
     half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
@@ -143,18 +142,15 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
     with console.progress("states of tokens", total=len(rows)) as bar, torch.inference_mode():
         for begin in range(0, len(order), TEXTS_A_BATCH):
             some = order[begin : begin + TEXTS_A_BATCH]
-            batch = np.full((len(some), max(len(rows[number]) for number in some)), tokenizer.pad_token_id)
-            mask = np.zeros(batch.shape, dtype=np.int64)
-            for row, number in enumerate(some):
-                batch[row, : len(rows[number])], mask[row, : len(rows[number])] = rows[number], 1
-            inputs = {"input_ids": torch.from_numpy(batch), "attention_mask": torch.from_numpy(mask)}
-            inputs = {name: values.to(model.device) for name, values in inputs.items()}
+            listed = {"input_ids": [rows[number] for number in some]}
+            padded = tokenizer.pad(listed, return_attention_mask=True, return_tensors="pt").to(model.device)
             with half:
-                hidden = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
+                hidden = model.base_model(input_ids=padded["input_ids"], attention_mask=padded["attention_mask"])
+            vectors = hidden.last_hidden_state.float().cpu().numpy()
             for row, number in enumerate(some):
-                keep = np.flatnonzero(wanted[number])
+                keep = wanted[number]
                 rows_of_text = slice(place, place + len(keep))
-                states[rows_of_text], ids[rows_of_text] = hidden[row, keep], rows[number][keep]
+                states[rows_of_text], ids[rows_of_text] = vectors[row, keep], np.asarray(rows[number])[keep]
                 held_out[rows_of_text] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
                 place = rows_of_text.stop
             if not np.isfinite(states[place - 1 : place]).all():
@@ -220,7 +216,7 @@ class Head(nn.Module):
 
     def pass_on(self, states: States, rows: NDArray[np.int64]) -> None:
         """Hand states on as they are, centred by the mean of ``rows`` and of length √width."""
-        sample = states.some(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
+        sample = states.batch(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
         self.start_from(torch.eye(sample.shape[1]).double(), sample.mean(0), sample.T.cov())
 
     def logits(self, states: Tensor) -> Tensor:
@@ -236,7 +232,7 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     gram, cross = torch.zeros(width, width).double(), torch.zeros(width, embeddings.shape[1]).double()
     sums = torch.zeros(width).double()
     for begin in range(0, len(rows), ROWS_AT_ONCE):
-        hidden, tokens = (part.cpu() for part in states.some(rows[begin : begin + ROWS_AT_ONCE]))
+        hidden, tokens = (part.cpu() for part in states.batch(rows[begin : begin + ROWS_AT_ONCE]))
         hidden = hidden.double()
         gram += hidden.T @ hidden
         cross += hidden.T @ (embeddings[tokens] - centre)
@@ -253,7 +249,7 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
         ordinary = ~_masked(head.decoder)
         head.decoder.bias[ordinary] = 0.0
         # a softmax that is neither flat nor sure of itself to begin with
-        hidden, tokens = states.some(rows[:: max(1, len(rows) // 512)])
+        hidden, tokens = states.batch(rows[:: max(1, len(rows) // 512)])
         logits = head.logits(hidden)
         logits = logits - logits.mean(1, keepdim=True)
         head.norm.weight.mul_(10.0 / max(float(logits.gather(1, tokens[:, None]).mean()), 1.0))
@@ -264,7 +260,7 @@ def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tenso
     right = 0
     with torch.no_grad():
         for begin in range(0, len(rows), 512):
-            hidden, tokens = states.some(rows[begin : begin + 512])
+            hidden, tokens = states.batch(rows[begin : begin + 512])
             right += int(((head.logits(hidden) + prior).argmax(1) == tokens).sum())
     return right / max(len(rows), 1)
 
@@ -274,7 +270,7 @@ def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: flo
     is :data:`OWN_LOGIT` in the mean; the share that is."""
     ordinary = ~_masked(head.decoder)
     with torch.no_grad():
-        hidden, tokens = states.some(rows)
+        hidden, tokens = states.batch(rows)
         logits = head.logits(hidden)
         kept = logits[:, ordinary]
         most = max(1, round(activation * kept.numel()))

@@ -114,7 +114,7 @@ def fit_units(
     if words is not None:
         read = fit_to_states(encoder, states, len(texts), words, seed, steps or HEAD_STEPS)
         with torch.no_grad():
-            before = head.output(states.some(looked_at)[0])
+            before = head.output(states.batch(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
     head.pass_on(states, fitted_on)
     learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
@@ -125,7 +125,7 @@ def fit_units(
         rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
         if words is not None:
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
-            behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens)
+            behind = _rows_of_words(head.output(states.batch(looked_at)[0]), before, *tokens)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
@@ -149,7 +149,7 @@ def _learned(
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        first = head.output(states.some(np.sort(rng.choice(rows, min(ROWS_AT_ONCE, len(rows)), replace=False)))[0])
+        first = head.output(states.batch(np.sort(rng.choice(rows, min(ROWS_AT_ONCE, len(rows)), replace=False)))[0])
         centre = first.mean(0)
         drawn = torch.randint(len(first), (section.size,), generator=generator)
         noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
@@ -167,7 +167,7 @@ def _learned(
         for step in range(steps):
             picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
-                batch = head.output(states.some(np.sort(picked))[0])
+                batch = head.output(states.batch(np.sort(picked))[0])
             rebuilt, places = sae(batch)
             errors = (rebuilt - batch).square().sum(1)
             optimiser.zero_grad()
@@ -199,7 +199,7 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
 def _unexplained(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> float:
     """|x - x̂|² over the variance of x."""
     with torch.no_grad():
-        wanted = head.output(states.some(rows)[0])
+        wanted = head.output(states.batch(rows)[0])
         missed = torch.cat([sae(some)[0] - some for some in torch.split(wanted, 1024)])
         return float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
 
@@ -208,7 +208,7 @@ def _as_decoder(
     head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[Tensor, Tensor, NDArray[np.int64], list[str]]:
     """Decoder rows and biases of the units, how often each fires for the tokens ``rows``, and their names."""
-    hidden, token_ids = states.some(rows)
+    hidden, token_ids = states.batch(rows)
     outputs = head.output(hidden)
     fires = np.zeros(len(sae.bias), dtype=np.int64)
     for some in torch.split(outputs, 1024):
