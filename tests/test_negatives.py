@@ -47,7 +47,10 @@ def judged(qrels: dict[int, dict[int, int]], documents: int) -> RetrievalSet:
 
 def ranked(wanted: FinetuneSection, own: Any, bm25: Any, folder: Path, depth: int, read: Any = None) -> list[Any]:
     lengths = wanted.query_length, wanted.document_length
-    return system_rankings(DATA, wanted.mining, lengths, own, bm25, folder, depth, "finetune.mining", read)
+    queries, setting = [query.text for query in DATA.queries], "finetune.mining"
+    names = wanted.mining.rankings
+    mined = system_rankings(names, queries, DATA.contents, lengths, bm25, folder, depth, setting, own, read)
+    return [*mined, *(ranking for file in wanted.mining.files for ranking in read_rankings(file, DATA))]
 
 
 def as_lists(rows: Iterable[Any]) -> list[list[int]]:

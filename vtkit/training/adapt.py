@@ -3,7 +3,7 @@ objective has texts and a term of its own, and one step takes a batch of each.""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.adapt import AdaptSection, DistillSection
-from vtkit.settings.finetune import SIDES, TargetActive
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.finetune import BM25, SIDES, TargetActive
 from vtkit.settings.recipe import Reporter
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
-from vtkit.system.outputs import kept_array
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import Gate
 from vtkit.training.losses import (
@@ -30,7 +29,7 @@ from vtkit.training.losses import (
     own_candidates,
     symmetric_divergence,
 )
-from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
+from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
@@ -209,11 +208,11 @@ def _distill(
     def bm25() -> Bm25:
         return Bm25.build(documents, language)
 
-    def sampled() -> np.ndarray:
-        rankings = [bm25().search(queries, DEPTH)[0], *_mined(settings, queries, documents, section, folder)]
-        return _sampled(rankings, rows, len(texts), seed)
-
-    candidates = np.stack([rows, distributed.by_main(sampled)], axis=1)
+    rankings = system_rankings(
+        (BM25, *settings.mining), queries, documents, (QUERY_LENGTH, section.max_length), bm25,
+        folder / RANKINGS_FOLDER, DEPTH, "adapt.distill.mining",
+    )  # fmt: skip
+    candidates = np.stack([rows, _sampled(rankings, rows, len(texts), seed)], axis=1)
     own, others = ([documents[number] for number in column] for column in candidates.T.tolist())
     steps = []
     for start in range(0, len(queries), size):
@@ -249,20 +248,6 @@ def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
         f"of each query: of two scores, only their order is left. {remedy}.",
         "distill.loss",
     )
-
-
-def _mined(
-    settings: DistillSection, queries: Sequence[str], documents: Sequence[str], section: AdaptSection, folder: Path
-) -> list[np.ndarray]:
-    """The ranking of each of ``settings.mining``, kept in a file: a killed run does not encode the texts again."""
-    lengths = QUERY_LENGTH, section.max_length
-    return [
-        kept_array(
-            folder / RANKINGS_FOLDER / f"model-{place}.npy",
-            partial(model_ranking, name, queries, documents, lengths, DEPTH, "adapt.distill.mining"),
-        )
-        for place, name in enumerate(settings.mining, 1)
-    ]
 
 
 def _generated(

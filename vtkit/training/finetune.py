@@ -8,7 +8,7 @@ from pathlib import Path
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit.data.rankings import Ranking
+from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
@@ -78,7 +78,7 @@ def finetune(
         DataError: too few pairs for one batch, or useless scores of a teacher.
         CollapseError: a collapse gate stopped the run.
     """
-    contents = data.contents
+    contents, queries = data.contents, [query.text for query in data.queries]
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
     lengths = section.query_length, section.document_length
 
@@ -89,9 +89,12 @@ def finetune(
     of_last_round: list[Ranking] = []  # what the encoder of the round before ranks
 
     def rankings(depth: int) -> Sequence[Ranking]:
-        place, setting = folder / RANKINGS_FOLDER, "finetune.mining"
-        mined = system_rankings(data, section.mining, lengths, encoder, bm25, place, depth, setting, read)
-        return [*mined, *of_last_round]
+        mined = system_rankings(
+            section.mining.rankings, queries, contents, lengths, bm25, folder / RANKINGS_FOLDER, depth,
+            "finetune.mining", encoder, read,
+        )  # fmt: skip
+        of_files = (ranking for file in section.mining.files for ranking in read_rankings(file, data))
+        return [*mined, *of_files, *of_last_round]
 
     def pools() -> Pools:
         return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
@@ -107,7 +110,6 @@ def finetune(
         console.say(f"  round {number} of {section.mining.rounds}")
         place = folder / f"round-{number}"
         averaged(encoder, [seed], training, place)
-        queries = [query.text for query in data.queries]
         of_last_round[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
         set_weights(parameters, start)
         training = replace(training, mined=pools())

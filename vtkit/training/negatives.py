@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SparseEncoder
 
-from vtkit.data.rankings import Ranking, read_rankings
+from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Ragged, listed
 from vtkit.encoder.dense import encode_dense
@@ -17,7 +17,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
-from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
+from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_precision
@@ -82,39 +82,42 @@ def negative_pools(
 
 
 def system_rankings(
-    data: RetrievalSet,
-    systems: MiningSection,
+    names: Sequence[str],
+    queries: Sequence[str],
+    documents: Sequence[str],
     lengths: tuple[int, int],
-    encoder: SparseEncoder,
     bm25: Callable[[], Bm25],
     folder: Path,
     depth: int,
     setting: str,
+    encoder: SparseEncoder | None = None,
     read: Sequence[str] | None = None,
-) -> list[Ranking]:
-    """The rankings of ``systems``, each of ``depth`` documents; those of models are kept in files below ``folder``, so
-    that a killed run does not encode the documents again.
+) -> list[npt.NDArray[np.int32]]:
+    """The rankings of the systems ``names``, (queries, depth) each, kept in files below ``folder``: a killed run does
+    not encode the documents again.
 
     Args:
+        names: BM25, ``encoder``, or folders and hub ids of models, as ``setting`` of the recipe gives them.
         lengths: tokens that queries and documents are cut at.
         read: what ``encoder`` reads of each document, where that is not its text.
     """
-    queries, texts = [query.text for query in data.queries], data.contents
 
     def by_bm25() -> npt.NDArray[np.int32]:
         parts = [queries[start : start + QUERIES_AT_ONCE] for start in range(0, len(queries), QUERIES_AT_ONCE)]
         return np.concatenate([bm25().search(part, depth)[0] for part in parts])
 
-    rankings: list[Ranking] = []
-    for place, name in enumerate(systems.rankings, 1):
+    rankings = []
+    for place, name in enumerate(names, 1):
         if name == BM25:
             rankings.append(kept_array(folder / "bm25.npy", by_bm25))
-        elif name == ENCODER:
-            rankings.append(encoder_ranking(encoder, queries, read or texts, lengths, depth, folder / "encoder.npy"))
+        elif name == ENCODER and encoder is not None:
+            rankings.append(
+                encoder_ranking(encoder, queries, read or documents, lengths, depth, folder / "encoder.npy")
+            )
         else:
-            searched = partial(model_ranking, name, queries, texts, lengths, depth, setting)
+            searched = partial(_model_ranking, name, queries, documents, lengths, depth, setting)
             rankings.append(kept_array(folder / f"model-{place}.npy", searched))
-    return rankings + [ranking for file in systems.files for ranking in read_rankings(file, data)]
+    return rankings
 
 
 def encoder_ranking(
@@ -130,7 +133,7 @@ def encoder_ranking(
     return kept_array(file, lambda: _search(model, queries, documents, lengths, depth))
 
 
-def model_ranking(
+def _model_ranking(
     name: str, queries: Sequence[str], documents: Sequence[str], lengths: tuple[int, int], depth: int, setting: str
 ) -> npt.NDArray[np.int32]:
     """The best ``depth`` documents of each query by the model ``name``, (queries, depth), both cut at ``lengths``."""

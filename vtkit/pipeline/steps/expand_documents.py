@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.texts import EVALUATED, collection_of, evaluated_in_training, evaluation_sets, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
-from vtkit.settings.finetune import BM25, MiningSection
+from vtkit.settings.finetune import BM25
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-
     from vtkit.data.retrieval import RetrievalSet
 
 
@@ -91,7 +89,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
         data, _ = held_out_queries(data, tuning.validation.share, seed)
     encoder = load_encoder(str(inputs["model"] / "model"))
     judged = [(query, document) for query, document in judged_pairs(data).pairs.tolist()]
-    further = _aggregated(recipe, data, encoder, out) if section.method == "tilde-aug" else []
+    further = _aggregated(recipe, data, out) if section.method == "tilde-aug" else []
     pairs = list(dict.fromkeys([*judged, *further]))
     if further:
         console.say(f"  {len(pairs) - len(judged)} pairs from the top of the rankings, in addition to the judged ones")
@@ -109,7 +107,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     return ExpanderResult(len(judged), len(pairs) - len(judged), curve)
 
 
-def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: Path) -> list[tuple[int, int]]:
+def _aggregated(recipe: View, data: RetrievalSet, out: Path) -> list[tuple[int, int]]:
     """Query and document for the documents that the rankings of the recipe together put first."""
     from vtkit.data.document_files import is_blank
     from vtkit.search.bm25 import Bm25
@@ -119,10 +117,10 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     section = recipe.expand_documents
     contents = data.contents
     rankings = system_rankings(
-        data,
-        MiningSection(rankings=(BM25, *section.rankings)),
+        (BM25, *section.rankings),
+        [query.text for query in data.queries],
+        contents,
         (QUERY_LENGTH, DOCUMENT_LENGTH),
-        encoder,
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
         out / CHECKPOINTS / RANKINGS_FOLDER,
         RANKING_DEPTH,
