@@ -138,11 +138,12 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
         query, document = ([*_route(router, side), *modules[1:]] for side in ("query", "document"))
     encoders = [Transformer, SpladePooling], [TokenTransformer, UnicoilPooling]
     kinds = [type(module) for module in query]
+    made = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
     if [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
         raise DataError(
-            f"{name} is made of {_made_of(query, document)}; vtkit supports encoders made of a Transformer with a "
-            "masked-language-model head and a SpladePooling, vtkit's uniCOIL encoders, and routers that encode queries "
-            "with another such encoder or a static table."
+            f"{name} is made of {' and for queries of '.join(dict.fromkeys(made))}; vtkit supports encoders made of a "
+            "Transformer with a masked-language-model head and a SpladePooling, vtkit's uniCOIL encoders, and routers "
+            "that encode queries with another such encoder or a static table."
         )
     names, queries, output, by_default = folder / OUTPUT_TOKENIZER, None, None, False
     if router is None and not names.is_dir():
@@ -161,8 +162,3 @@ def _route(router: Router, side: str) -> list[Any]:
     ways = ((side, "text"), (side, None), (None, "text"), (None, None))
     name = next((router.route_mappings[way] for way in ways if way in router.route_mappings), side)
     return list(router.sub_modules[name]) if name in router.sub_modules else []
-
-
-def _made_of(query: list[Any], document: list[Any]) -> str:
-    parts = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
-    return parts[0] if query == document else f"{parts[0]} for documents and {parts[1]} for queries"

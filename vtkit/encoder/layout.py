@@ -3,7 +3,6 @@ had before 5.4, and with the document transformer at the folder's root, where wh
 looks."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,68 +24,53 @@ OLDER_NAMES = {
 def rearrange(folder: Path) -> None:
     """Bring the folder that ``SparseEncoder.save`` of the installed version wrote into the form said above, but for
     uniCOIL's modules."""
-    parts: dict[str, str] = {}
-
-    def router(content: dict[str, Any]) -> None:
-        _move_to_root(content, folder)
-        content["types"] = {path: OLDER_NAMES.get(kind, kind) for path, kind in content["types"].items()}
-        if not content["parameters"]["route_mappings"]:
-            del content["parameters"]["route_mappings"]
-        parts.update(content["types"])
-
-    def modules(content: list[dict[str, Any]]) -> None:
-        for module in content:
-            module["type"] = parts[module["path"]] = OLDER_NAMES.get(module["type"], module["type"])
-
-    _change(folder / "modules.json", modules)
+    modules = _read(folder / "modules.json")
+    for module in modules:
+        module["type"] = OLDER_NAMES.get(module["type"], module["type"])
+    _write(folder / "modules.json", modules)
+    parts = {module["path"]: module["type"] for module in modules}
     if (folder / "router_config.json").is_file():
-        _change(folder / "router_config.json", router)
+        router = _read(folder / "router_config.json")
+        moved = router["structure"]["document"][0]  # the document transformer, whose path is the empty one at the root
+        for file in (folder / moved).iterdir():
+            file.rename(folder / file.name)
+        (folder / moved).rmdir()
+        paths = {path: "" if path == moved else path for path in router["types"]}
+        router["types"] = {paths[path]: OLDER_NAMES.get(kind, kind) for path, kind in router["types"].items()}
+        router["structure"] = {side: [paths[path] for path in way] for side, way in router["structure"].items()}
+        if not router["parameters"]["route_mappings"]:
+            del router["parameters"]["route_mappings"]
+        _write(folder / "router_config.json", router)
+        parts |= router["types"]
     for path, kind in parts.items():
         match kind.rpartition(".")[2]:
             case "MLMTransformer":
-                _change(folder / path / "sentence_bert_config.json", _transformer_settings(folder / path))
-                _change(folder / path / "config.json", _name_as_before)
+                longest = _read(folder / path / "tokenizer_config.json")["model_max_length"]
+                settings = {"max_seq_length": longest if longest < 10**6 else None, "do_lower_case": False}
+                _write(folder / path / "sentence_bert_config.json", settings)
+                config = _read(folder / path / "config.json")
+                _write(folder / path / "config.json", config | _names_of_before(config))
             case "SpladePooling":
-                _change(folder / path / "config.json", _pooling_settings)
+                config = _read(folder / path / "config.json")
+                config["word_embedding_dimension"] = config.pop("embedding_dimension")
+                _write(folder / path / "config.json", config)
 
 
-def _move_to_root(router: dict[str, Any], folder: Path) -> None:
-    """Move the document transformer of ``router`` from its folder to the root, where its path is the empty one."""
-    path = router["structure"]["document"][0]
-    for file in (folder / path).iterdir():
-        file.rename(folder / file.name)
-    (folder / path).rmdir()
-    router["types"] = {"" if part == path else part: kind for part, kind in router["types"].items()}
-    router["structure"] = {
-        side: ["" if part == path else part for part in way] for side, way in router["structure"].items()
+def _names_of_before(config: dict[str, Any]) -> dict[str, Any]:
+    """ModernBERT's rotations and attention in the words of transformers 4 too, which has other defaults."""
+    if config["model_type"] != "modernbert":
+        return {}
+    ropes, layers = config["rope_parameters"], config["layer_types"]
+    return {
+        "global_rope_theta": ropes["full_attention"]["rope_theta"],
+        "local_rope_theta": ropes["sliding_attention"]["rope_theta"],
+        "global_attn_every_n_layers": ([*layers, "full_attention"]).index("full_attention", 1),
     }
 
 
-def _transformer_settings(folder: Path) -> Callable[[dict[str, Any]], None]:
-    longest = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))["model_max_length"]
-
-    def change(content: dict[str, Any]) -> None:
-        content.clear()
-        content.update(max_seq_length=longest if longest < 10**6 else None, do_lower_case=False)
-
-    return change
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
-def _pooling_settings(content: dict[str, Any]) -> None:
-    content["word_embedding_dimension"] = content.pop("embedding_dimension")
-
-
-def _name_as_before(config: dict[str, Any]) -> None:
-    """Say ModernBERT's rotations and attention in the words of transformers 4 too, which has other defaults."""
-    if config["model_type"] != "modernbert":
-        return
-    ropes, layers = config["rope_parameters"], config["layer_types"]
-    config["global_rope_theta"] = ropes["full_attention"]["rope_theta"]
-    config["local_rope_theta"] = ropes["sliding_attention"]["rope_theta"]
-    config["global_attn_every_n_layers"] = ([*layers, "full_attention"]).index("full_attention", 1)
-
-
-def _change(path: Path, change: Callable[[Any], None]) -> None:
-    content = json.loads(path.read_text("utf-8"))
-    change(content)
+def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

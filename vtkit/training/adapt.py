@@ -35,7 +35,7 @@ from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
 from vtkit.training.resuming import Schedule
 from vtkit.training.sparse_trainer import train_vectors
-from vtkit.training.target import strength
+from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import (
     Asked,
     Bm25Teacher,
@@ -115,7 +115,9 @@ def adapt_vectors(
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
     aims = section.target_active or TargetActive()
     for side in sides:
-        terms.append(penalty_term(side, "flops", flops, strength(side, ramp, aims.of(side), ramp_steps, steps)))
+        aim = aims.of(side)
+        weight = ramp if aim is None else ActiveTarget(side, aim, ramp_steps, steps)
+        terms.append(penalty_term(side, "flops", flops, weight))
     curves = train_vectors(
         encoder,
         columns,

@@ -33,7 +33,7 @@ from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.resuming import Schedule, set_weights
 from vtkit.training.sparse_trainer import train_vectors
-from vtkit.training.target import strength
+from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
@@ -224,7 +224,8 @@ def objective_terms(
             value = penalty(name, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
-            weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps)
+            found = place == 0 and target is not None
+            weight = ActiveTarget(side, target, ramp_steps, steps) if found else fixed
             definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
             terms.append(penalty_term(side, name, value, weight, definition))
     return terms

@@ -103,18 +103,21 @@ class Objective(nn.Module):
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)
         looked_up = [] if self.table is None else [self.table(features[0])]
-        columns = [distributed.gathered(own) for own in (*looked_up, *self._encoded(features[len(looked_up) :]))]
+        encoded = term_weights_of(self.model, features[len(looked_up) :], self.texts_at_once)
+        columns = [distributed.gathered(own) for own in (*looked_up, *encoded)]
         if self.scale != 1:
             columns = [self.scale * column for column in columns]
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)
-        batch = self._batch(columns, step)
+        sentences = columns[0] if self.sentences else None
+        queries, *documents = columns[int(self.sentences) :] or columns[:1] * 2  # sentences alone are both
+        batch = Batch(queries, torch.cat(documents) if len(documents) > 1 else documents[0], sentences, step)
         with torch.autocast(batch.queries.device.type, enabled=False):  # scores in bf16 would be off by hundredths
             values = {term.name: term.value(batch) for term in self.terms}
         active = {"query": _mean_active(batch.queries), "document": _mean_active(batch.documents)}
         for name, target in self.targets.items():
-            active[target.side] = target.without_dropout(active[target.side])
+            active[target.side] *= float(target.ratio[0])  # as they are without dropout
             loss = self.terms[0].weight(step) * float(values[self.terms[0].name].detach())
             target.see(step, active[target.side], loss, float(values[name].detach()))
         parts = {term.name: term.weight(step) * values[term.name] for term in self.terms}
@@ -136,19 +139,9 @@ class Objective(nn.Module):
             if target.side == "query" and self.table is not None:
                 continue  # which has no dropout
             column = first[target.side]
-            (without,) = self._encoded([features[column]])
+            (without,) = term_weights_of(self.model, [features[column]], self.texts_at_once)
             target.read(_mean_active(distributed.gathered(without)), _mean_active(columns[column]))
         self.model.train(training)
-
-    def _encoded(self, columns: Sequence[dict[str, Tensor]]) -> list[Tensor]:
-        return term_weights_of(self.model, columns, self.texts_at_once)
-
-    def _batch(self, columns: list[Tensor], step: int) -> Batch:
-        sentences = columns.pop(0) if self.sentences else None
-        if sentences is not None and not columns:
-            return Batch(sentences, sentences, sentences, step)
-        query, *documents = columns
-        return Batch(query, torch.cat(documents), sentences, step)
 
     def take_active_dimensions(self) -> dict[str, float]:
         """Mean active dimensions of the batches since the last call, and the λ found, for the training log."""

@@ -16,7 +16,6 @@ batch is read without dropout too; a_t is the count of the batch times the ratio
 checkpoint.
 """
 
-from collections.abc import Callable
 from math import exp, log
 
 import torch
@@ -36,13 +35,6 @@ INTEGRAL = 25.0  # I, times the steps of the run: what remains is taken away wit
 FASTEST = 0.15  # largest I, in short runs
 LARGEST_STEP = 0.5  # of log λ
 MISSED = 0.1  # share by which a run may end beside its aim without a word
-
-
-def strength(
-    side: Side, fixed: Callable[[int], float], target: float | None, ramp_steps: int, steps: int
-) -> Callable[[int], float]:
-    """λ of a side: ``fixed``, or the λ that reaches ``target`` active dimensions."""
-    return fixed if target is None else ActiveTarget(side, target, ramp_steps, steps)
 
 
 class ActiveTarget(nn.Module):
@@ -76,10 +68,6 @@ class ActiveTarget(nn.Module):
         readings += 1
         ratio = _running_mean(ratio, max(without, 0.1) / max(with_dropout, 0.1), readings, READINGS)
         self.ratio.copy_(torch.tensor([ratio, readings], dtype=torch.float64))
-
-    def without_dropout(self, active: float) -> float:
-        """Estimate the number of active dimensions without dropout from the number with it."""
-        return active * float(self.ratio[0])
 
     def see(self, step: int, active: float, loss: float, penalty: float) -> None:
         """Change λ by what a batch shows.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -254,17 +254,10 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
     model = encoder[0].auto_model
-    if is_unicoil(encoder):
-        with row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model), _steps_seen():
-            yield encoder
-        return
-    with (
-        without_decoder(decoder),
-        row_gradients(model.get_input_embeddings(), decoder),
-        fast_dropout(model),
-        _steps_seen(),
-    ):
-        encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
+    head = nullcontext() if is_unicoil(encoder) else without_decoder(decoder)
+    with head, row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model), _steps_seen():
+        if not is_unicoil(encoder):
+            encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
         try:
             yield encoder
         finally:
@@ -318,14 +311,10 @@ def _to_dense(parameter: Tensor) -> None:
 def without_decoder(decoder: nn.Linear) -> Iterator[None]:
     """While the block runs ``decoder`` hands its input on, so that a model's "logits" are its hidden states."""
     before = vars(decoder).get("forward")  # such a block may stand in another: a validation while training
-    decoder.forward = _identity  # type: ignore[method-assign, assignment]
+    decoder.forward = lambda hidden: hidden  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         del decoder.forward
         if before is not None:
             decoder.forward = before  # type: ignore[method-assign]
-
-
-def _identity(hidden: Tensor) -> Tensor:
-    return hidden
