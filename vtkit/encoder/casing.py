@@ -56,15 +56,13 @@ def change_encoder(encoder: SparseEncoder, casing: CasingSection) -> CasingChang
     if output == "all":
         return CasingChange(input)
     masked = apply_output_casing(encoder, output)
-    if output == "fold":
-        folded = count_casing(changed.tokenizer).folded
-        return CasingChange(input, output, fold="max", dimensions_after_folding=folded)
-    if output == "mask":
-        return CasingChange(input, output, masked_dimensions=masked)
+    folds, maps = output == "fold", output == "map"
     return CasingChange(
         input,
         output,
-        masked_dimensions=masked,
-        renamed_tokens=len(changed.renamed),
-        not_reached_by_text=len(changed.unreached),
+        fold="max" if folds else None,
+        dimensions_after_folding=count_casing(changed.tokenizer).folded if folds else None,
+        masked_dimensions=None if folds else masked,
+        renamed_tokens=len(changed.renamed) if maps else None,
+        not_reached_by_text=len(changed.unreached) if maps else None,
     )

@@ -4,7 +4,7 @@ vocabulary; masked dimensions are no labels, have no part in the softmax, and st
 predicted is measured before and after, on texts that are held out."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -112,9 +112,15 @@ def adapt(
             raise ValueError("the objective sap needs a teacher")
         _refuse_other_outputs(encoder, teacher)
         limit = min(length, teacher.max_seq_length or length)
-        batches.teacher_ids = distributed.by_main(
-            lambda: _token_ids(teacher.tokenizer, (texts[number] for number in read.kept), limit, folder)
-        )
+
+        def teacher_ids() -> Ragged:
+            rows = RaggedRows(folder / "teacher_ids.bin")
+            for some in texts_in_batches(texts[number] for number in read.kept):
+                for ids in first_tokens(teacher.tokenizer, some, limit)["input_ids"]:
+                    rows.append(ids)
+            return rows.whole()
+
+        batches.teacher_ids = distributed.by_main(teacher_ids)
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
         _refuse_masked_texts(batches.labels, weights, never_labels)
@@ -152,15 +158,6 @@ def adapt(
 def _no_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> Tensor:
     """Ids of special tokens, and of the rows behind the last token that fill the vocabulary up."""
     return torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), rows)}))
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], most: int, folder: Path) -> Ragged:
-    """Token ids of the part of each text that a teacher reads, mapped from a file."""
-    rows = RaggedRows(folder / "teacher_ids.bin")
-    for some in texts_in_batches(texts):
-        for ids in first_tokens(tokenizer, some, most)["input_ids"]:
-            rows.append(ids)
-    return rows.whole()
 
 
 def _measured(

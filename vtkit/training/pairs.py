@@ -52,21 +52,18 @@ class TrainingBatches:
         self._rows = np.empty((steps, section.batch_size, 2 + section.hard_negatives), dtype=np.int32)
         self._made = 0
         self._batches = self._in_order()
-        self._make(min(steps, MADE_BEFORE))
+        self.rows(min(steps, MADE_BEFORE) - 1)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def rows(self, step: int) -> npt.NDArray[np.int32]:
         """Query, relevant document and hard negatives of each row of a batch, (batch, 2 + hard negatives)."""
-        self._make(step + 1)
+        for number in range(self._made, step + 1):
+            self._rows[number] = next(self._batches)
+        self._made = max(self._made, step + 1)
         rows: npt.NDArray[np.int32] = self._rows[step]
         return rows
-
-    def _make(self, wanted: int) -> None:
-        while self._made < wanted:
-            self._rows[self._made] = next(self._batches)
-            self._made += 1
 
     def _refuse_too_few(self) -> None:
         section, queries, pairs = self._section, np.unique(self._judged.pairs[:, 0]), len(self._judged.pairs)
@@ -107,7 +104,12 @@ class TrainingBatches:
                     stream.extendleft(reversed(batch))
                     break
                 draw = np.random.default_rng([self._seed, 2, batches])
-                yield [[*pair, *self._negatives(pair[0], wanted, draw)] for pair in pairs[batch].tolist()]
+                rows = pairs[batch].tolist()
+                for row in rows if negatives else ():
+                    # every document is scored with every query, so none may be relevant to any query of the batch
+                    pool = [number for number in listed(self._pools[row[0]]) if number not in wanted]
+                    row += draw.choice(pool, size=negatives, replace=False).tolist()
+                yield rows
                 batches += 1
             epoch += 1
             if batches > before:
@@ -158,14 +160,6 @@ class TrainingBatches:
     def _left(self, query: int, wanted: set[int]) -> int:
         """Documents of a query's pool that are relevant to no query of the batch."""
         return sum(number not in wanted for number in listed(self._pools[query]))
-
-    def _negatives(self, query: int, wanted: set[int], draw: np.random.Generator) -> list[int]:
-        """Hard negatives must not be relevant to any query of the batch: every document is scored with every query."""
-        if not self._section.hard_negatives:
-            return []
-        pool = [number for number in listed(self._pools[query]) if number not in wanted]
-        negatives: list[int] = draw.choice(pool, size=self._section.hard_negatives, replace=False).tolist()
-        return negatives
 
 
 def judged_pairs(data: RetrievalSet) -> Judged:
