@@ -148,8 +148,8 @@ class _Training:
             columns[name] = column(place, self.texts.__getitem__)
         looked_up, learned = query_table(encoder), section.query_encoder == "learned"
         ramp_ends = _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
-        found = {side: section.target(side) is not None for side in SIDES}  # λ is found for the first penalty
-        strengths = {side: "lambda" if len(section.penalties(side)) > found[side] else "penalty" for side in SIDES}
+        aimed = {side: section.target(side) is not None for side in SIDES}  # training chooses the first penalty's λ
+        strengths = {side: "lambda" if len(section.penalties(side)) > aimed[side] else "penalty" for side in SIDES}
         gate = Gate(
             "fine-tuning",
             ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
@@ -224,8 +224,8 @@ def objective_terms(
             value = penalty(name, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
-            found = place == 0 and target is not None
-            weight = ActiveTarget(side, target, ramp_steps, steps) if found else fixed
+            aimed = place == 0 and target is not None
+            weight = ActiveTarget(side, target, ramp_steps, steps) if aimed else fixed
             definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
             terms.append(penalty_term(side, name, value, weight, definition))
     return terms

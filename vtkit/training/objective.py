@@ -49,7 +49,7 @@ class Term:
     value: Callable[[Batch], Tensor]  # a scalar
     weight: Callable[[int], float] = lambda step: 1.0  # its strength at an optimiser step
     state: nn.Module | None = None
-    """What it remembers from batch to batch, as buffers, which are part of the checkpoint."""
+    """Buffers that it keeps from batch to batch, and in checkpoints."""
 
 
 UNIT_SCALE = 0.3

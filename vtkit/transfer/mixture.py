@@ -33,7 +33,7 @@ class Mixture:
     ``dense_rows`` only the heaviest weights are here."""
 
     methods: NDArray[np.str_]
-    """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
+    """The origin of each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
     vocabulary,)."""
 
     dense_rows: tuple[DenseRows, ...] = ()  # rows that give weight to nearly every source token
@@ -101,8 +101,8 @@ class Mixture:
 
     def counts(self) -> dict[str, int]:
         """Target tokens of each method that was used; the overlap first, then by falling number."""
-        found = Counter(self.methods.tolist())
-        return dict(sorted(found.items(), key=lambda entry: (entry[0] != "overlap", -entry[1], entry[0])))
+        rows = Counter(self.methods.tolist())
+        return dict(sorted(rows.items(), key=lambda entry: (entry[0] != "overlap", -entry[1], entry[0])))
 
     def sources(self, target_id: int) -> list[tuple[int, float]]:
         """The source ids behind one target token with their weights, heaviest first."""

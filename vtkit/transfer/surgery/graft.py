@@ -188,9 +188,9 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
         raise DataError(f"{name} changes its logits after the output projection, which vtkit's sparse head does not.")
 
 
-def _close(found: Tensor, wanted: Tensor) -> bool:
+def _close(computed: Tensor, wanted: Tensor) -> bool:
     scale = float(wanted.abs().clamp(max=-MASKED_BIAS / 2).max())
-    return bool((found - wanted).abs().max() <= TOLERANCE * max(scale, 1e-6))
+    return bool((computed - wanted).abs().max() <= TOLERANCE * max(scale, 1e-6))
 
 
 def _fill(parameter: Tensor, values: Tensor, filler: float) -> None:
