@@ -65,16 +65,17 @@ def as_indexed(
     from vtkit.encoder.asymmetric import output_tokenizer, writes_units
     from vtkit.encoder.folding import folded_dimensions
 
-    units = writes_units(encoder)
     if saturates(encoder):
         saturation = Saturation(K1, B, float(sums.mean()) if sums.any() else 1.0)
         vectors = saturation.applied(vectors, sums)
         if kept is not None:
             saturation.to_file(kept / SATURATION)
-    held = None if units else tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
+    held: Iterable[NDArray[np.int64]] | None = None
+    if not writes_units(encoder):
+        held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
     if index.own_tokens:
-        held = None if held is None else list(held)
-        vectors, rise = with_own_tokens(encoder, vectors, held or ())
+        held = list(held or ())
+        vectors, rise = with_own_tokens(encoder, vectors, held)
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
     if index.document_weighting != "none":

@@ -71,7 +71,8 @@ def _metadata(file: Path) -> dict[str, str] | None:
     if not file.is_file():
         return None
     with safe_open(file, framework="pt") as end:
-        return end.metadata()
+        metadata: dict[str, str] = end.metadata()
+    return metadata
 
 
 def parameters_of(encoder: SparseEncoder) -> dict[str, Tensor]:

@@ -224,8 +224,7 @@ def objective_terms(
             value = penalty(name, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
-            aimed = place == 0 and target is not None
-            weight = ActiveTarget(side, target, ramp_steps, steps) if aimed else fixed
+            weight = fixed if place or target is None else ActiveTarget(side, target, ramp_steps, steps)
             definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
             terms.append(penalty_term(side, name, value, weight, definition))
     return terms

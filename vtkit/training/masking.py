@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
-from vtkit.data.sequences import Ragged, RaggedRows
+from vtkit.data.sequences import ByNumber, Ragged, RaggedRows
 from vtkit.data.text import batches
 from vtkit.encoder.truncation import MARGIN, first_tokens
 
@@ -199,7 +198,7 @@ def similar_lengths_together(order: np.ndarray, lengths: np.ndarray, batch_size:
 
 
 @dataclass
-class MaskedBatches(Dataset):  # type: ignore[type-arg]
+class MaskedBatches(ByNumber[dict[str, Tensor]]):
     """Masked batches; the n-th is the same whenever and however often it is asked for."""
 
     token_ids: Ragged
@@ -222,7 +221,8 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
+    def item(self, number: int) -> dict[str, Tensor]:
+        """The n-th batch."""
         rows = self.batches[number]
         input_ids, attention_mask = padded([self.token_ids[row] for row in rows], self.padding_id)
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}

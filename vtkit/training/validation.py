@@ -175,7 +175,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         self.counted_from, self.folder, self.bar = counted_from, folder, bar
         every = validation.settings.every
         self.at = [min(step, steps) for step in range(every, steps + every, every)]
-        self.state = nn.Module()  # the measured values; NaN where nothing has been measured yet
+        self.state: Any = nn.Module()  # the measured values; NaN where nothing has been measured yet
         self.state.register_buffer("values", torch.full((len(self.at),), torch.nan, dtype=torch.float64))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
