@@ -135,7 +135,7 @@ def other_ways(folder: Path) -> None:
     ("make", "message"),
     [
         (lambda folder: model().base_model.save_pretrained(folder), r"head: its weights lack cls\.predictions"),
-        (causal, "cannot be loaded as a masked language model"),
+        (causal, "cannot be loaded: Unrecognized configuration"),
         (other_modules, "is made of SparseStaticEmbedding"),
         (other_ways, "SparseStaticEmbedding for documents and Transformer, SpladePooling for queries"),
     ],
@@ -151,7 +151,7 @@ def test_what_is_no_source_is_refused_by_its_parts(make: Callable[[Path], None],
 def test_a_damaged_router_is_an_error_that_names_its_file(tmp_path: Path) -> None:
     router, _ = routed(tmp_path, "model")
     (router / "router_config.json").write_text("{}")
-    with pytest.raises(DataError, match=r"router_config\.json is damaged"):
+    with pytest.raises(DataError, match=r"router_config\.json is missing or damaged"):
         load_encoder(str(router))
 
 

@@ -14,9 +14,9 @@ from vtkit.data.sequences import Ragged
 from vtkit.system.errors import DataError
 from vtkit.transfer.entmax import entmax
 from vtkit.transfer.methods import bitext as bitexts
-from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext
+from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext, strongest
 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
-from vtkit.transfer.methods.parallel import in_agreement, strongest, translation_mixture, translation_probabilities
+from vtkit.transfer.methods.parallel import in_agreement, translation_mixture, translation_probabilities
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import pair_of

@@ -26,7 +26,7 @@ def calibrate(
 ) -> None:
     """Set the share of an encoder's positive activations.
 
-    The options are applied in this order: --head-scale, --shift, --tokens, --target, --query-encoder. The shifts are
+    The options are applied in this order: --shift, --tokens, --target, --query-encoder. The shifts are
     found on one half of the probe texts; the table shows the other half.
     """
 

@@ -140,8 +140,9 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     kinds = [type(module) for module in query]
     made = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
     if [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
+        parts = made[0] if query == document else f"{made[0]} for documents and {made[1]} for queries"
         raise DataError(
-            f"{name} is made of {' and for queries of '.join(dict.fromkeys(made))}; vtkit supports encoders made of a "
+            f"{name} is made of {parts}; vtkit supports encoders made of a "
             "Transformer with a masked-language-model head and a SpladePooling, vtkit's uniCOIL encoders, and routers "
             "that encode queries with another such encoder or a static table."
         )

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from vtkit.data.parallel import languages_of
 from vtkit.search.bridge_queries import FOLDER as FOLDER
 from vtkit.search.bridge_queries import RECORD, SOURCE, TABLE, TARGET, BridgeRecord
-from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext
-from vtkit.transfer.methods.parallel import AGREEMENT, in_agreement, strongest, translation_probabilities
+from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext, strongest
+from vtkit.transfer.methods.parallel import AGREEMENT, in_agreement, translation_probabilities
 from vtkit.vocabulary.pair import VocabularyPair
 
 ITERATIONS, LEAST = 8, 0.05

@@ -1,4 +1,4 @@
-"""Parallel text as token ids, and which tokens occur together in it."""
+"""Parallel text as token ids, which tokens occur together in it, and mixtures of the strongest translations."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from vtkit.data.text import batches
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ LARGEST_TABLE = 120_000_000
 
 PAIRS_JUDGED = 500  # pairs at the beginning of a file that tell which column is in which language
 UNKNOWN_COST = 4  # tokens that an unread character counts as: more than any tokenizer cuts one that it reads into
+
+MOST_SOURCES = 20  # translations of one token that are kept
 
 PAIRS_AT_ONCE = 4096
 KEYS_AT_ONCE = 8_000_000
@@ -134,6 +137,38 @@ def _occurrences(texts: Ragged, begin: int, end: int, size: int) -> csr_matrix:
     starts = texts.starts[begin : end + 1]
     ids = texts.values[starts[0] : starts[-1]]
     return csr_matrix((np.ones(len(ids)), ids, starts - starts[0]), shape=(end - begin, size))
+
+
+def strongest(probabilities: csr_matrix, min_probability: float, most: int = MOST_SOURCES) -> csr_matrix:
+    """The translations of at least ``min_probability``, or, where a token has none, those at least half as probable as
+    its best one; at most ``most``, on ties the lower source ids; renormalised."""
+    table = probabilities.tocsr()
+    rows, columns, values = [], [], []
+    for row in np.flatnonzero(np.diff(table.indptr)):
+        span = slice(table.indptr[row], table.indptr[row + 1])
+        ids, weights = table.indices[span], table.data[span]
+        keep = weights >= min(min_probability, weights.max())
+        if weights.max() < min_probability:
+            keep = weights >= weights.max() / 2
+        order = np.lexsort((ids[keep], -weights[keep]))[:most]
+        chosen = weights[keep][order]
+        rows.append(np.full(len(order), row))
+        columns.append(ids[keep][order])
+        values.append(chosen / chosen.sum())
+    if not rows:
+        return csr_matrix(table.shape, dtype=np.float64)
+    where = (np.concatenate(rows), np.concatenate(columns))
+    kept = csr_matrix((np.concatenate(values), where), shape=table.shape)
+    kept.sort_indices()
+    return kept
+
+
+def of_translations(method: str, translations: csr_matrix, pair: VocabularyPair) -> Mixture:
+    """The mixture of the new tokens that have weights among ``translations``, (target vocabulary, source rows)."""
+    seen = np.diff(translations.indptr) > 0
+    new = pair.overlap.new_ids
+    translated = new[seen[new]]
+    return mixture_of_parts(pair, [Part(method, translated, translations[translated])])
 
 
 @numba.njit(cache=True, inline="always")

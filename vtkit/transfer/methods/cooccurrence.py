@@ -7,8 +7,7 @@ from scipy.sparse import csr_matrix, diags_array, vstack
 
 from vtkit.data.sequences import Ragged
 from vtkit.transfer.entmax import entmax
-from vtkit.transfer.methods.bitext import Bitext
-from vtkit.transfer.methods.parallel import of_translations, strongest
+from vtkit.transfer.methods.bitext import Bitext, of_translations, strongest
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -26,7 +25,7 @@ def cooccurrence_mixture(
     elsewhere: a dictionary entry says more about its words than a long sentence.
 
     Args:
-        min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
+        min_probability: see :func:`vtkit.transfer.methods.bitext.strongest`.
     """
     lengths = bitext.source.lengths * bitext.target.lengths
     weights = lengths**-0.25

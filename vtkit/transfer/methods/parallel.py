@@ -10,25 +10,24 @@ from vtkit.transfer.methods.bitext import (
     LONGEST_TEXT,
     Bitext,
     co_occurrence_table,
+    of_translations,
     pairs_in,
     place_in_table,
     read_bitext,
+    strongest,
 )
-from vtkit.transfer.mixture import Mixture, Part, Texts, mixture_of_parts
+from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
+from vtkit.transfer.mixture import Mixture, Texts
 from vtkit.vocabulary.pair import VocabularyPair
 
-MOST_SOURCES = 20  # translations of one token that are kept
 AGREEMENT = 0.5  # the exponent of the other direction's probabilities
 
 
 def mixture(pair: VocabularyPair, settings: ParallelTransfer, texts: Texts, seed: int) -> Mixture:
     """:func:`translation_mixture` of the recipe's parallel text, or that of its other estimator."""
     bitext = read_bitext(pair, pairs_in(settings.files, pair.source.tokenizer, pair.target.tokenizer))
-    if settings.estimator == "ibm1":
-        return translation_mixture(bitext, pair, min_probability=settings.min_probability)
-    from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
-
-    return cooccurrence_mixture(bitext, pair, min_probability=settings.min_probability)
+    estimate = translation_mixture if settings.estimator == "ibm1" else cooccurrence_mixture
+    return estimate(bitext, pair, min_probability=settings.min_probability)
 
 
 def translation_mixture(
@@ -40,19 +39,11 @@ def translation_mixture(
 
     Args:
         iterations: rounds of expectation maximisation.
-        min_probability: see :func:`strongest`.
+        min_probability: see :func:`vtkit.transfer.methods.bitext.strongest`.
     """
     forward = translation_probabilities(bitext, pair.source_rows, pair.overlap.target_size, iterations)
     backward = translation_probabilities(bitext.turned(), pair.overlap.target_size, pair.source_rows, iterations)
     return of_translations("parallel", strongest(in_agreement(forward, backward, AGREEMENT), min_probability), pair)
-
-
-def of_translations(method: str, translations: csr_matrix, pair: VocabularyPair) -> Mixture:
-    """The mixture of the new tokens that have weights among ``translations``, (target vocabulary, source rows)."""
-    seen = np.diff(translations.indptr) > 0
-    new = pair.overlap.new_ids
-    translated = new[seen[new]]
-    return mixture_of_parts(pair, [Part(method, translated, translations[translated])])
 
 
 def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> csr_matrix:
@@ -93,30 +84,6 @@ def translation_probabilities(bitext: Bitext, source_size: int, target_size: int
         probabilities = counts / np.repeat(totals, np.diff(starts)[np.diff(starts) > 0])
         empty = empty_counts / empty_counts.sum()
     return csr_matrix((probabilities, sources, starts), shape=(target_size, source_size))
-
-
-def strongest(probabilities: csr_matrix, min_probability: float, most: int = MOST_SOURCES) -> csr_matrix:
-    """The translations of at least ``min_probability``, or, where a token has none, those at least half as probable as
-    its best one; at most ``most``, on ties the lower source ids; renormalised."""
-    table = probabilities.tocsr()
-    rows, columns, values = [], [], []
-    for row in np.flatnonzero(np.diff(table.indptr)):
-        span = slice(table.indptr[row], table.indptr[row + 1])
-        ids, weights = table.indices[span], table.data[span]
-        keep = weights >= min(min_probability, weights.max())
-        if weights.max() < min_probability:
-            keep = weights >= weights.max() / 2
-        order = np.lexsort((ids[keep], -weights[keep]))[:most]
-        chosen = weights[keep][order]
-        rows.append(np.full(len(order), row))
-        columns.append(ids[keep][order])
-        values.append(chosen / chosen.sum())
-    if not rows:
-        return csr_matrix(table.shape, dtype=np.float64)
-    where = (np.concatenate(rows), np.concatenate(columns))
-    kept = csr_matrix((np.concatenate(values), where), shape=table.shape)
-    kept.sort_indices()
-    return kept
 
 
 @numba.njit(cache=True)
