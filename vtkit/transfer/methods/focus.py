@@ -3,6 +3,7 @@ by default trained on text as the target tokenizer cuts it."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -83,10 +84,14 @@ def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> ND
 
     spelled = target.tokens
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
-        lines = _TokenLines(file, spelled)
+        written = tokens = 0
         for batch in batches(texts):
             for encoding in whole_encodings(target.tokenizer, batch):
-                lines.append(encoding.ids)
+                tokens += len(encoding.ids)
+                for begin in range(0, len(encoding.ids), LONGEST_LINE):
+                    file.write(" ".join(map(str, encoding.ids[begin : begin + LONGEST_LINE])) + "\n")
+                    written += 1
+        lines = _TokenLines(file, spelled, written)
         model = FastText(
             vector_size=WIDTH,
             sg=0,
@@ -104,7 +109,7 @@ def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> ND
         model.build_vocab(lines)
         if len(model.wv) < 2:
             raise DataError(
-                f"The text to train FOCUS's vectors on is too short: of its {lines.tokens:,} tokens too few occur "
+                f"The text to train FOCUS's vectors on is too short: of its {tokens:,} tokens too few occur "
                 f"{SMALLEST_COUNT} times. Name more text in {{bias.corpus}}, or give {{focus.vectors}}.",
                 "bias.corpus",
                 "focus.vectors",
@@ -116,24 +121,19 @@ def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> ND
     return vectors
 
 
+@dataclass(frozen=True)
 class _TokenLines:
-    """Tokenized texts in a file, as the training reads them: again for each epoch, and never all at once."""
+    """Lines of token ids in a file, as the training reads them: again for each epoch, and never all at once."""
 
-    def __init__(self, file: IO[str], spelled: list[str]) -> None:
-        self._file, self._spelled = file, spelled
-        self.lines = self.tokens = 0
-
-    def append(self, ids: list[int]) -> None:
-        for begin in range(0, len(ids), LONGEST_LINE):
-            self._file.write(" ".join(map(str, ids[begin : begin + LONGEST_LINE])) + "\n")
-            self.lines += 1
-        self.tokens += len(ids)
+    file: IO[str]
+    spelled: list[str]  # the token of each id
+    lines: int
 
     def __iter__(self) -> Iterator[list[str]]:
-        self._file.seek(0)
+        self.file.seek(0)
         with console.progress("texts read for FOCUS's vectors", total=self.lines) as bar:
-            for line in self._file:
-                yield [self._spelled[int(number)] for number in line.split()]
+            for line in self.file:
+                yield [self.spelled[int(number)] for number in line.split()]
                 bar.advance()
 
 
