@@ -19,12 +19,14 @@ from tiny import cross_encoder, dense, encoder, same, texts, tokenizer, weights
 from transformers import BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import adapt as adaptation
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import info_nce, listwise_divergence, symmetric_divergence
+from vtkit.training.negatives import system_rankings
 from vtkit.training.objective import Batch
 from vtkit.training.teachers import (
     SCORES_FOLDER,
@@ -210,8 +212,6 @@ def test_cut_texts_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_bm25_scores_are_those_of_its_search() -> None:
-    from vtkit.search.bm25 import Bm25
-
     bm25 = Bm25.build(TEXTS, "en")
     queries = [TEXTS[3][:20], "nothing of it"]
     (scores,) = Bm25Teacher(lambda: bm25).scores([Asked(queries, [TEXTS[n] for n in (3, 5, 7)], [3, 5, 7], 1)])
@@ -389,8 +389,9 @@ def test_the_loss_of_gpl_is_the_squared_error_of_the_raw_margins(folders: dict[s
 
 def test_what_models_mine_is_kept_and_cross_encoders_mine_nothing(folders: dict[str, Path], tmp_path: Path) -> None:
     def mined(kind: str) -> list[np.ndarray]:
-        wanted = section("distill", distill={"mining": [str(folders[kind])]})
-        return adaptation._mined(wanted.distill, TEXTS[:12], TEXTS, wanted, tmp_path / kind)
+        place, names = tmp_path / kind / "rankings", [str(folders[kind])]
+        setting = "adapt.distill.mining"
+        return system_rankings(names, TEXTS[:12], TEXTS, (64, 48), lambda: Bm25.build(TEXTS, "en"), place, 50, setting)
 
     (ranking,) = mined("dense")
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
@@ -413,7 +414,7 @@ def test_a_query_stands_beside_its_own_document_and_what_models_mined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "DEPTH", 1)  # of BM25, which finds the own document first
-    monkeypatch.setattr(adaptation, "_mined", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
+    monkeypatch.setattr(adaptation, "system_rankings", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
     columns, _ = adaptation._distill(TEXTS, section("distill", steps=2), 6, 5, tmp_path, "en", [], None)
     assert all(query in own for query, own in zip(columns["query"], columns["document"], strict=True))
     assert columns["negative_1"].count(TEXTS[7]) > 6

@@ -121,8 +121,7 @@ def with_own_tokens(
     dimension: c, or 0 for special tokens, fillers and masked tokens, (vocabulary,). DataError: the dimensions are
     latent units, or the encoder is a uniCOIL one, which weights own tokens only."""
     from vtkit.encoder.asymmetric import writes_units
-    from vtkit.encoder.kinds import refuse_unicoil
-    from vtkit.encoder.query_tables import can_weigh
+    from vtkit.encoder.kinds import can_weigh, refuse_unicoil
 
     refuse_unicoil(encoder, "index.own_tokens")
     if writes_units(encoder):

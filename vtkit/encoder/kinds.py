@@ -3,14 +3,17 @@
 import copy
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
-from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.families import as_array, mlm_head
+from vtkit.encoder.masked import is_masked
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import Vocabulary
@@ -66,13 +69,17 @@ def with_pooling(encoder: SparseEncoder, pooling: Module) -> SparseEncoder:
 def set_counted(encoder: SparseEncoder) -> None:
     """Note in a uniCOIL encoder which tokens may weigh something: all but special tokens, fillers, rows without a token
     and masked dimensions (:mod:`vtkit.encoder.masked`)."""
-    if not is_unicoil(encoder):
-        return
-    tokenizer, pooling = output_tokenizer(encoder), encoder[1]
-    counted = torch.zeros_like(pooling.counted)
-    counted[list(tokenizer.get_vocab().values())] = True
-    counted[list(Vocabulary(tokenizer).special)] = False
-    pooling.counted.copy_(counted & ~masked_dimensions(encoder[0].auto_model).to(counted.device))
+    if is_unicoil(encoder):
+        encoder[1].counted.copy_(torch.from_numpy(can_weigh(encoder)))
+
+
+def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
+    """The dimensions that may have a weight: no special tokens, fillers or masked ones, (vocabulary,)."""
+    tokenizer, bias = output_tokenizer(encoder), mlm_head(encoder[0].auto_model).decoder.bias
+    allowed = np.zeros(int(encoder[0].auto_model.config.vocab_size), dtype=np.bool_)
+    allowed[list(tokenizer.get_vocab().values())] = True
+    allowed[list(Vocabulary(tokenizer).special)] = False
+    return allowed if bias is None else allowed & ~is_masked(as_array(bias))
 
 
 def refuse_unicoil(encoder: SparseEncoder, what: str) -> None:

@@ -15,12 +15,11 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, own_output, query_side, settings_of, with_sides
 from vtkit.encoder.documents import document_frequencies, idf_weights
-from vtkit.encoder.families import as_array, mlm_head
+from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folded_dimensions
-from vtkit.encoder.masked import is_masked
+from vtkit.encoder.kinds import can_weigh
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import Vocabulary
 
 
 def query_encoder_of(encoder: SparseEncoder) -> str | None:
@@ -33,15 +32,6 @@ def query_encoder_of(encoder: SparseEncoder) -> str | None:
     weights = as_array(side[0].weight)
     same = np.isin(weights, (0.0, 1.0)).all()
     return "a static table in which every token weighs 1" if same else "a static table, a weight for each token"
-
-
-def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
-    """The dimensions that a query table may give a weight: no special tokens, fillers or masked ones, (vocabulary,)."""
-    tokenizer, bias = output_tokenizer(encoder), mlm_head(encoder[0].auto_model).decoder.bias
-    allowed = np.zeros(_size(encoder), dtype=np.bool_)
-    allowed[list(tokenizer.get_vocab().values())] = True
-    allowed[list(Vocabulary(tokenizer).special)] = False
-    return allowed if bias is None else allowed & ~is_masked(as_array(bias))
 
 
 def binary_weights(encoder: SparseEncoder) -> NDArray[np.float32]:

@@ -11,9 +11,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from vtkit.encoder.asymmetric import query_side, query_table
 from vtkit.encoder.families import as_array
-from vtkit.encoder.kinds import refuse_unicoil
+from vtkit.encoder.kinds import can_weigh, refuse_unicoil
 from vtkit.encoder.query_tables import (
-    can_weigh,
     idf_query_weights,
     with_query_table,
     with_static_queries,

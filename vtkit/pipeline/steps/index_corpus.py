@@ -47,7 +47,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.query_tables import can_weigh
+    from vtkit.encoder.kinds import can_weigh
     from vtkit.search.folders import write_index
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
