@@ -163,7 +163,7 @@ def test_a_model_without_its_embeddings_is_refused(tmp_path: Path) -> None:
     file, config = folder / "model.safetensors", folder / "config.json"
     lacking = {name: tensor for name, tensor in load_file(file).items() if "word_embeddings" not in name}
     save_file(lacking, file, {"format": "pt"})
-    with pytest.raises(DataError, match="its weights lack 1 of the tensors .*word_embeddings"):
+    with pytest.raises(DataError, match=r"its weights lack 1 of the tensors .*word_embeddings"):
         load_table(str(folder))
     file.unlink()
     with pytest.raises(DataError, match="holds no weights"):

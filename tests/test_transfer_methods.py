@@ -33,7 +33,7 @@ from vtkit.transfer.embedders import embed
 from vtkit.transfer.methods.baselines import random_all_mixture, subtoken_mixture
 from vtkit.transfer.methods.sembridge import similarity_mixture
 from vtkit.transfer.mixture import Mixture, Part, keep_rows, mixture_of_parts, with_fallback
-from vtkit.transfer.provenance import read_mixture, read_new_ids, read_provenance, write_provenance
+from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_provenance, write_provenance
 from vtkit.transfer.result import Neighbour, sample_neighbours
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import tokens
@@ -347,10 +347,10 @@ def test_sembridge_finds_synonyms_with_a_real_embedder(
 def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     mixture = subtoken_mixture(PAIR)
     path = tmp_path / "provenance.parquet"
-    bias = np.arange(len(TARGET), dtype=np.float32)
-    write_provenance(path, mixture, bias, PAIR)
+    made = list(origins(mixture, np.arange(len(TARGET), dtype=np.float32), PAIR))
+    write_provenance(path, made)
     read = read_provenance(path)
-    assert [origin.token for origin in read] == PAIR.target.legible
+    assert list(read) == made
     assert [origin.target_id for origin in read] == list(range(len(TARGET)))
     assert read_new_ids(path).tolist() == OVERLAP.new_ids.tolist()
     schools = next(origin for origin in read if origin.token == "schools")
@@ -364,7 +364,7 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
         assert np.array_equal(getattr(back.weights, part), getattr(mixture.weights, part))
     assert back.weights.shape == mixture.weights.shape
     first = path.read_bytes()
-    write_provenance(path, mixture, bias, PAIR)
+    write_provenance(path, made)
     assert path.read_bytes() == first
     path.write_bytes(b"no parquet")
     for read_it in (read_provenance, read_new_ids, lambda path: read_mixture(path, ROWS)):

@@ -15,7 +15,7 @@ from vtkit.settings.transfer import TransferSection
 from vtkit.system import console
 from vtkit.transfer.dispatch import Counts, bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture, Texts
-from vtkit.transfer.provenance import write_provenance
+from vtkit.transfer.provenance import origins, write_provenance
 from vtkit.transfer.result import MovedRows, Probed, TransferResult, sample_neighbours
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
@@ -50,7 +50,7 @@ class Transfer:
 
     def write_provenance(self, path: Path) -> None:
         """One row for each token: the source tokens it was made from, their weights, and its bias (Parquet)."""
-        write_provenance(path, self.mixture, self.bias, self.pair)
+        write_provenance(path, origins(self.mixture, self.bias, self.pair))
 
 
 def move_encoder(

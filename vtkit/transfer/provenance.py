@@ -1,5 +1,6 @@
 """Where each token came from, as a table of one row a token: ``provenance.parquet``."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,24 @@ class Origin:
     bias: float  # decoder bias that the transfer gave it
 
 
-def write_provenance(path: Path, mixture: Mixture, bias: NDArray[np.floating], pair: VocabularyPair) -> None:
-    """Write the origin of each target token, by ascending id; ``bias`` is the decoder's, (target vocabulary,)."""
+def origins(mixture: Mixture, bias: NDArray[np.floating], pair: VocabularyPair) -> Iterator[Origin]:
+    """The origin of each target token, by ascending id."""
+    source_tokens, target_tokens = pair.source.legible, pair.target.legible
+    for target_id, method in enumerate(mixture.methods.tolist()):
+        pairs = mixture.sources(target_id)
+        yield Origin(
+            target_id,
+            target_tokens[target_id],
+            method,
+            tuple(source_tokens[source_id] if source_id < len(source_tokens) else "" for source_id, _ in pairs),
+            tuple(source_id for source_id, _ in pairs),
+            tuple(weight for _, weight in pairs),
+            float(bias[target_id]),
+        )
+
+
+def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
+    """Write the origins of all tokens."""
     import pyarrow
     import pyarrow.parquet
 
@@ -44,22 +61,8 @@ def write_provenance(path: Path, mixture: Mixture, bias: NDArray[np.floating], p
         "weights": pyarrow.list_(pyarrow.float32()),
         "bias": pyarrow.float32(),
     }
-    names = pair.source.legible
-    rows: list[dict[str, Any]] = []
-    for number, method in enumerate(mixture.methods.tolist()):
-        sources = mixture.sources(number)
-        rows.append(
-            {
-                "target_id": number,
-                "token": pair.target.legible[number],
-                "method": method,
-                "sources": [names[source] if source < len(names) else "" for source, _ in sources],
-                "source_ids": [source for source, _ in sources],
-                "weights": [weight for _, weight in sources],
-                "bias": float(bias[number]),
-            }
-        )
-    columns = {name: pyarrow.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
+    listed = list(rows)
+    columns = {name: pyarrow.array([getattr(row, name) for row in listed], kind) for name, kind in kinds.items()}
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
