@@ -95,7 +95,7 @@ OF_LANGUAGES = {
 def part_of(collection: Path, folder: Path, documents: int, seed: int = 0) -> Path:
     """``folder``, with so many documents of a collection, and the queries that find all their answers among them."""
     folder.mkdir(parents=True)
-    texts, queries = (_lines(collection / f"{name}.jsonl.gz") for name in ("corpus", "queries"))
+    texts, queries = (_lines(collection / f"{name}.jsonl") for name in ("corpus", "queries"))
     kept = random.Random(seed).sample(texts, min(documents, len(texts)))
     there = {text["_id"] for text in kept}
     lost, judged = set(), {}
@@ -113,7 +113,10 @@ def part_of(collection: Path, folder: Path, documents: int, seed: int = 0) -> Pa
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines() if line]
+    """The entries of a file, which may be compressed: ``corpus.jsonl`` or ``corpus.jsonl.gz``."""
+    packed = path.with_name(f"{path.name}.gz")
+    raw = gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
+    return [json.loads(line) for line in raw.decode("utf-8").splitlines() if line]
 
 
 def write_recipe(
