@@ -115,7 +115,7 @@ def test_joined_parts_are_the_whole(model: Path, beir: Path, tmp_path: Path, mon
     assert "of 3 parts, these are missing, damaged, or made from other texts or settings: 2. " in str(refused)
     (shards / "000003" / "data.npy").write_bytes(b"")
     damaged = invoke(*encode, "--join", "3").exception
-    assert "settings: 1, 2. Encode each of them (--part 1/3)" in str(damaged)
+    assert "settings: 1, 2. Encode each of them (part 1/3)" in str(damaged)
     records = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in ("000000", "000003", "000006")}
     assert "wrote part 1/3" in invoke(*encode, "--part", "1/3").output
     again = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in records}
@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
     (tmp_path / "numbers.txt").write_text("".join(f"{number} {number + 1}\n" for number in range(40)))
     vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
     refused = invoke("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
-    assert "BM25 needs the language, which the texts do not show. Give --language." in str(refused.exception)
+    assert "BM25 needs the language, which the texts do not show. Give language." in str(refused.exception)
     for wrong in ("query_length", "query_length=0", "nothing=1", "heap=1", "engine.fast=1"):
         refused = invoke("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
         assert isinstance(refused.exception, RecipeError), wrong

@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1846, 103),
-    "data": (2893, 335),
-    "deploy": (1732, 196),
-    "encoder": (2471, 253),
-    "evaluation": (1433, 143),
-    "pipeline": (3583, 292),
+    "commands": (1842, 103),
+    "data": (2890, 335),
+    "deploy": (1731, 196),
+    "encoder": (2467, 253),
+    "evaluation": (1431, 143),
+    "pipeline": (3574, 292),
     "recipe": (1102, 102),
     "report": (2054, 189),
-    "search": (2222, 230),
-    "settings": (961, 121),
-    "system": (619, 92),
-    "training": (2492, 262),
-    "transfer": (1714, 147),
-    "vocabulary": (2654, 244),
-    "vtkit": (467, 51),
+    "search": (2215, 230),
+    "settings": (960, 121),
+    "system": (603, 89),
+    "training": (2467, 262),
+    "transfer": (1705, 147),
+    "vocabulary": (2650, 244),
+    "vtkit": (466, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

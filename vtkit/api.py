@@ -18,7 +18,7 @@ from vtkit.data.hub import located
 from vtkit.pipeline.folder import RunFolder
 from vtkit.recipe.problems import section_of
 from vtkit.settings.casing import CasingSection
-from vtkit.system.errors import MissingExtra, RecipeError, arguments_called, machine_errors
+from vtkit.system.errors import MissingExtra, RecipeError, machine_errors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -341,7 +341,7 @@ def export_for(
         index = searched(place, model=model, collection=collection)
         searcher, name, settings = Searcher.load(*index), index.model, index.settings
     elif model is not None or collection is not None:
-        raise RecipeError(f"{source} is not a run: {{model}} and {{collection}} are for runs.", "model", "collection")
+        raise RecipeError(f"{source} is not a run: model and collection are for runs.")
     else:
         searcher, name, settings = None, located(str(source)), IndexSection()
     encoder = load_encoder(name, device="cpu")
@@ -548,8 +548,7 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
 
     loaded = load_specification(Path(specification), _overrides(settings))
     check_names(loaded.specification, path=Path(specification), places=loaded.places)
-    with arguments_called("vocabulary.{}".format):
-        return build(loaded.specification.vocabulary, loaded.specification.casing)
+    return build(loaded.specification.vocabulary, loaded.specification.casing)
 
 
 def expand_tokenizer(

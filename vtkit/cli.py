@@ -91,7 +91,7 @@ def main() -> None:
             return  # one of several processes is enough
         app(prog_name="vtkit")
     except VtkitError as error:
-        console.fail(error.with_names(lambda argument: f"--{argument.replace('_', '-')}"))
+        console.fail(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         leave_interrupted()

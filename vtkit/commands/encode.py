@@ -10,7 +10,6 @@ from vtkit.commands.options import (
     NewFolderOption,
     argument,
     option,
-    option_name,
     set_option,
     settings_of,
 )
@@ -18,7 +17,6 @@ from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
-from vtkit.system.errors import arguments_called
 from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
 
@@ -92,8 +90,7 @@ def index(
     from vtkit.recipe.load import load_section
 
     given = load_section(IndexSection, "index", settings or (), engine=engine)
-    with arguments_called(option_name):
-        built = index_vectors(vectors, out, language=language, **given)
+    built = index_vectors(vectors, out, language=language, **given)
     if as_json:
         console.write_json(asdict(built))
         return

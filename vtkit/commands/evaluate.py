@@ -12,11 +12,9 @@ from vtkit.commands.options import (
     JsonOption,
     argument,
     option,
-    option_name,
     set_option,
 )
 from vtkit.system import console
-from vtkit.system.errors import arguments_called
 from vtkit.system.interrupt import same_command_continues
 
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
@@ -95,12 +93,11 @@ def evaluate(
     from vtkit.settings.index import IndexSection
 
     given = load_section(IndexSection, "index", settings or ())
-    with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}.get(name, option_name(name))):
-        comparison = evaluated(
-            systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
-            query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
-            max_queries=max_queries, seed=seed, out=out, ignore_identical_ids=ignore_identical_ids, **given,
-        )  # fmt: skip
+    comparison = evaluated(
+        systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
+        query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
+        max_queries=max_queries, seed=seed, out=out, ignore_identical_ids=ignore_identical_ids, **given,
+    )  # fmt: skip
     if as_json:
         console.write_json(comparison.to_json())
     else:

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option, option_name
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
-from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_folder, write_text
 
 
@@ -61,8 +60,7 @@ def inspect_vocab(
     from vtkit.vocabulary.composition import parse_languages
     from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
-    with arguments_called(option_name):
-        codes = parse_languages(languages)
+    codes = parse_languages(languages)
     for file in (html, png):
         refuse_folder(file)
     loaded = [load(name) for name in tokenizers]

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from vtkit.system.errors import arguments_called
-
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -163,8 +161,7 @@ def with_options(
         def run(**arguments: Any) -> None:
             settings = {name: arguments.pop(name) for name in options}
             given = made({name: value for name, value in settings.items() if value is not None})
-            with arguments_called(lambda name: options[name][0] if name in options else option_name(name)):
-                command(**arguments, settings=given)
+            command(**arguments, settings=given)
 
         first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
         last = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name in LAST]

@@ -109,10 +109,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
                 else:
                     unknown += 1
         if not scored:
-            raise DataError(
-                f"{path}: has no scores, so it can only be a source of negatives: name it in {{mining.files}}.",
-                "mining.files",
-            )
+            raise DataError(f"{path}: has no scores, so it can only be a source of negatives: name it in mining.files.")
     scores, _ = gathering.finish()
     grades = Gathering(int)
     for query, of_query in scores.items():

@@ -30,7 +30,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             f"{target} needs documents, which a model alone does not have. Export a run, or an index of vtkit index."
         )
     if source.searcher is None and top_dimensions is not None:
-        raise RecipeError("{top_dimensions} is for documents, which a model alone does not have.", "top_dimensions")
+        raise RecipeError("top_dimensions is for documents, which a model alone does not have.")
     engine, collection = import_module(f"vtkit.deploy.{target}"), None
     if source.searcher is not None:
         collection = Collection.of(

@@ -26,8 +26,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
     if longest > MOST_STORED:
         raise DataError(
             f"A document has {longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
-            f"Set {{top_dimensions}} to {MOST_STORED} to keep the largest.",
-            "top_dimensions",
+            f"Set top_dimensions to {MOST_STORED} to keep the largest."
         )
     table, width = source.identifier, collection.dimensions
     files = collection.write(folder / "documents", "part-{}.tsv", lambda entry: _row(entry, width))

@@ -204,9 +204,7 @@ def _refuse_missed(held_out: ActivationRates, target: float, definition: Definit
     if abs(reached - target) > 0.5 * target:
         raise CollapseError(
             f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
-            "probe texts: the probe texts differ too much from each other. Use more ({texts}) or others ({corpus}).",
-            "texts",
-            "corpus",
+            "probe texts: the probe texts differ too much from each other. Use more (texts) or others (corpus)."
         )
 
 

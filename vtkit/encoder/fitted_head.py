@@ -74,8 +74,7 @@ def fit_head(
     if len(texts) < FEWEST:
         raise DataError(
             f"A head needs at least {FEWEST} texts to be fitted, and there are {len(texts)}. Name more text of the "
-            "language in {corpus}.",
-            "corpus",
+            "language in corpus."
         )
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
@@ -99,8 +98,7 @@ def fit_to_states(
     if not len(held_out):
         raise DataError(
             "The texts hold hardly any tokens that the source knows, so there are no states to fit a head to. Name "
-            "text of a language that it was trained on in {corpus}.",
-            "corpus",
+            "text of a language that it was trained on in corpus."
         )
 
     _ridge(head, states, fitted_on)

@@ -136,7 +136,7 @@ def beside_bm25(
 
     language = language or language_of([document.contents for document in islice(documents, 4000)])
     if language is None:
-        raise RecipeError("BM25 needs the language, which the texts do not show. Give {language}.", "language")
+        raise RecipeError("BM25 needs the language, which the texts do not show. Give language.")
     analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
     probed = probed_by_spans(
         collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis

@@ -58,10 +58,8 @@ def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> Validat
     probe = probe_of(texts, pairs, seed)
     if len(probe.queries) < FEWEST_PAIRS:
         raise DataError(
-            f"{{validation}}: only {len(probe.queries)} texts of {{data}} are different and long enough to make a "
-            f"probe pair of, and {FEWEST_PAIRS} are needed. Give more text, or a share as validation.queries.",
-            "validation",
-            "data",
+            f"validation: only {len(probe.queries)} texts of data are different and long enough to make a "
+            f"probe pair of, and {FEWEST_PAIRS} are needed. Give more text, or a share as validation.queries."
         )
     grades = [{number: 1} for number in range(len(probe.queries))]
     return ValidationSet(probe.queries, probe.documents, grades, "RR", "probe pairs")

@@ -60,8 +60,6 @@ SYSTEM_FORMS = (
 )
 RESULTS, MTEB = "results.json", "mteb"
 
-ARGUMENTS = ("measures", "depth", "balance", "rerank", "baseline", "language")  # arguments that errors name
-
 
 @dataclass
 class Named:
@@ -108,7 +106,7 @@ class _Problems(list[str]):
         try:
             return [look(*args, **kwargs)]
         except VtkitError as error:
-            self.append(error.message.replace("\n", "\n  "))
+            self.append(str(error).replace("\n", "\n  "))
             return []
 
 
@@ -153,7 +151,7 @@ def evaluate_named(
         each.label = label if short.count(label) == 1 else each.label
     compared_with = named[own.index(wanted)].label if wanted in own else wanted
     if compared_with not in (*(each.label for each in named), *asked):
-        problems.append(f"{{baseline}} {baseline}: name one of the systems: {', '.join(asked)}.")
+        problems.append(f"baseline {baseline}: name one of the systems: {', '.join(asked)}.")
     folders: dict[str, str] = {}  # collection -> the name of its folder in the results, no two alike
     for name in dict.fromkeys(collections):
         folders[name] = distinct(_file_name(Path(name).name), folders.values())
@@ -170,11 +168,11 @@ def evaluate_named(
             problems.append(f"{each.label}: only models can be summed with BM25. Evaluate other sums as run files.")
     for place in opened if any(each.summed or each.kind.startswith("bm25") for each in named) else ():
         if place.language is None:
-            problems.append(f"{place.name}: BM25 needs the language, which the texts do not show. Give {{language}}.")
+            problems.append(f"{place.name}: BM25 needs the language, which the texts do not show. Give language.")
         elif setting.language is None and not problems:
             console.say(f"{place.name}: language {place.language}, detected from its texts")
     if problems:
-        raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems), *ARGUMENTS)
+        raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems))
     with ExitStack() as stack:
         if out is None:
             kept, folder = Path(stack.enter_context(TemporaryDirectory(prefix="vtkit-evaluate-"))), None
@@ -368,9 +366,8 @@ def _opened(name: str, folder: str, split: str | None, setting: Setting) -> Coll
     others = [other for other in splits_of(name) if other != place.split] if setting.balance_on is not None else []
     if setting.balance_on is not None and setting.balance_on not in others:
         raise RecipeError(
-            f"{{balance}} {setting.balance_on}: beside {place.split!r}, which is evaluated, {name} has "
-            f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave {{balance}} out.",
-            "balance",
+            f"balance {setting.balance_on}: beside {place.split!r}, which is evaluated, {name} has "
+            f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave balance out."
         )
     place.judged = place.whole.sample(setting.max_queries, setting.seed)
     if setting.language is not None:
@@ -407,14 +404,14 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
     """Refuse (DataError) a ``name`` that is not a ranking model, or not a reranker if ``reranks``."""
     from vtkit.encoder.model_folder import find_model, model_kind
 
-    label = f"{{rerank}} {name}" if reranks else name
+    label = f"rerank {name}" if reranks else name
     if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise DataError(f"{label}: not found. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
     is_cross_encoder = model_kind(find_model(name, label), label) == "cross_encoder"
     if reranks and not is_cross_encoder:
         raise DataError(f"{label} is not a cross-encoder. Name a model that scores a query and a document together.")
     if is_cross_encoder and not reranks:
-        raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it as {{rerank}}.", "rerank")
+        raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it as rerank.")
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:

@@ -30,7 +30,7 @@ from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console, distributed
-from vtkit.system.errors import RecipeError, VtkitError, arguments_called, machine_errors
+from vtkit.system.errors import RecipeError, VtkitError, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
@@ -159,15 +159,13 @@ def _end_with_sweep() -> None:
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
     """Make an output in the main process. All processes train together."""
     function: StageFunction[Result] = step.stage.function
-    section = step.stage.name.partition(":")[0]
-    with arguments_called(lambda name: f"{section}.{name}"):
-        if not step.stage.trains:
-            with distributed.alone():
-                return function(step.view, inputs, out)
-        if distributed.count() > 1:
-            console.say(f"  {distributed.count()} processes train together")
-        distributed.from_main((step.stage, step.recipe, inputs, out))
-        return function(step.view, inputs, out)
+    if not step.stage.trains:
+        with distributed.alone():
+            return function(step.view, inputs, out)
+    if distributed.count() > 1:
+        console.say(f"  {distributed.count()} processes train together")
+    distributed.from_main((step.stage, step.recipe, inputs, out))
+    return function(step.view, inputs, out)
 
 
 def _train_along(store: Path, threads: int | None) -> None:
@@ -196,8 +194,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
 
     def check_measures() -> None:
         if recipe.evaluate is not None:
-            with arguments_called("evaluate.{}".format):
-                validate_measures(recipe.evaluate.measures, DEPTH)
+            validate_measures(recipe.evaluate.measures, DEPTH)
 
     check = partial(check_names, recipe, path=Path(loaded.shown), places=loaded.places)
     for look in (check, check_measures, partial(require, recipe.report.training)):

@@ -55,9 +55,8 @@ class BridgeQueries:
         rerun = "Run the recipe again: vtkit run RECIPE."
         if not (folder / RECORD).is_file():
             raise DataError(
-                "{query_language} needs translations, which a transfer learns from parallel text, and this run has "
-                f"none. Name parallel text in the recipe's transfer.parallel.files. {rerun}",
-                "query_language",
+                "query_language needs translations, which a transfer learns from parallel text, and this run has "
+                f"none. Name parallel text in the recipe's transfer.parallel.files. {rerun}"
             )
         record = BridgeRecord.from_file(folder / RECORD, rerun)
         try:
@@ -66,9 +65,8 @@ class BridgeQueries:
             raise DataError(f"{folder / TABLE} is damaged ({error}). {rerun}") from error
         if record.language is not None and record.language != language:
             raise DataError(
-                f"{{query_language}} is {language!r}, but this run translates from its source's language, "
-                f"{record.language!r}.",
-                "query_language",
+                f"query_language is {language!r}, but this run translates from its source's language, "
+                f"{record.language!r}."
             )
         cutting, naming = (_tokenizer(folder / side) for side in (SOURCE, TARGET))
         frequencies = info.document_frequencies[: table.shape[1]].astype(np.float64)

@@ -105,9 +105,8 @@ def encode_to_disk(
     if missing:
         raise DataError(
             f"{shards}: of {join} parts, these are missing, damaged, or made from other texts or settings: "
-            f"{', '.join(map(str, sorted(missing)))}. Encode each of them ({{part}} {min(missing)}/{join}), then join "
-            "again.",
-            "part",
+            f"{', '.join(map(str, sorted(missing)))}. Encode each of them (part {min(missing)}/{join}), then join "
+            "again."
         )
     if not done:
         write_vectors(encode_side(encoder, [], side, max_length), folder)

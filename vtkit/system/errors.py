@@ -5,30 +5,15 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 class VtkitError(Exception):
-    """A problem that the user can solve.
-
-    A library function names its arguments; a recipe calls them ``vocabulary.size``, a command ``--size``. So
-    ``message`` has the names of ``arguments`` in braces, ``{size}``, and :func:`arguments_called` replaces them.
-    """
+    """A problem that the user can solve. Messages call settings and arguments by their names in Python: ``size``."""
 
     exit_code = 1
-
-    def __init__(self, message: str, *arguments: str) -> None:
-        self.message, self.arguments = message, arguments
-        super().__init__(self.with_names(str))
-
-    def with_names(self, called: Callable[[str], str]) -> str:
-        """The message, with the name that ``called`` gives each argument."""
-        message = self.message
-        for name in self.arguments:
-            message = message.replace(f"{{{name}}}", called(name))
-        return message
 
 
 class RecipeError(VtkitError):
@@ -54,17 +39,6 @@ class CollapseError(VtkitError):
 
 class MachineError(VtkitError):
     """The machine refused: no disk space, no permission, no memory."""
-
-
-@contextmanager
-def arguments_called(called: Callable[[str], str]) -> Iterator[None]:
-    """Errors raised in the block name the arguments of library functions as ``called`` does."""
-    try:
-        yield
-    except VtkitError as error:
-        error.message, error.arguments = error.with_names(called), ()
-        error.args = (error.message,)
-        raise
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

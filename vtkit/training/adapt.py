@@ -243,12 +243,11 @@ def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
     """Two scores in standard deviations are -1 and 1, however far they lie apart: refuse to learn from such."""
     if not pairwise or (loss == "margin_mse" and not several):
         return
-    what = "The mean of several teachers" if several else '{distill.loss} = "listwise"'
+    what = "The mean of several teachers" if several else 'distill.loss = "listwise"'
     remedy = "Name one teacher" if several else 'Set {distill.loss} to "margin_mse"'
     raise DataError(
         f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
-        f"of each query: of two scores, only their order is left. {remedy}.",
-        "distill.loss",
+        f"of each query: of two scores, only their order is left. {remedy}."
     )
 
 

@@ -70,9 +70,8 @@ def usable_texts(texts: Sequence[str]) -> list[str]:
     usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
     if len(usable) < 2:
         raise DataError(
-            f"{{corpus}}: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or "
-            "more. Training compares each text with others. Name a larger corpus.",
-            "corpus",
+            f"corpus: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or "
+            "more. Training compares each text with others. Name a larger corpus."
         )
     return usable
 

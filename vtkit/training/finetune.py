@@ -201,8 +201,7 @@ class _Training:
         if scores.compares_nothing:
             raise DataError(
                 "The teachers score only one document of each query, which teaches nothing: cross-encoders and score "
-                "files score only a query's own documents. Set {hard_negatives} to 1 or more.",
-                "hard_negatives",
+                "files score only a query's own documents. Set hard_negatives to 1 or more."
             )
         if not own:
             scores.check()

@@ -52,9 +52,7 @@ class Gate:
         """
         value = float(loss.detach())
         if not isfinite(value):
-            raise CollapseError(
-                f"{self.training} step {step}: the loss is {value}. {_lower(self.learning)}.", *self.learning
-            )
+            raise CollapseError(f"{self.training} step {step}: the loss is {value}. {_lower(self.learning)}.")
         highest = inf if self.guessing is None else GUESSES * self.guessing
         if len(self._first) < PATIENCE:
             self._first.append(value)
@@ -77,10 +75,8 @@ class Gate:
                 f"dead {side}",
                 active < DEAD_DIMENSIONS,
                 f"{self.training} step {step}: {side} vectors are dead, with {active:.1f} active dimensions on average "
-                f"over {PATIENCE} batches. {_lower(penalty)}, raise {{{self.ramp}}}, or calibrate to a higher target "
+                f"over {PATIENCE} batches. {_lower(penalty)}, raise {self.ramp}, or calibrate to a higher target "
                 "activation.",
-                *penalty,
-                self.ramp,
             )
             self._count(
                 f"dense {side}",
@@ -88,7 +84,6 @@ class Gate:
                 f"{self.training} step {step}: {side} vectors are dense, with {active:.0f} of {self.vocabulary} "
                 f"dimensions active after the ramp. {_lower(penalty).replace('Lower', 'Raise')}, or calibrate to a "
                 "lower target activation.",
-                *penalty,
             )
         spread = float((scores.detach().amax(dim=1) - scores.detach().amin(dim=1)).abs().max())
         self._count(
@@ -96,17 +91,16 @@ class Gate:
             spread < 1e-6,
             f"{self.training} step {step}: all documents of the batch get the same score. {_lower(self.learning)} and "
             "the penalties, or calibrate to a higher target activation.",
-            *self.learning,
         )
 
-    def _count(self, name: str, seen: bool, message: str, *arguments: str) -> None:
+    def _count(self, name: str, seen: bool, message: str) -> None:
         self._seen[name] = self._seen[name] + 1 if seen else 0
         if self._seen[name] >= PATIENCE:
-            raise CollapseError(message, *arguments)
+            raise CollapseError(message)
 
 
 def _lower(settings: Sequence[str]) -> str:
-    """The advice to lower one of ``settings``, in braces as errors name their arguments."""
+    """The advice to lower one of ``settings``."""
     if not settings:
         return "Look at the training data, or start from another model"
-    return f"Lower {' or '.join(f'{{{name}}}' for name in settings)}"
+    return f"Lower {' or '.join(settings)}"

@@ -88,7 +88,7 @@ def adapt(
     folder.mkdir(parents=True, exist_ok=True)
     read = distributed.by_main(lambda: tokenized(tokenizer, labelling, texts, length, folder=folder))
     if not read.kept:
-        raise DataError(f"None of the {len(texts)} texts in {{corpus}} has {SHORTEST} tokens or more.", "corpus")
+        raise DataError(f"None of the {len(texts)} texts in corpus has {SHORTEST} tokens or more.")
 
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
@@ -259,9 +259,8 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
     if differing:
         sizes = [sum(map(bool, each)) for each in names]
         raise DataError(
-            f"{{teachers}} has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; "
-            f"{differing} dimensions have different names. Name a teacher with the encoder's output vocabulary.",
-            "teachers",
+            f"teachers has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; "
+            f"{differing} dimensions have different names. Name a teacher with the encoder's output vocabulary."
         )
 
 
@@ -270,9 +269,8 @@ def _refuse_masked_texts(labels: Ragged, weights: Tensor, special: Tensor) -> No
     seen = ordinary.intersection(np.flatnonzero(labels.counts(len(weights))).tolist())
     if seen and not any(float(weights[number]) for number in seen):
         raise DataError(
-            "Every token of the texts in {corpus} is a masked dimension, so there is nothing to predict. Set "
-            'casing.output to "all" or "fold", or casing.input to "lowercase".',
-            "corpus",
+            "Every token of the texts in corpus is a masked dimension, so there is nothing to predict. Set "
+            'casing.output to "all" or "fold", or casing.input to "lowercase".'
         )
 
 

@@ -69,25 +69,21 @@ class TrainingBatches:
         section, queries, pairs = self._section, np.unique(self._judged.pairs[:, 0]), len(self._judged.pairs)
         if len(queries) == 1:
             raise DataError(
-                f"{{data}} has only one query with a relevant document in split {section.split}. The other documents "
+                f"data has only one query with a relevant document in split {section.split}. The other documents "
                 "of a batch serve as negatives, so training needs at least two queries. Name another split, or give "
-                "more data.",
-                "data",
+                "more data."
             )
         if pairs < section.batch_size:
             raise DataError(
-                f"{{data}} has {pairs} relevant pairs in split {section.split}, fewer than one batch of "
-                f"{section.batch_size}. Lower {{batch_size}}, or give more data.",
-                "data",
-                "batch_size",
+                f"data has {pairs} relevant pairs in split {section.split}, fewer than one batch of "
+                f"{section.batch_size}. Lower batch_size, or give more data."
             )
         negatives = section.hard_negatives
         fewest = min((len(self._pools[query]) for query in queries.tolist()), default=0) if negatives else 0
         if fewest < negatives:
             raise DataError(
-                f"{{hard_negatives}} = {negatives}, but one query has only {fewest} documents that were judged or "
-                "found and are not relevant to it. Lower it.",
-                "hard_negatives",
+                f"hard_negatives = {negatives}, but one query has only {fewest} documents that were judged or "
+                "found and are not relevant to it. Lower it."
             )
 
     def _in_order(self) -> Iterator[list[list[int]]]:
@@ -119,11 +115,9 @@ class TrainingBatches:
             fruitless, waiting = fruitless + 1, []
             if fruitless == FRUITLESS_PASSES:
                 raise DataError(
-                    f"{{data}} cannot fill a batch: no {size} queries have relevant documents of their own"
+                    f"data cannot fill a batch: no {size} queries have relevant documents of their own"
                     + (f", and {negatives} hard negatives that are relevant to none of them" if negatives else "")
-                    + ". Lower {batch_size}.",
-                    "data",
-                    "batch_size",
+                    + ". Lower batch_size."
                 )
 
     def _next_batch(self, stream: deque[int]) -> tuple[list[int], set[int]]:

@@ -57,10 +57,7 @@ class QueryGenerator:
                 bar.advance(len(some))
         without = sum(not queries for queries in of_texts)
         if without == len(of_texts):
-            raise DataError(
-                "The query generator writes only blank queries. Name another model in {distill.queries}.",
-                "distill.queries",
-            )
+            raise DataError("The query generator writes only blank queries. Name another model in distill.queries.")
         if without:
             console.say(
                 f"  the generator writes no query for {without} of {len(of_texts)} texts; their openings are used"

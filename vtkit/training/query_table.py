@@ -34,15 +34,12 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             if query_side(encoder) is not None and table is None:
                 raise DataError(
                     "Fine-tuning trains one encoder, and this model encodes queries with a separate one, which would "
-                    'not be trained. Set {query_encoder} to "shared" or to a table, or start from another encoder.',
-                    "query_encoder",
+                    'not be trained. Set query_encoder to "shared" or to a table, or start from another encoder.'
                 )
             if table is not None and section.target("query") is not None:
                 raise DataError(
-                    "{target_active.query} has no effect: queries go through the model's static table, which is not "
-                    'trained. Remove it, or set {query_encoder} to "learned" or "shared".',
-                    "target_active.query",
-                    "query_encoder",
+                    "target_active.query has no effect: queries go through the model's static table, which is not "
+                    'trained. Remove it, or set query_encoder to "learned" or "shared".'
                 )
             return encoder
         case "shared":

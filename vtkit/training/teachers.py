@@ -235,12 +235,11 @@ def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None
         return
     if deviation < 1e-6:
         raise DataError("The teacher gives all documents of a query the same score. Name another teacher.")
-    factor = f"{{{setting}}} to about {scale * GOOD_DEVIATION / deviation:.2g} (now {scale:g})"
+    factor = f"{setting} to about {scale * GOOD_DEVIATION / deviation:.2g} (now {scale:g})"
     remedy = f"Set {factor}, or name another teacher" if setting else "Name another teacher"
     raise DataError(
         "The teacher scores a query's documents nearly alike, so that training would teach that all are equally good "
-        f"(the targets' standard deviation is {deviation:.2g}). {remedy}.",
-        setting,
+        f"(the targets' standard deviation is {deviation:.2g}). {remedy}."
     )
 
 

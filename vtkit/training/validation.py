@@ -78,7 +78,7 @@ def validation_set(
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
-        raise DataError("None of the queries of {validation} has a relevant document.", "validation")
+        raise DataError("None of the queries of validation has a relevant document.")
     data = data.under([query for query in data.queries if query.id in relevant]).sample(most_queries, seed)
     grades = [data.by_number(data.qrels, query.id) for query in data.queries]
     places = sorted(set().union(*grades))
@@ -111,10 +111,9 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
             left -= sizes[group]
     if not 0 < len(drawn) < len(sizes):
         raise DataError(
-            f"{{validation.queries}} = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
+            f"validation.queries = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
             f"Queries with the same text or a relevant document in common stay together ({len(sizes)} groups). Set "
-            "another share, or remove it to validate on probe pairs.",
-            "validation.queries",
+            "another share, or remove it to validate on probe pairs."
         )
 
     def part(held_out: bool) -> RetrievalSet:

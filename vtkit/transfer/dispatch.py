@@ -72,11 +72,8 @@ def _counted(counts: Counts) -> NDArray[np.integer]:
     token_counts = counts()
     if token_counts is None:
         raise DataError(
-            '{bias.method} = "zscore" counts the target tokens in text, and there is none. Give {bias.corpus} or '
-            '{bias.model}, or set {bias.method} to "mixture".',
-            "bias.method",
-            "bias.corpus",
-            "bias.model",
+            'bias.method = "zscore" counts the target tokens in text, and there is none. Give bias.corpus or '
+            'bias.model, or set bias.method to "mixture".'
         )
     return token_counts
 

@@ -105,8 +105,7 @@ def fit_units(
     if len(fitted_on) < FEWEST_TOKENS:
         raise DataError(
             f"Units need at least {FEWEST_TOKENS} tokens to learn from, and the texts hold {len(fitted_on)}. Name more "
-            "text of the language in {corpus}.",
-            "corpus",
+            "text of the language in corpus."
         )
     rng = np.random.default_rng(seed)
     looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])

@@ -128,9 +128,8 @@ def parse_languages(text: str) -> tuple[str, ...]:
     unknown = [code for code in codes if code not in LANGUAGES]
     if unknown or not codes:
         raise RecipeError(
-            f"{{languages}} {text}: {', '.join(unknown) or 'nothing'} is not a known language. Give all, sembridge, or "
-            f"comma-separated ISO 639-1 codes from {', '.join(sorted(LANGUAGES))}.",
-            "languages",
+            f"languages {text}: {', '.join(unknown) or 'nothing'} is not a known language. Give all, sembridge, or "
+            f"comma-separated ISO 639-1 codes from {', '.join(sorted(LANGUAGES))}."
         )
     return codes
 

@@ -97,9 +97,8 @@ def expand_vocabulary(
     notation = _expandable(base, section.tokenizer)
     if section.size is not None and section.size <= len(base):
         raise DataError(
-            f"{{size}} = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
-            f"has {len(base)} already. Give a larger size, or none.",
-            "size",
+            f"size = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
+            f"has {len(base)} already. Give a larger size, or none."
         )
     corpus = _read_corpus(base, texts, section, casing.language)
     learned: _Learned | None = None

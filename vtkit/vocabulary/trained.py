@@ -380,9 +380,8 @@ def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
     smallest = characters + len(SPECIAL_TOKENS)
     if section.size < smallest:
         raise DataError(
-            f"{{size}} = {section.size} is too small for this corpus: its alphabet (256 bytes with algorithm = "
-            f'"bpe") and the special tokens alone are {smallest} tokens. Set it well above that.',
-            "size",
+            f"size = {section.size} is too small for this corpus: its alphabet (256 bytes with algorithm = "
+            f'"bpe") and the special tokens alone are {smallest} tokens. Set it well above that.'
         )
 
 

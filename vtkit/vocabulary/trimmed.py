@@ -45,7 +45,7 @@ def trim_vocabulary(
             held_out.append(ids)
         read += 1
     if not read:
-        raise DataError("There is no text in {corpus} to count tokens in. Name text of the language.", "corpus")
+        raise DataError("There is no text in corpus to count tokens in. Name text of the language.")
     kept = rules.kept(counts, size)
     changed = lost = 0.0
     if held_out:
@@ -90,9 +90,8 @@ class _Rules:
                 kept |= {self._ids[form] for form in self._notation.variants(character) if form in self._ids}
         if size is not None and len(kept) > size:
             raise DataError(
-                f"{{size}} = {size:,} is less than the {len(kept):,} special tokens, bytes and single characters of "
-                "the corpus, which must stay. Set it higher.",
-                "size",
+                f"size = {size:,} is less than the {len(kept):,} special tokens, bytes and single characters of "
+                "the corpus, which must stay. Set it higher."
             )
         for number in candidates:
             needed = {int(number)} | {self._ids[part] for pair in self._path(self._tokens[number]) for part in pair}

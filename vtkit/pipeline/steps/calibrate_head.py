@@ -69,8 +69,7 @@ def calibrate_encoder(
     texts = draw(corpus, PROBE_TEXTS, seed)
     if len(texts) < FEWEST:
         raise DataError(
-            f"calibration needs at least {FEWEST} probe texts, and {{corpus}} has {len(texts)}: name a longer one",
-            "corpus",
+            f"calibration needs at least {FEWEST} probe texts, and corpus has {len(texts)}: name a longer one"
         )
     if section.shift is not None and section.target_activation is not None:
         console.warn(

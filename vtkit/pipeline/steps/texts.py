@@ -210,7 +210,7 @@ def unevaluated(recipe: View, split: str, purpose: str) -> RetrievalSet:
     )
     left = data.under([query for query in data.queries if query.id not in shared])
     if not left.queries:
-        raise DataError(f"Every query to {purpose} on is evaluated in {names}. Name other queries in {{data}}.", "data")
+        raise DataError(f"Every query to {purpose} on is evaluated in {names}. Name other queries in data.")
     return left
 
 

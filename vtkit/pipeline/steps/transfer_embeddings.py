@@ -18,7 +18,6 @@ from vtkit.settings.recipe import Recipe
 from vtkit.settings.source import HEAD_STEPS
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
-from vtkit.system.errors import arguments_called
 from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:
@@ -115,15 +114,13 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     seed, folder = recipe.recipe.seed, out / "states"
     activation = None if source.head is None else source.head.activation
     if source.units is not None:
-        with arguments_called("source.{}".format):
-            encoder, rebuilt, read = fit_units(encoder, texts, source.units, seed, folder, activation, source.steps)
+        encoder, rebuilt, read = fit_units(encoder, texts, source.units, seed, folder, activation, source.steps)
         console.say(
             f"  {source.units.size:,} units explain {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
         )
     elif activation is not None:
-        with arguments_called("source.{}".format):
-            read = fit_head(encoder, texts, activation, seed, folder, source.steps or HEAD_STEPS)
+        read = fit_head(encoder, texts, activation, seed, folder, source.steps or HEAD_STEPS)
     if read is not None:
         console.say(
             f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"

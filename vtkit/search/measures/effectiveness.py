@@ -63,11 +63,7 @@ def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
     ]
     if bad:
         listed = "".join(f"\n  {line}" for line in bad)
-        raise RecipeError(
-            f"{{measures}} cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.",
-            "measures",
-            "depth",
-        )
+        raise RecipeError(f"measures cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.")
 
 
 def _complaint(name: str, depth: int) -> str | None:

@@ -110,9 +110,7 @@ def train_vectors(target: Vocabulary, texts: Iterable[str], seed: int = 0) -> ND
         if len(model.wv) < 2:
             raise DataError(
                 f"The text to train FOCUS's vectors on is too short: of its {tokens:,} tokens too few occur "
-                f"{SMALLEST_COUNT} times. Name more text in {{bias.corpus}}, or give {{focus.vectors}}.",
-                "bias.corpus",
-                "focus.vectors",
+                f"{SMALLEST_COUNT} times. Name more text in bias.corpus, or give focus.vectors."
             )
         model.train(lines, total_examples=model.corpus_count, epochs=EPOCHS)
     places = {token: number for number, token in enumerate(spelled)}

@@ -106,9 +106,8 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     bias = mlm_head(owner[0].auto_model).decoder.bias
     if bias is None:
         raise DataError(
-            f"The masked-language-model head of {name} has no bias, and so no prior. Remove {{bias.model}}: the "
-            "prior is then counted in text.",
-            "bias.model",
+            f"The masked-language-model head of {name} has no bias, and so no prior. Remove bias.model: the "
+            "prior is then counted in text."
         )
     values = bias.detach().double().numpy()
     places = {token: number for number, token in enumerate(known.tokens) if token and number < len(values)}
@@ -117,9 +116,8 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     shared = rows >= 0
     if shared.sum() < SMALLEST_SHARE * len(wanted):
         raise DataError(
-            f"{{bias.model}} = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
-            f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting.",
-            "bias.model",
+            f"bias.model = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
+            f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting."
         )
     prior = np.full(len(wanted), values[ordinary_rows(known, values)].mean())
     shared &= ~is_masked(values)[rows]

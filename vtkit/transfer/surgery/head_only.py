@@ -55,9 +55,8 @@ def graft_encoder_head(
     refuse_output_vocabulary(source)
     if query_side(source) is not None:
         raise DataError(
-            'With {scope} "head-only", the encoder must encode queries and documents alike, and the source encodes '
-            'queries separately. Set {scope} to "full".',
-            "scope",
+            'With scope "head-only", the encoder must encode queries and documents alike, and the source encodes '
+            'queries separately. Set scope to "full".'
         )
     model = with_plain_head(source[0].auto_model)
     decoder = mlm_head(model).decoder
