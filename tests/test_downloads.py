@@ -143,7 +143,7 @@ def test_what_is_not_in_the_cache_or_at_the_hub_is_named(client: Client, server:
     server.repositories["datasets/a/gated"] = {FIRST: {"text": b"text"}}
     server.gated.add("datasets/a/gated")
     said = client.refused("a/gated", ["*"])
-    assert said.startswith("GatedRepository: a/gated")
+    assert said.startswith("DataError: a/gated")
     assert all(part in said for part in ("https://huggingface.co/datasets/a/gated", "hf auth login"))
 
 

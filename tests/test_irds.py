@@ -32,7 +32,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_id_of_ir_datasets_is_a_collection(registered: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert splits_of(registered) == ("train",)
+    assert splits_of(registered) == ["train"]
     found = load_retrieval(registered, "train")
     assert list(found.documents) == [Document("a", "", "the river"), Document("b", "", "the hill")]
     assert found.queries == [Query("1", "river"), Query("2", "hill")]

@@ -40,8 +40,8 @@ OWN = replace(PLAIN, own_documents=True)
 def test_only_the_named_collections_have_it() -> None:
     names = ("beir:arguana", "beir:quora", "nanobeir:arguana", "nanobeir:quora")
     for name in (*names, "ir_datasets:beir/quora/test", "beir:scifact", "nanobeir:nq", "ir_datasets:beir/fiqa/dev"):
-        public, subset = public_collection(name) or pytest.fail(name)
-        assert public.subsets[subset].own_documents == ("quora" in name or "arguana" in name)
+        public = public_collection(name) or pytest.fail(name)
+        assert public.own_documents == ("quora" in name or "arguana" in name)
 
 
 def test_rankings_of_bm25_and_of_run_files_leave_it_out_only_if_asked() -> None:

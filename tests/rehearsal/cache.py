@@ -27,13 +27,7 @@ REVISIONS: Mapping[str, str] = {
 """The commit that ``main`` stood at, of the repositories whose commit is known; others get one made from their name."""
 
 
-PINNED = {
-    repository.id: repository.revision
-    for public in PUBLIC
-    for subset in public.subsets.values()
-    for group in subset.sources
-    for repository in group
-}
+PINNED = {repository.id: repository.revision for public in PUBLIC.values() for repository in public.repositories}
 """Repository of a public collection -> the commit that is fetched, if it is known."""
 
 

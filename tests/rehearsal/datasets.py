@@ -16,7 +16,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def miracl_topics() -> Files:
-    """miracl/miracl: topics and judgements of each language, TREC's columns."""
+    """macavaney/miracl-noauth: topics and judgements of each language, TREC's columns."""
     files: Files = {}
     for language, collection in (("ko", korean()), ("ja", japanese())):
         stem = f"miracl-v1.0-{language}"
@@ -172,7 +172,7 @@ def web() -> Sample:
 _SPLITS = {"train": "train", "test": "test"}
 
 DATASETS: Mapping[str, Callable[[], Files]] = {
-    "miracl/miracl": miracl_topics,
+    "macavaney/miracl-noauth": miracl_topics,
     "miracl/miracl-corpus": miracl_corpus,
     "PaDaS-Lab/webfaq-retrieval": webfaq,
     "mteb/scifact": lambda: mteb(science(), _SPLITS),

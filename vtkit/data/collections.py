@@ -1,20 +1,19 @@
 """Judged collections by name: a user's folder, a public collection of the hub, or one of ir_datasets."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from vtkit.data import hub, irds
-from vtkit.data.parts import PARTS, Part, Parts, Source, chosen, find_parts, head_patterns, splits_there
+from vtkit.data.parts import PARTS, Part, Parts, Source, chosen, find_parts, head_patterns
 from vtkit.data.problems import Problems
-from vtkit.data.public import PUBLIC, PublicCollection, Repository, Subset
+from vtkit.data.public import PUBLIC, PublicCollection, Repository
 from vtkit.data.retrieval import (
     Document,
     Query,
     RetrievalSet,
-    checked_collection,
     read_documents,
     read_judgements,
     read_queries,
@@ -28,22 +27,24 @@ LAYOUT = (
     "A collection's folder has a README.md whose head names the files of its configurations, or corpus.jsonl, "
     "queries.jsonl and qrels/SPLIT.tsv (each may be .jsonl, .tsv or .parquet, compressed, or a folder of such files)."
 )
-_NAMES = ", ".join(f'"{each.name}{":" * bool(each.example)}{each.example}"' for each in PUBLIC)
 FORMS = (
     "Name a folder (FOLDER:CONFIGURATION where it holds several collections), a public collection "
-    f'({_NAMES}), or an id of ir_datasets: "{irds.PREFIX}beir/scifact/test".'
+    f"({', '.join({name.partition(':')[0]: name for name in PUBLIC}.values())}), or an id of ir_datasets: "
+    f"{irds.PREFIX}beir/scifact/test."
 )
 
 _FETCHED_BY_NAME = ("corpus*", "queries*", "query*", "qrels*", "data/*")
 """Patterns of the files of a repository whose README does not name them."""
 
 
-def public_collection(name: str) -> tuple[PublicCollection, str] | None:
-    """The public collection and the subset called ``name``, such as ``miracl:ko``; None for a folder."""
-    public, _, subset = name.partition(":")
-    if record := irds.collection_called(name):
-        return record, subset
-    return next(((each, subset) for each in PUBLIC if each.name == public), None)
+def public_collection(name: str) -> PublicCollection | None:
+    """The public collection called ``name``, such as ``miracl:ko``, or that of ir_datasets; None for other names."""
+    return PUBLIC.get(name) or irds.collection_called(name)
+
+
+def is_public(name: str) -> bool:
+    """Whether ``name`` is meant as that of a public collection, though it may have no such subset."""
+    return bool(public_collection(name) or _subsets(name))
 
 
 def folder_and_config(name: str | Path) -> tuple[Path, str | None] | None:
@@ -57,7 +58,7 @@ def folder_and_config(name: str | Path) -> tuple[Path, str | None] | None:
 
 def is_collection(name: str | Path) -> bool:
     """Whether ``name`` is a folder, perhaps with a configuration, or the name of a public collection."""
-    return folder_and_config(name) is not None or public_collection(str(name)) is not None
+    return folder_and_config(name) is not None or is_public(str(name))
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
@@ -75,25 +76,21 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
     qrels = read_judgements(files["qrels"], problems)
-    not_comparable = [place.sampled] if place.sampled else []
-    if place.published and not problems.found:
-        qrels, lost = _known(qrels, documents, {query.id for query in queries})
-        if lost is not None:
-            console.warn(f"{place.name}: {lost}")
-            not_comparable.append(lost)
-    collection = checked_collection(
-        place.name,
-        documents,
-        queries,
-        qrels,
-        problems,
-        corpus=files["corpus"][0] if len(files["corpus"]) == 1 else files["corpus"][0].parent,
-        queries_file=files["queries"][0],
-        judgements_file=files["qrels"][0],
+    public, not_comparable = place.public, list[str]()
+    if public is not None:
+        not_comparable += filter(None, [public.sampled])
+        if not problems.found:
+            qrels, lost = _known(qrels, documents, {query.id for query in queries})
+            if lost is not None:
+                console.warn(f"{place.name}: {lost}")
+                not_comparable.append(lost)
+    judged = [query for query in queries if query.id in qrels]
+    own_documents = public is not None and public.own_documents
+    collection = RetrievalSet(
+        place.name, documents, judged, qrels, not_comparable=tuple(not_comparable), own_documents=own_documents
     )
-    public = public_collection(str(name)) if place.published else None
-    own_documents = public is not None and public[0].subsets[public[1]].own_documents
-    return replace(collection, not_comparable=tuple(not_comparable), own_documents=own_documents)
+    _check(collection, {query.id for query in queries}, files, problems)
+    return collection
 
 
 def files_of(name: str, part: Part) -> list[Path]:
@@ -124,19 +121,18 @@ def default_split(name: str) -> str:
     """The default judgements of a collection: a public collection's first; in a folder "test", else "dev", else its
     first."""
     splits = splits_of(name)
-    if public_collection(name) and splits:
-        return splits[0]
-    return next((split for split in ("test", "dev", *splits) if split in splits), "test")
+    preferred = () if public_collection(name) else ("test", "dev")
+    return next((split for split in (*preferred, *splits) if split in splits), "test")
 
 
 def splits_of(name: str) -> Sequence[str]:
     """The judgements of a collection: published ones of a public collection, files of a folder."""
-    place, public = folder_and_config(name), public_collection(name)
-    if place is not None:
-        parts = _configurations(place[0])
-        parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else None)
-        return sorted(parts_of_name.splits["qrels"]) if parts_of_name is not None else ()
-    return public[0].subsets[public[1]].splits if public and public[1] in public[0].subsets else ()
+    if (place := folder_and_config(name)) is None:
+        public = public_collection(name)
+        return () if public is None else public.splits
+    parts = _configurations(place[0])
+    parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else Parts())
+    return sorted(parts_of_name.splits["qrels"])
 
 
 def folder_fault(name: str, *needed: Part) -> str | None:
@@ -148,48 +144,42 @@ def folder_fault(name: str, *needed: Part) -> str | None:
     return None
 
 
-def hub_repositories(name: str) -> tuple[Repository, ...]:
+def hub_repositories(name: str) -> Sequence[Repository]:
     """The hub's data sets of a public collection; none for a folder."""
-    if folder_and_config(name) is not None:
-        return ()
-    public = public_collection(name)
-    if public is None:
-        raise DataError(_unknown(name))
-    return _group(_subset(*public))
+    return () if folder_and_config(name) is not None else _public(name).repositories
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Place:
+    """Where the parts of a collection are."""
+
     name: str
     parts: Parts
-    where: str
-    advice: str
-    published: bool = False  # whether its authors published it in this form, which a user cannot correct
-    sampled: str | None = None
+    where: str  # for messages
+    advice: str  # if parts are missing
+    public: PublicCollection | None = None  # published by its authors in this form, which a user cannot correct
 
 
-def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
-    place, public = folder_and_config(name), public_collection(name)
-    if place is not None:
-        folder, config = place
-        parts = _chosen(folder, config)
-        called = "-".join(filter(None, [folder.resolve().name, config]))
-        located = _Found(called, parts, name, LAYOUT)
-    elif public is not None:
-        located = _fetched(*public, split, needed)
+def _find(name: str, split: str, needed: Sequence[Part]) -> _Place:
+    folder = folder_and_config(name)
+    if folder is not None:
+        called = "-".join(filter(None, [folder[0].resolve().name, folder[1]]))
+        place = _Place(called, _chosen(*folder), name, LAYOUT)
     else:
-        raise DataError(_unknown(name))
+        place = _fetched(_public(name), split, needed)
+    splits = ", ".join(sorted(place.parts.splits["qrels"]))
+    there = f"splits there: {splits}" if splits else "there are no judgements at all"
     sources = {
         "corpus": "the corpus is missing",
         "queries": "the queries are missing",
-        "qrels": f"the judgements {split!r} are missing ({splits_there(located.parts)})",
+        "qrels": f"the judgements {split!r} are missing ({there})",
     }
-    complaints = [sources[part] for part in needed if not located.parts.files(part, split)]
+    complaints = [sources[part] for part in needed if not place.parts.files(part, split)]
     if complaints:
-        if place is not None and "qrels" not in needed and (advice := conversion(place[0])):
+        if folder is not None and "qrels" not in needed and (advice := conversion(folder[0])):
             raise DataError(f"{name} is not a collection but a folder of .txt files.{advice}")
-        raise DataError(f"{located.where}: {'; '.join(complaints)}. {located.advice}")
-    return located
+        raise DataError(f"{place.where}: {'; '.join(complaints)}. {place.advice}")
+    return place
 
 
 def _configurations(folder: Path) -> dict[str, Parts]:
@@ -206,7 +196,7 @@ def _chosen(folder: Path, config: str | None) -> Parts:
     if config is not None:
         if config in parts:
             return parts[config]
-        raise DataError(f"{folder}: has no collection {config!r}.{_meant_of(config, parts)}")
+        raise DataError(f"{folder}: has no collection {config!r}.{_meant(config, parts)}")
     if len(parts) > 1 and "" not in parts:
         listed = ", ".join(sorted(parts))
         raise DataError(
@@ -215,33 +205,20 @@ def _chosen(folder: Path, config: str | None) -> Parts:
     return parts.get("") or next(iter(parts.values()), Parts())
 
 
-def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[Part]) -> _Found:
-    subset = _subset(public, name)
-    if public.name == "ir_datasets":
-        (parts,) = find_parts([Source(irds.folder_of(name))]).values() or (Parts(),)
-        return _Found(name.replace("/", "-"), parts, irds.PREFIX + name, "Name an id that has them.", published=True)
-    first = _group(subset)
-    groups = [first, *(group for group in subset.sources if group != first)]
-    sources: list[Source] = []
-    for group in groups:
-        try:
-            sources = [
-                Source(_folder_of(repository, subset.config, split, needed), repository.parts)
-                for repository in group
-                if set(repository.parts) & set(needed)
-            ]
-            break
-        except hub.GatedRepository:  # another group may have the same files without terms
-            if group == groups[-1]:
-                raise
-    by_config = find_parts(sources)
-    where = " and ".join(
-        f"{repository.id}{f' at {repository.revision}' if repository.revision else ''}" for repository in group
+def _fetched(public: PublicCollection, split: str, needed: Sequence[Part]) -> _Place:
+    if public.name.startswith(irds.PREFIX):
+        identity = public.name.removeprefix(irds.PREFIX)
+        (parts,) = find_parts([Source(irds.folder_of(identity))]).values() or (Parts(),)
+        return _Place(identity.replace("/", "-"), parts, public.name, "Name an id that has them.", public)
+    by_config = find_parts(
+        Source(_folder_of(repository, public.config, split, needed), repository.parts)
+        for repository in public.repositories
+        if set(repository.parts) & set(needed)
     )
-    parts = by_config.get(subset.config) or (Parts() if subset.config else next(iter(by_config.values()), Parts()))
+    parts = by_config.get(public.config) or (Parts() if public.config else next(iter(by_config.values()), Parts()))
+    where = " and ".join(" at ".join(filter(None, [each.id, each.revision])) for each in public.repositories)
     advice = "Run again with --download, or name a folder that holds the files."
-    called = "-".join(filter(None, [public.name, name]))
-    return _Found(called, parts, f"{where} of the Hugging Face hub", advice, published=True, sampled=public.sampled)
+    return _Place(public.name.replace(":", "-"), parts, f"{where} of the Hugging Face hub", advice, public)
 
 
 def _folder_of(repository: Repository, config: str, split: str, needed: Sequence[Part]) -> Path:
@@ -254,36 +231,53 @@ def _folder_of(repository: Repository, config: str, split: str, needed: Sequence
     return hub.fetch(repository.id, ["README.md", *patterns], revision=repository.revision)
 
 
-def _group(subset: Subset) -> tuple[Repository, ...]:
-    """The repositories of a subset: those in the cache, else the first."""
-    cached = (
-        group
-        for group in subset.sources
-        if all(hub.in_cache(repository.id, "dataset", repository.revision) for repository in group)
-    )
-    return next(cached, subset.sources[0])
+def _subsets(name: str) -> dict[str, PublicCollection]:
+    """The subsets of the public collection that ``name`` begins with."""
+    kind = name.partition(":")[0]
+    return {full.partition(":")[2]: public for full, public in PUBLIC.items() if full.partition(":")[0] == kind}
 
 
-def _subset(public: PublicCollection, name: str) -> Subset:
-    if name in public.subsets:
-        return public.subsets[name]
-    what = f"has no subset {name!r}" if name else "needs the name of a subset"
-    raise DataError(f"{public.title} {what}.{_meant_of(name, public.subsets)}")
+def _public(name: str) -> PublicCollection:
+    if public := public_collection(name):
+        return public
+    if subsets := _subsets(name):
+        subset = name.partition(":")[2]
+        what = f"has no subset {subset!r}" if subset else "needs the name of a subset"
+        raise DataError(f"{next(iter(subsets.values())).title} {what}.{_meant(subset, subsets)}")
+    raise DataError(f"{name}: there is no such collection or folder.{_meant(name, PUBLIC, listed=False)} {FORMS}")
 
 
-def _unknown(name: str) -> str:
-    near = get_close_matches(name, [subset for public in PUBLIC for subset in public.names], n=1, cutoff=0.7)
-    return f"{name}: there is no such collection or folder.{_meant(near)} {FORMS}"
-
-
-def _meant_of(name: str, names: Mapping[str, object]) -> str:
+def _meant(name: str, names: Iterable[str], *, listed: bool = True) -> str:
+    """The closest of ``names``, and all of them if they are to be ``listed``."""
     near = get_close_matches(name, list(names), n=1, cutoff=0.7)
-    listed = ", ".join(sorted(filter(None, names)))
-    return f"{_meant(near)} It has: {listed}." if listed else ""
+    said = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{said} It has: {', '.join(sorted(filter(None, names)))}." if listed and any(names) else said
 
 
-def _meant(near: Sequence[str]) -> str:
-    return f" Did you mean {near[0]!r}?" if near else ""
+def _check(
+    collection: RetrievalSet, queries: Set[str], files: Mapping[Part, Sequence[Path]], problems: Problems
+) -> None:
+    """Raise the ``problems`` of reading the ``files`` of a collection, or those of its parts with each other."""
+    corpus = files["corpus"][0] if len(files["corpus"]) == 1 else files["corpus"][0].parent
+    queries_file, judgements_file = files["queries"][0], files["qrels"][0]
+    if not problems.found:  # damaged lines would appear again as missing ids
+        if not collection.documents:
+            problems.add(corpus, "holds no documents")
+        elif not any(document.contents for document in collection.documents):
+            problems.add(corpus, "holds no text: title and text of every document are empty")
+        if not queries:
+            problems.add(queries_file, "holds no queries")
+        if not collection.qrels:
+            problems.add(judgements_file, "holds no judgements")
+        elif not collection.any_relevant():
+            problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
+    problems.stop_if_any()
+    for query in collection.qrels:
+        if query not in queries:
+            problems.add(judgements_file, f"query {query!r} is not in {queries_file.name}")
+    for query, document in collection.unknown_documents():
+        problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
+    problems.stop_if_any()
 
 
 def _known(

@@ -27,10 +27,6 @@ _revisions: dict[str, str] = {}
 _whole: set[tuple[str, int]] = set()  # files that were compared with their checksums, with their modification times
 
 
-class GatedRepository(DataError):
-    """A repository whose terms must be accepted before it can be downloaded."""
-
-
 def located(name: str) -> str:
     """``name`` as an absolute path if it exists or can only be a path; else unchanged."""
     return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
@@ -81,10 +77,9 @@ def fetch(
         revision: commit, branch or tag; None for ``main``.
 
     Raises:
-        GatedRepository: its terms have not been accepted.
-        DataError: downloads are not allowed and the cache lacks the revision, or files of a data set (those of a model
-            are missed by its reader); there is no such repository or revision; the hub does not answer; a file in the
-            cache is damaged.
+        DataError: its terms have not been accepted; downloads are not allowed and the cache lacks the revision, or
+            files of a data set (those of a model are missed by its reader); there is no such repository or revision;
+            the hub does not answer; a file in the cache is damaged.
         MachineError: the disk has too little space.
     """
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
@@ -282,7 +277,7 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
     except VtkitError:
         raise
     except errors.GatedRepoError as error:
-        raise GatedRepository(
+        raise DataError(
             f"{label} is gated: accept its terms at {page}, log in with: hf auth login, and run again."
         ) from error
     except errors.RevisionNotFoundError as error:

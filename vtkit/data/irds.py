@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.data.public import OWN_DOCUMENTS, PublicCollection, Subset
+from vtkit.data.public import OWN_DOCUMENTS, PublicCollection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import user_cache
@@ -24,9 +24,8 @@ def collection_called(name: str) -> PublicCollection | None:
     if not name.startswith(PREFIX):
         return None
     identity = name.removeprefix(PREFIX)
-    own = not OWN_DOCUMENTS.isdisjoint(identity.split("/"))
-    subset = Subset(((),), (split_of(identity),), own_documents=own)
-    return PublicCollection("ir_datasets", "ir_datasets", {identity: subset}, identity)
+    own_documents = not OWN_DOCUMENTS.isdisjoint(identity.split("/"))
+    return PublicCollection(name, "ir_datasets", [split_of(identity)], [], own_documents=own_documents)
 
 
 def split_of(identity: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import regex
 
 from vtkit.data import hub
-from vtkit.data.collections import hub_repositories, public_collection, queries_of
+from vtkit.data.collections import hub_repositories, is_public, queries_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.settings.named import is_local, local_path
 from vtkit.system import console
@@ -33,9 +33,7 @@ def query_keys(name: str, split: str) -> Set[str]:
     if is_local(name):
         files = path.rglob("*") if path.is_dir() else [path]
         stamp = tuple((str(file), file.stat().st_mtime_ns) for file in files if file.is_file())
-    elif public_collection(name) and all(
-        hub.in_cache(each.id, "dataset", each.revision) for each in hub_repositories(name)
-    ):
+    elif is_public(name) and all(hub.in_cache(each.id, "dataset", each.revision) for each in hub_repositories(name)):
         stamp = ()
     else:
         return frozenset()

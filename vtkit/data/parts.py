@@ -65,7 +65,7 @@ class Source:
     """A folder, and the parts of a collection to read from it."""
 
     folder: Path
-    parts: tuple[Part, ...] = PARTS
+    parts: Sequence[Part] = PARTS
     """If these are judgements alone, the files in the folder itself are judgements, each named after its split."""
 
 
@@ -108,12 +108,6 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
             f"{readme}: its head does not name the files of the corpus, the queries and the judgements "
             f"({type(error).__name__}: {error})."
         ) from error
-
-
-def splits_there(parts: Parts) -> str:
-    """The judgements of a collection, for a message."""
-    splits = ", ".join(sorted(parts.splits["qrels"]))
-    return f"splits there: {splits}" if splits else "there are no judgements at all"
 
 
 def chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:
@@ -160,7 +154,7 @@ def _named(source: Source) -> Iterator[_Found]:
         if any(part.startswith(".") for part in name.split("/")):
             continue
         stem = name.removesuffix(ending_of(path) or "")
-        if source.parts == ("qrels",) and "/" not in stem:
+        if list(source.parts) == ["qrels"] and "/" not in stem:
             stem = f"qrels/{stem}"
         for part, form in _FORMS:
             if match := re.fullmatch(form, stem):

@@ -107,6 +107,12 @@ class RetrievalSet:
             return self.qrels.unknown(self.numbers)
         return ((query, name) for query, judged in self.qrels.items() for name in judged if name not in self.numbers)
 
+    def any_relevant(self) -> bool:
+        """Whether any document is judged relevant to a query."""
+        if isinstance(self.qrels, ByQuery):
+            return bool((self.qrels.entries > 0).any())
+        return any(grade > 0 for judged in self.qrels.values() for grade in judged.values())
+
     def under(self, queries: Sequence[Query]) -> RetrievalSet:
         """The same documents with some of the queries."""
         ids = {query.id for query in queries}
@@ -209,12 +215,6 @@ def _judgement_rows(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
             yield number, (query, document, grade)
 
 
-def _any_relevant(qrels: Mapping[str, Mapping[str, int]]) -> bool:
-    if isinstance(qrels, ByQuery):
-        return bool((qrels.entries > 0).any())
-    return any(grade > 0 for judged in qrels.values() for grade in judged.values())
-
-
 def add_judgement(
     qrels: dict[str, dict[str, int]],
     path: Path,
@@ -230,41 +230,6 @@ def add_judgement(
         problems.add(path, f"line {number}: {whole}")
     elif qrels.setdefault(query, {}).setdefault(document, whole) != whole:
         problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
-
-
-def checked_collection(
-    name: str,
-    documents: Sequence[Document],
-    queries: list[Query],
-    qrels: Mapping[str, Mapping[str, int]],
-    problems: Problems,
-    *,
-    corpus: Path,
-    queries_file: Path,
-    judgements_file: Path,
-) -> RetrievalSet:
-    """The collection of these parts, checked against each other."""
-    if not problems.found:  # damaged lines would appear again as missing ids
-        if not documents:
-            problems.add(corpus, "holds no documents")
-        if not queries:
-            problems.add(queries_file, "holds no queries")
-        if not qrels:
-            problems.add(judgements_file, "holds no judgements")
-        elif not _any_relevant(qrels):
-            problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
-        if documents and not any(document.contents for document in documents):
-            problems.add(corpus, "holds no text: title and text of every document are empty")
-    problems.stop_if_any()
-    collection = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
-    known_queries = {query.id for query in queries}
-    for query in qrels:
-        if query not in known_queries:
-            problems.add(judgements_file, f"query {query!r} is not in {queries_file.name}")
-    for query, document in collection.unknown_documents():
-        problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
-    problems.stop_if_any()
-    return collection
 
 
 def check_id(identity: str) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import public_collection
+from vtkit.data.collections import is_public
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.search.measures.effectiveness import evaluate
@@ -94,10 +94,9 @@ def mteb_scores(run: Run, qrels: Mapping[str, Mapping[str, int]], depth: int) ->
 
 def mteb_task(name: str) -> tuple[str, str]:
     """The task and its subset that a collection is in mteb; of a folder its name."""
-    public = public_collection(name)
-    if public is None or Path(name).is_dir():
+    if not is_public(name) or Path(name).is_dir():
         return Path(name).name, "default"
-    kind, subset = public[0].name, public[1]
+    kind, _, subset = name.partition(":")
     if kind in ("beir", "msmarco", "chemteb", "nanobeir"):
         task = _TASKS.get(subset or kind) or f"CQADupstack{subset.removeprefix('cqadupstack-').capitalize()}Retrieval"
         if kind == "chemteb":

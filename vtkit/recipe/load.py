@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from vtkit.data.collections import public_collection
+from vtkit.data.collections import is_public
 from vtkit.recipe.problems import Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_several, takes_text
 from vtkit.settings.named import Named, find_mark, named_things
@@ -125,7 +125,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
     path = _absolute(folder / os.path.expanduser(value))
     there = os.path.lexists(path)
     if what in ("corpus", "retrieval") and not there:
-        if public_collection(value):
+        if is_public(value):
             return value
         there = ":" in value and os.path.isdir(str(path).rpartition(":")[0])
     local = (
