@@ -170,10 +170,10 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ({"neg": []}, "line 1: the id of the query or of a document is missing"),
+        ({"neg": []}, "line 1: query_id or query-id or qid is missing"),
         ({"qid": "q0", "neg": {"bm25": [1.5]}}, "line 1: the id of the query or of a document is missing"),
-        ({"qid": "q0"}, "line 1: has none of the columns"),
-        ("q0", "line 1: is neither an object nor a list"),
+        ({"qid": "q0"}, "line 1: negative_id or negative_ids or neg_ids or neg is missing"),
+        ("q0", "line 1: is not a JSON object but a string"),
         ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries of the training data"),
     ],
 )
@@ -330,7 +330,7 @@ def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
     arguments = run_of(tmp_path, more)
     done = invoke(*arguments)
     assert done.exit_code == 1
-    assert re.search(r"finetune\.mining\.files: .*line 2: the id of the query", str(done.exception))
+    assert re.search(r"finetune\.mining\.files: .*line 2: negative_id or", str(done.exception))
     put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}})
     done = invoke(*arguments)
     assert done.exit_code == 0, done.output
@@ -355,4 +355,4 @@ def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
     assert result_of(tmp_path)["curve"]["margin_mse"][0] > 0
     done = invoke(*arguments, "--set", f'finetune.scores=["{tmp_path}/collection/queries.jsonl"]')
     assert done.exit_code == 1
-    assert re.search(r"finetune\.scores: (.|\n)*line 1: the id of the query", str(done.exception))
+    assert re.search(r"finetune\.scores: (.|\n)*line 1: query_id or query-id or qid is missing", str(done.exception))

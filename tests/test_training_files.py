@@ -1,11 +1,8 @@
 """Training data in one file: its layouts, what they have in common, and what is wrong with them."""
 
 import gzip
-import io
 import json
 import math
-import re
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -88,63 +85,11 @@ def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> N
     assert by_text(load_training_file(put(tmp_path / "y.jsonl", [together]))) == wanted
 
 
-def archive(path: Path, run: str, documents: str = "", qrels: str = "q1 0 a 1\nq2 0 b 1\n") -> Path:
-    """As WebFAQ has them for ir_datasets."""
-    files = {
-        "documents.jsonl": documents
-        or "".join(json.dumps({"doc_id": name, "text": f"text {name}"}) + "\n" for name in ("a", "b", "c")),
-        "training/queries.jsonl": '{"query_id": "q1", "text": "one?"}\n{"query_id": "q2", "text": "two?"}\n',
-        "training/qrels": qrels,
-        "training/BGE-M3.res": run,
-        "test/qrels": "q9 0 a 1\n",
-    }
-    with tarfile.open(path, "w:gz") as file:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(f"webfaq/kor/{name}")
-            entry.size = len(content.encode())
-            file.addfile(entry, io.BytesIO(content.encode()))
-    return path
-
-
-RUN = "q1 Q0 a 1 0.9 BGE-M3\nq1 Q0 c 2 0.4 BGE-M3\nq2 Q0 b 1 0.8 BGE-M3\nq2 Q0 gone 2 0.7 BGE-M3\n"
-
-
-def test_an_archive_of_webfaq_holds_texts_judgements_and_scores(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = load_retrieval(archive(tmp_path / "kor.tar.gz", RUN), "train")
-    assert [query.text for query in data.queries] == ["one?", "two?"]
-    assert data.qrels == {"q1": {"a": 1, "c": 0}, "q2": {"b": 1}}
-    assert data.scores == {"q1": {"a": 0.9, "c": 0.4}, "q2": {"b": 0.8}}
-    assert "1 scores belong to documents that the collection does not have" in capsys.readouterr().err
-
-
-def test_a_damaged_archive_or_parquet_is_said_to_be_damaged(tmp_path: Path) -> None:
-    whole = archive(tmp_path / "kor.tar.gz", RUN, '{"doc_id": "a", "text": "x"}\n' * 3000).read_bytes()
-    (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Download it again"):
-        load_training_file(tmp_path / "cut.tar.gz")
-    with pytest.raises(DataError, match=r"bad\.tar\.gz: line 1: is not query, Q0, document, rank, score and tag"):
-        load_training_file(archive(tmp_path / "bad.tar.gz", "q1 Q0 a 1 0.9\n"))
+def test_a_damaged_parquet_file_is_said_to_be_damaged(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
     with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet after row 0"):
         load_training_file(tmp_path / "cut.parquet")
-
-
-def test_problems_are_told_once_with_the_file_in_an_archive_or_the_name_that_was_given(tmp_path: Path) -> None:
-    documents = '{"doc_id": "a", "text": "x"}\n{"doc_id": "b"}\n'
-    path = archive(tmp_path / "kor.tar.gz", RUN, documents, "q1 0 a 1\nq1 0 a 2\n")
-    with pytest.raises(DataError) as refused:
-        load_training_file(path)
-    first, second = str(refused.value).splitlines()
-    assert first.startswith(f"{path}/webfaq/kor/documents.jsonl: line 2: ")
-    assert second.startswith(f"{path}/webfaq/kor/training/qrels: line 2: ")
-    (tmp_path / "pairs").mkdir()
-    pq.write_table(pa.table({"query": [1], "positive": ["p"]}), tmp_path / "pairs" / "train.parquet")
-    spec = f"datasets:{tmp_path / 'pairs'}:::query:positive"
-    with pytest.raises(DataError, match=f"^{re.escape(spec)}: row 1 has int instead of text in the column 'query'"):
-        load_retrieval(spec, "train")
 
 
 TEXT = st.text("abc", min_size=1, max_size=2)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,18 @@ class Problems:
                     self.add(path, f"line {number}: {row}")
                 else:
                     yield number, row
+
+    def parsed(
+        self, path: Path, rows: Iterable[tuple[int, Any]], parse: Callable[[Any], Iterable[Row]]
+    ) -> Iterator[Row]:
+        """Everything that ``parse`` makes of the sound ``rows`` of ``path``; its ValueErrors become problems."""
+        for number, row in self.sound(path, rows):
+            try:
+                items = list(parse(row))
+            except ValueError as error:
+                self.add(path, f"line {number}: {error}")
+            else:
+                yield from items
 
     def stop_if_any(self, advice: str = "") -> None:
         """Raise one DataError with the first few problems of each file and their count, and ``advice`` at its end."""

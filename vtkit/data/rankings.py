@@ -1,26 +1,24 @@
 """Lists of documents for queries, by ids, in files: rankings to mine negatives from, and a teacher's scores.
 
-One reader supports all layouts in which such lists are published (:data:`FORMS`).
+One reader supports all layouts in which such lists are published (:data:`FORMS`). :mod:`vtkit.data.training_files`
+reads the same rows with texts instead of ids.
 """
 
-import json
 import re
-import tarfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.data import text as texts
 from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.data.rows import read_parquet
+from vtkit.data.rows import form_of, read_parquet
 from vtkit.data.sequences import Lazy
+from vtkit.data.text import read_jsonl, read_lines
 from vtkit.data.trec import trec_rows
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -30,11 +28,11 @@ Ranking = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]] | npt.NDArra
 
 FORMS = (
     "a .jsonl of objects with qid and neg (msmarco-hard-negatives) or of [query id, [document id, score], ...] "
-    "(ColBERT), a .parquet with a query id, document ids and perhaps scores, a TREC run (.trec, .run, .res), or a "
-    ".tar.gz with such a run; text files may be .gz or .zst"
+    "(ColBERT), a .parquet with a query id, document ids and perhaps scores, or a TREC run (.trec, .run, .res); text "
+    "files may be .gz or .zst"
 )
 
-COLUMNS: Mapping[str, tuple[str, ...]] = {
+IDS: Mapping[str, tuple[str, ...]] = {
     "query": ("query_id", "query-id", "qid"),
     "documents": ("corpus_id", "corpus-id", "document_ids", "document_id", "doc_ids", "doc_id", "passage_ids",
                   "passage_id", "pids", "pid"),
@@ -42,20 +40,74 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "others": ("negative_id", "negative_ids", "neg_ids", "neg"),
     "scores": ("scores", "score"),
 }  # fmt: skip
-"""Known names of columns, and of keys of objects."""
+"""Known names of columns, and of keys of objects, with ids."""
 
-_JSONL, _RUN = re.compile(r"\.jsonl?(\.gz|\.zst)?$", re.I), re.compile(r"\.(trec|run|res)(\.gz|\.zst)?$", re.I)
-_PICKLE = re.compile(r"\.(pkl|pickle)(\.gz)?$", re.I)
+_NUMBERED = re.compile(r"negative_\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredList:
-    """The documents of a query in one line of a file."""
+class Row:
+    """A query and documents, as ids or as texts."""
 
     query: str
     documents: Sequence[str]
-    scores: Sequence[float] | None = None  # one per document; None if the file has no scores
+    relevant: int = 0  # number of documents at the beginning that are given as relevant
+    scores: Sequence[float] | None = None  # one per document; None if the row has no scores
     system: str = ""  # the system that found them, if the file names it
+
+
+def parse_row(
+    row: Any, names: Mapping[str, Sequence[str]], text: Callable[[Any], str], required: str = "others"
+) -> Iterator[Row]:
+    """The lists of documents in a row with named columns or keys, one for each system that it names.
+
+    Args:
+        names: names of the columns, as in :data:`IDS`; ``negative_1``, ``negative_2`` and so on are others too.
+        text: checks a query or a document, and gives its text or id.
+        required: the part that a row without a list of documents must have.
+
+    Raises:
+        ValueError: the row has none of the layouts.
+    """
+    if not isinstance(row, dict):
+        raise ValueError("is neither an object nor a list")
+    value = {part: next((row[name] for name in names[part] if row.get(name) is not None), None) for part in names}
+    numbered = [each for name, texts in row.items() if _NUMBERED.fullmatch(name) for each in listed(texts)]
+    if value["documents"] is None:
+        missing = [part for part in ("query", required) if value[part] is None and not (part == "others" and numbered)]
+    else:
+        missing = ["query"] * (value["query"] is None)
+    if missing:
+        raise ValueError("; ".join(f"{' or '.join(names[part])} is missing" for part in missing))
+    query = text(value["query"])
+    if isinstance(value["others"], dict):
+        for system, documents in value["others"].items():
+            yield Row(query, [text(each) for each in listed(documents)], system=str(system))
+        return
+    relevant = [text(each) for each in listed(value["relevant"])]
+    others = [text(each) for part in ("documents", "others") for each in listed(value[part])] + list(
+        map(text, numbered)
+    )
+    scores = value["scores"]
+    if row.get("pos_scores") is not None or row.get("neg_scores") is not None:
+        scores = [*listed(row.get("pos_scores")), *listed(row.get("neg_scores"))]
+    given = None if scores is None else _margins(numbers(listed(scores)), len(relevant), len(others))
+    yield Row(query, [*relevant, *others], len(relevant), given)
+
+
+def _margins(scores: Sequence[float], relevant: int, others: int) -> Sequence[float]:
+    """The scores of ``relevant`` and ``others`` documents. With one relevant document, ``scores`` may be its margins
+    over the others, which become scores relative to the relevant document."""
+    if relevant == 1 and len(scores) == others:
+        return [0.0, *(-margin for margin in scores)]
+    if len(scores) != relevant + others:
+        raise ValueError(f"has {len(scores)} scores for {relevant + others} documents")
+    return scores
+
+
+def listed(value: Any) -> list[Any]:
+    """``value`` if it is a list, else a list of it; empty for None."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
@@ -66,7 +118,8 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
     judged: set[str] = set()
     for scored in _known(path, {query.id for query in data.queries}, "negatives"):
         gathering = systems.setdefault(scored.system, Gathering(float))
-        for name, score in zip(scored.documents, scored.scores or (0.0,) * len(scored.documents), strict=True):
+        documents = scored.documents if scored.scores is not None else scored.documents[scored.relevant :]
+        for name, score in zip(documents, scored.scores or (0.0,) * len(documents), strict=True):
             gathering.add(scored.query, name, score)
         judged.add(scored.query)
     named = ", ".join(filter(None, systems)) or "no named system"
@@ -134,131 +187,51 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
     return replace(data, queries=queries, qrels=qrels, scores=scores.only(qrels.keys()))
 
 
-def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredList]:
-    """The lists of a file for ``queries``; raises the problems of all lists at the end."""
+def _known(path: Path, queries: Collection[str], what: str) -> Iterator[Row]:
+    """The lists for ``queries`` in a file; raises one DataError with the problems of all its lists at the end."""
     problems, known = Problems(), False
     with problems.reading(path):
-        for scored in _lists(path, problems):
-            if scored.query in queries:
+        for row in _rows(path, problems):
+            if row.query in queries:
                 known = True
-                yield scored
+                yield row
     if not problems.found and not known:
         problems.add(path, f"has no {what} for any of the {len(queries)} queries of the training data")
     problems.stop_if_any()
 
 
-def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
-    if _PICKLE.search(path.name):
-        raise DataError(
-            f"{path}: is a pickle, which can run code when it is opened. The scores of msmarco-hard-negatives are also "
-            "available as parquet: sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, folder list."
-        )
-    if path.suffix.lower() == ".parquet":
-        rows: Iterator[tuple[int, Any]] = read_parquet(path)
-    elif _JSONL.search(path.name):
-        rows = _json_lines(path)
-    elif _RUN.search(path.name):
-        yield from _run(path, enumerate(texts.read_lines(path), 1), problems)
-        return
-    elif path.name.lower().endswith((".tar.gz", ".tgz")):
-        inside = archive_lines(path, ".trec", ".run", ".res")
-        yield from _run(path, ((number, line) for _, number, line in inside), problems)
-        return
-    else:
-        raise DataError(f"{path}: has an unknown format. Rankings and scores are {FORMS}.")
-    for number, row in rows:
-        complaint = ""
-        try:
-            yield from _of_colbert(row) if isinstance(row, list) else _of_columns(row)
-        except (ValueError, TypeError, AttributeError) as error:
-            complaint = str(error)
-        if complaint:
-            problems.add(path, f"line {number}: {complaint}")
+def _rows(path: Path, problems: Problems) -> Iterator[Row]:
+    match form_of(path):
+        case ".pkl" | ".pickle":
+            raise DataError(
+                f"{path}: is a pickle, which can run code when it is opened. The scores of msmarco-hard-negatives are "
+                "also available as parquet: sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, folder list."
+            )
+        case ".trec" | ".run" | ".res":
+            for _, (query, document, score) in problems.sound(path, trec_rows(enumerate(read_lines(path), 1))):
+                yield Row(query, [document], scores=[score])
+            return
+        case ".parquet":
+            rows: Iterable[tuple[int, Any]] = read_parquet(path)
+        case ".json" | ".jsonl":
+            rows = read_jsonl(path, kinds=(dict, list))
+        case _:
+            raise DataError(f"{path}: has an unknown format. Rankings and scores are {FORMS}.")
+    yield from problems.parsed(
+        path, rows, lambda row: _colbert(row) if isinstance(row, list) else parse_row(row, IDS, _id)
+    )
 
 
-def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
-    """File, number and text of each line of the first file in a .tar.gz whose path (``/NAME/FILE``) has one of
-    ``endings``."""
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            inside = next((entry for entry in archive if entry.isfile() and f"/{entry.name}".endswith(endings)), None)
-            file = archive.extractfile(inside) if inside is not None else None
-            if inside is None or file is None:
-                raise DataError(f"{path}: holds no file called {' or '.join(endings)}")
-            for number, line in enumerate(TextIOWrapper(file, encoding="utf-8"), 1):
-                yield path / inside.name, number, line.rstrip("\r\n")
-    except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: the archive is damaged ({error}). Download it again.") from error
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(texts.read_lines(path), 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):
-                yield number, None
-
-
-def _of_colbert(row: list[Any]) -> Iterator[ScoredList]:
+def _colbert(row: list[Any]) -> Iterator[Row]:
     """``[query, [document, score], ...]``, or ``[query, document, ...]`` without scores."""
-    query, *entries = row
+    query, *entries = row or [None]
     if entries and all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
-        yield ScoredList(_id(query), [_id(entry[0]) for entry in entries], numbers([entry[1] for entry in entries]))
+        yield Row(_id(query), [_id(entry[0]) for entry in entries], scores=numbers([entry[1] for entry in entries]))
     else:
-        yield ScoredList(_id(query), [_id(entry) for entry in entries])
-
-
-def _of_columns(row: Mapping[str, Any]) -> Iterator[ScoredList]:
-    """A row with named columns: lists of documents (one per system), perhaps with scores, or a triplet."""
-    if not isinstance(row, dict):
-        raise ValueError("is neither an object nor a list")
-    query = _id(_value(row, "query"))
-    documents, relevant, others = (_value(row, part) for part in ("documents", "relevant", "others"))
-    scores = _value(row, "scores")
-    if isinstance(others, dict):
-        for system, ids in others.items():
-            yield ScoredList(query, _ids(ids), None, str(system))
-    elif documents is not None:
-        yield ScoredList(query, _ids(documents), None if scores is None else numbers(listed(scores)))
-    elif others is None:
-        raise ValueError(f"has none of the columns {', '.join((*COLUMNS['documents'], *COLUMNS['others']))}")
-    elif scores is None:
-        yield ScoredList(query, _ids(others))
-    else:
-        pair = _ids(relevant if relevant is not None else []), _ids(others)
-        yield ScoredList(query, [*pair[0], *pair[1]], margins(numbers(listed(scores)), *map(len, pair)))
-
-
-def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
-    """The scores of ``relevant`` and ``others`` documents. With one relevant document, ``scores`` may be its margins
-    over the others, which become scores relative to the relevant document."""
-    if relevant == 1 and len(scores) == others:
-        return [0.0, *(-margin for margin in scores)]
-    if len(scores) != relevant + others:
-        raise ValueError(f"has {len(scores)} scores for {relevant + others} documents")
-    return list(scores)
-
-
-def _run(path: Path, lines: Iterable[tuple[int, str]], problems: Problems) -> Iterator[ScoredList]:
-    for _, (query, document, score) in problems.sound(path, trec_rows(lines)):
-        yield ScoredList(query, [document], [score])
-
-
-def _value(row: Mapping[str, Any], part: str) -> Any:
-    return next((row[name] for name in COLUMNS[part] if row.get(name) is not None), None)
-
-
-def listed(value: Any) -> list[Any]:
-    """``value`` if it is a list, else a list of it."""
-    return value if isinstance(value, list) else [value]
+        yield Row(_id(query), [_id(entry) for entry in entries])
 
 
 def _id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("the id of the query or of a document is missing, or neither a string nor a whole number")
     return str(value)
-
-
-def _ids(value: Any) -> list[str]:
-    return [_id(identity) for identity in listed(value)]

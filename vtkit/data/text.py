@@ -1,17 +1,15 @@
 """A user's text files: opened plain or compressed, read strictly as UTF-8 in lines of bounded length, digested by
 content."""
 
-import gzip
 import hashlib
 import io
 import json
 import re
-import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, cast
+
+import regex
 
 from vtkit.data.problems import Problems
 from vtkit.system import console
@@ -26,7 +24,7 @@ LONGEST_TEXT = 2**20
 """Bytes of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
 
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LAST_SPACE, _LAST_PUNCTUATION = regex.compile(r"(?r)[ \t\r\f]"), regex.compile(r"(?r)[\p{P}\p{S}\p{Z}]")
 
 
 Item = TypeVar("Item", str, tuple[str, str])  # a text, or a pair of texts
@@ -54,9 +52,11 @@ def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     return _decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
 
 
-def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Line number (from 1) and object of each line that is not blank; for a line that is not a JSON object, a
-    description of the problem, so that a caller can report all such lines together."""
+def read_jsonl(
+    path: str | Path, invalid: Invalid = "strict", kinds: tuple[type, ...] = (dict,)
+) -> Iterator[tuple[int, Any]]:
+    """Line number (from 1) and object of each line that is not blank; for a line that is not JSON, or of none of the
+    ``kinds``, a description of the problem, so that a caller can report all such lines together."""
     for number, line in enumerate(read_lines(path, invalid), 1):
         if not line.strip():
             continue
@@ -67,7 +67,7 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
             said = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
             yield number, f"is not JSON ({said})"
             continue
-        if not isinstance(entry, dict):
+        if not isinstance(entry, kinds):
             yield number, f"is not a JSON object but {_JSON_KINDS[type(entry)]}"
         elif _UNPAIRED.search(line) and not _can_be_written(entry):
             yield number, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
@@ -122,22 +122,15 @@ def digest(path: str | Path) -> str:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    column: int  # bytes of the line before it
-    offset: int  # bytes of the text before it
-    raw: bytes
-
-
-def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[_Line]:
-    """The lines of a file with their ends; lines longer than ``longest`` bytes are cut into pieces, or refused."""
-    number, column, offset, carry = 1, 0, 0, b""
+def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[tuple[int, int, bytes]]:
+    """Number of each line, the bytes of it that came before, and its bytes with its end; lines longer than ``longest``
+    bytes are cut into pieces, or refused."""
+    number, column, carry = 1, 0, b""
     with open_bytes(path) as file:
         while True:
             try:
                 raw = carry + file.readline(longest - len(carry) + 1)
-            except (EOFError, OSError, zlib.error) as error:
+            except OSError as error:
                 raise DataError(
                     f"{path}: cannot be read after line {number - 1} ({error}). The file is damaged or incomplete: "
                     "download it again."
@@ -145,9 +138,6 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
             if not raw:
                 return
             carry = b""
-            if not offset and raw.startswith(_BYTE_ORDER_MARK):
-                raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                column = offset = len(_BYTE_ORDER_MARK)
             if len(raw) > longest and not raw.endswith(b"\n"):
                 if not cut:
                     raise DataError(
@@ -161,8 +151,7 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
                         "this is not text."
                     )
                 raw, carry = raw[:border], raw[border:]
-            yield _Line(number, column, offset, raw)
-            offset += len(raw)
+            yield number, column, raw
             column = 0 if raw.endswith(b"\n") else column + len(raw)
             number += raw.endswith(b"\n")
 
@@ -170,38 +159,36 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
 def _border(raw: bytes) -> int:
     """The position at which to cut a piece of a line: before its last white space, else after its last punctuation; 0
     without either."""
-    space = max(raw.rfind(byte) for byte in (b" ", b"\t", b"\r", b"\f"))
-    if space > 0:
-        return space
     text = raw.decode("utf-8", "surrogateescape")
-    for place in range(len(text) - 1, 0, -1):
-        if not text[place].isalnum() and unicodedata.category(text[place])[0] in "PSZ":
-            return len(text[: place + 1].encode("utf-8", "surrogateescape"))
-    return 0
+    if (match := _LAST_SPACE.search(text, 1)) is not None:
+        return len(text[: match.start()].encode("utf-8", "surrogateescape"))
+    match = _LAST_PUNCTUATION.search(text, 1)
+    return 0 if match is None else len(text[: match.end()].encode("utf-8", "surrogateescape"))
 
 
-def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only: bool = False) -> Iterator[str]:
+def _decoded(
+    path: Path, lines: Iterable[tuple[int, int, bytes]], invalid: Invalid, *, text_only: bool = False
+) -> Iterator[str]:
     """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others. With
     ``text_only``, NUL bytes are refused too."""
-    bad, first = 0, ""
+    bad, offset, first = 0, 0, ""
     binary: list[int] = []
     problems = Problems()
     with problems.reading(path):
-        for line in lines:
-            raw = line.raw
-            if text_only and b"\0" in raw and line.number not in binary[-1:]:
-                binary.append(line.number)
+        for number, column, raw in lines:
+            if text_only and b"\0" in raw and number not in binary[-1:]:
+                binary.append(number)
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
                 if not bad:
-                    byte, column, place = raw[error.start], line.column + error.start + 1, line.offset + error.start + 1
-                    first = f"line {line.number} is not UTF-8: byte 0x{byte:02x} at position {column} of the line"
-                    first += f" (byte {place} of the text)"
+                    first = f"line {number} is not UTF-8: byte 0x{raw[error.start]:02x} at position "
+                    first += f"{column + error.start + 1} of the line (byte {offset + error.start + 1} of the text)"
                 text = raw.decode("utf-8", "replace")
                 bad += text.count("\ufffd") - raw.count("\ufffd".encode())
             if not binary and (not bad or invalid == "replace"):
-                yield text.removesuffix("\n").removesuffix("\r")
+                yield text.removeprefix("" if offset else "\ufeff").removesuffix("\n").removesuffix("\r")
+            offset += len(raw)
     if binary:
         problems.add(
             path,
@@ -225,24 +212,21 @@ def _first_of(count: int, what: str) -> str:
 def open_bytes(path: Path) -> BinaryIO:
     """The bytes of ``path``, decompressed if its name or its first bytes show that it is compressed."""
     try:
-        suffix, first = path.suffix.lower(), b""
-        if not path.is_fifo():  # a pipe can be read only once
-            with path.open("rb") as file:
-                first = file.read(4)
-        if suffix == ".gz" or first.startswith(b"\x1f\x8b"):
-            return cast(BinaryIO, gzip.open(path, "rb"))
-        if suffix == ".zst" or first == b"\x28\xb5\x2f\xfd":
-            import pyarrow
-
-            frames = pyarrow.CompressedInputStream(path.open("rb"), "zstd")
-            return cast(BinaryIO, io.BufferedReader(frames, buffer_size=2**17))
-        if suffix in (".bz2", ".xz", ".zip", ".7z") or first == b"PK\x03\x04":
-            raise DataError(f"{path}: only gzip and zstandard are supported. Decompress the file first.")
-        return path.open("rb")
+        file = path.open("rb")
+        suffix, first = path.suffix.lower(), file.peek(4)[:4]
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be opened ({error.strerror or error}).") from error
+    if suffix in (".bz2", ".xz", ".zip", ".7z") or first == b"PK\x03\x04":
+        raise DataError(f"{path}: only gzip and zstandard are supported. Decompress the file first.")
+    for ending, start, compression in ((".gz", b"\x1f\x8b", "gzip"), (".zst", b"\x28\xb5\x2f\xfd", "zstd")):
+        if suffix == ending or first.startswith(start):
+            import pyarrow
+
+            unpacked = pyarrow.CompressedInputStream(file, compression)
+            return cast(BinaryIO, io.BufferedReader(unpacked, buffer_size=2**17))
+    return file
 
 
 def file_digest(path: Path) -> str:
@@ -256,7 +240,7 @@ _JSON_KINDS = {
 }  # fmt: skip
 
 
-def _can_be_written(entry: dict[str, Any]) -> bool:
+def _can_be_written(entry: object) -> bool:
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:

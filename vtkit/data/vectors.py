@@ -2,7 +2,6 @@
 binary format of word2vec."""
 
 import codecs
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +191,7 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
 def _read(file: BinaryIO, path: Path, size: int) -> bytes:
     try:
         return file.read(size)
-    except (EOFError, OSError, zlib.error) as error:
+    except OSError as error:
         raise DataError(f"{path}: cannot be read ({error}). The file is damaged: download it again.") from error
 
 

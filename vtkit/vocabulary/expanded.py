@@ -250,9 +250,7 @@ def _read_corpus(
         if number % _WORDS_AT_ONCE == 0:
             words.make_room()
             lowered.make_room()
-    words.finish()
     if not folds:
-        lowered.finish()
         console.warn(
             f"{section.tokenizer} keeps upper case, and the tokens added to it are lower-case, as AdaLM's are: words "
             'that the corpus writes with capitals stay in pieces. Set casing.input = "lowercase" to fold them.'

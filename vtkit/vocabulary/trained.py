@@ -103,7 +103,7 @@ def train(
     What happens to a text before it is cut into tokens is part of the tokenizer, lower-casing too where ``casing`` says
     so. WordPiece keeps its ``##`` for corpora with less than :data:`UNSPACED_SHARE` of scripts without spaces. The same
     texts in the same order give a byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the
-    beginning of a larger one. Memory does not grow with the corpus (:data:`~vtkit.data.word_counts.DEFAULT_MEMORY`).
+    beginning of a larger one. Memory does not grow with the corpus (:data:`~vtkit.data.word_counts.MOST`).
 
     Returns:
         A tokenizer with :data:`SPECIAL_TOKENS` as ids 0 to 4, and what it was learned from.
@@ -222,7 +222,6 @@ def _read(texts: Iterable[str], section: TrainedVocabulary) -> tuple[ChunkCounts
                 bar.advance()
 
     chunks = count_chunks(regular())
-    whole.finish()
     return chunks, whole
 
 
@@ -268,7 +267,6 @@ def _count_words(
             add(mark + text, count)
         if number % _CHECKED_EVERY == 0:
             words.make_room()
-    words.finish()
     return words
 
 
