@@ -361,7 +361,8 @@ def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> 
         "line 1: text missing",
         "line 2: the id 'b c'",
         "queries-test.jsonl: line 1: query '10'",
-        "qrels-test.jsonl: 5 problems\n  line 2: '10' and '5#0'",
+        "qrels-test.jsonl: 5 problems\n",
+        "line 2: '10' and '5#0'",
         *(f"line {3 + place}: the grade {grade} " for place, grade in enumerate(("0.5", "nan", "inf", "True"))),
     ):
         assert part in str(error.value)

@@ -139,17 +139,15 @@ def test_damaged_files_are_refused_with_the_place(tmp_path: Path, content: bytes
         read_all(path)
 
 
-def test_all_bad_lines_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_bad_line_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors_module, "WORDS_AT_ONCE", 2)
     path = tmp_path / "vectors"
-    path.write_text("9 2\na 1 2\nb 3 4\nc 1\nd nan 1\ne one 2\nf 1 2 3\ng 5 6\nh 1 1e99\n")
-    blocks = read_vectors(path)
-    assert next(blocks)[0] == ["a", "b"]
-    with pytest.raises(DataError) as error:
-        next(blocks)  # nothing more is given
-    assert str(error.value).splitlines()[0] == f"{path}: 6 problems"
-    for part in ("line 4 has 1 numbers", "'d' holds", "line 6: 'one'", "line 7 has 3 numbers", "... and 1 more"):
-        assert part in str(error.value)
+    for line, said in (("c 1", "line 4 has 1 numbers"), ("d nan 1", "'d' holds"), ("e one 2", "line 4: 'one'")):
+        path.write_text(f"3 2\na 1 2\nb 3 4\n{line}\n")
+        blocks = read_vectors(path)
+        assert next(blocks)[0] == ["a", "b"]
+        with pytest.raises(DataError, match=said):
+            next(blocks)
 
 
 def test_a_compressed_file_that_was_cut_is_refused(tmp_path: Path) -> None:

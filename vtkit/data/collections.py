@@ -269,7 +269,7 @@ def _check(
             problems.add(queries_file, "holds no queries")
         if not collection.qrels:
             problems.add(judgements_file, "holds no judgements")
-        elif not collection.any_relevant():
+        elif all(grade <= 0 for judged in collection.qrels.values() for grade in judged.values()):
             problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
     problems.stop_if_any()
     for query in collection.qrels:

@@ -10,9 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.data.documents import DocumentNumbers
-from vtkit.data.sequences import Lazy
-
 V = TypeVar("V", int, float)
 
 _AT_ONCE = 2**20
@@ -27,7 +24,8 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
     columns: npt.NDArray[np.int32]  # for each value, the position of its document in `ids`, (values,)
     entries: npt.NDArray[Any]  # the values, row after row
     ids: Any  # the distinct document ids, a pyarrow array of strings
-    _places: list[tuple[Mapping[str, int], npt.NDArray[np.int32]]] = field(default_factory=list)
+    places: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The collection in which ``ids`` were looked up last, by its numbers, and their numbers there."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -36,42 +34,18 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
         return iter(self.rows)
 
     def __getitem__(self, query: str) -> dict[str, V]:
-        part = self._part(query)
-        names = self.ids.take(self.columns[part]).to_pylist()
-        return dict(zip(names, self.entries[part].tolist(), strict=True))
+        columns, entries = self.row(query)
+        return dict(zip(self.ids.take(columns).to_pylist(), entries.tolist(), strict=True))
+
+    def row(self, query: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Positions in :attr:`ids` of a query's documents, and their values."""
+        row = self.rows[query]
+        part = slice(int(self.starts[row]), int(self.starts[row + 1]))
+        return self.columns[part], self.entries[part]
 
     def only(self, queries: Collection[str]) -> ByQuery[V]:
         """The values of some queries."""
         return replace(self, rows={query: row for query, row in self.rows.items() if query in queries})
-
-    def by_number(self, query: str, numbers: Mapping[str, int]) -> dict[int, V]:
-        """Document number -> value, of a query; ``numbers`` are those of the collection."""
-        if query not in self.rows:
-            return {}
-        part = self._part(query)
-        return dict(zip(self._known(numbers)[self.columns[part]].tolist(), self.entries[part].tolist(), strict=True))
-
-    def unknown(self, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-        """Query and document of each value whose document is not among ``numbers``."""
-        missing = np.flatnonzero(self._known(numbers)[self.columns] < 0)
-        names = {row: query for query, row in self.rows.items()} if len(missing) else {}
-        for entry, row in zip(missing, np.searchsorted(self.starts, missing, "right") - 1, strict=True):
-            yield names[int(row)], str(self.ids[self.columns[entry]])
-
-    def _part(self, query: str) -> slice:
-        row = self.rows[query]
-        return slice(int(self.starts[row]), int(self.starts[row + 1]))
-
-    def _known(self, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
-        """The number of each of ``ids``, -1 if there is none; (ids,)."""
-        if not self._places or self._places[0][0] is not numbers:
-            named = (
-                numbers.of(Lazy(len(self.ids), lambda place: str(self.ids[place])))
-                if isinstance(numbers, DocumentNumbers)
-                else np.array([numbers.get(name, -1) for name in self.ids.to_pylist()], np.int32)
-            )
-            self._places[:] = [(numbers, named)]
-        return self._places[0][1]
 
 
 class Gathering:

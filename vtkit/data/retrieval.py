@@ -40,7 +40,6 @@ V = TypeVar("V", int, float)
 
 _SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
 _LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
-LARGE_FILE = 2**24  # judgements in larger files (bytes) are held in arrays instead of dictionaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,15 @@ class RetrievalSet:
         return Lazy(len(self.documents), lambda number: self.documents[number].contents)
 
     def by_number(self, values: Mapping[str, Mapping[str, V]], query: str) -> dict[int, V]:
-        """Document number -> value of a query in ``values``, :attr:`qrels` or :attr:`scores`."""
-        if isinstance(values, ByQuery):
-            return values.by_number(query, self.numbers)
-        return {self.numbers[name]: value for name, value in values.get(query, {}).items()}
+        """Document number -> value of a query in ``values``, :attr:`qrels` or :attr:`scores`; -1 for documents that are
+        not in the collection."""
+        if not isinstance(values, ByQuery) or query not in values:
+            by_name = values.get(query, {})
+            return dict(zip(self.numbers_of(list(by_name)).tolist(), by_name.values(), strict=True))
+        if values.places.get("collection") is not self.numbers:
+            values.places.update(collection=self.numbers, numbers=self.numbers_of(values.ids.to_pylist()))
+        columns, entries = values.row(query)
+        return dict(zip(values.places["numbers"][columns].tolist(), entries.tolist(), strict=True))
 
     @cached_property
     def own_numbers(self) -> npt.NDArray[np.int32]:
@@ -103,15 +107,10 @@ class RetrievalSet:
 
     def unknown_documents(self) -> Iterator[tuple[str, str]]:
         """Query and document of each judgement of a missing document."""
-        if isinstance(self.qrels, ByQuery):
-            return self.qrels.unknown(self.numbers)
-        return ((query, name) for query, judged in self.qrels.items() for name in judged if name not in self.numbers)
-
-    def any_relevant(self) -> bool:
-        """Whether any document is judged relevant to a query."""
-        if isinstance(self.qrels, ByQuery):
-            return bool((self.qrels.entries > 0).any())
-        return any(grade > 0 for judged in self.qrels.values() for grade in judged.values())
+        for query in self.qrels:
+            if -1 in self.by_number(self.qrels, query):
+                names = list(self.qrels[query])
+                yield from ((query, names[at]) for at in np.flatnonzero(self.numbers_of(names) < 0))
 
     def under(self, queries: Sequence[Query]) -> RetrievalSet:
         """The same documents with some of the queries."""
@@ -141,7 +140,7 @@ def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Docume
         for path, number, (identity, text, title) in _texts(paths, DOCUMENT_IDS, TEXTS, problems):
             yield path, number, Document(identity, title, text)
 
-    return gathered(paths, rows, "rows", problems)
+    return gathered(paths, rows, problems)
 
 
 def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
@@ -162,21 +161,14 @@ def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
 def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, Mapping[str, int]]:
     """Judgements: rows (:mod:`vtkit.data.rows`) with a query, a document and a grade; in tsv files three columns
     (query, document, grade) or TREC's four (query, iteration, document, grade), with or without a header."""
-    paths = list(paths)
-    qrels: dict[str, dict[str, int]] = {}
-    large = sum(path.stat().st_size for path in paths if path.is_file()) >= LARGE_FILE
-    gathering = Gathering(int) if large else None
+    paths, gathering = list(paths), Gathering(int)
     for place, path in enumerate(paths):
         rows = _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path)
         for number, (query, document, value) in problems.sound(path, rows):
-            if gathering is None:
-                add_judgement(qrels, path, number, query, document, value, problems)
-            elif isinstance(grade := _grade(value), str):
+            if isinstance(grade := _grade(value), str):
                 problems.add(path, f"line {number}: {grade}")
             else:
                 gathering.add(query, document, grade, place * _LINES + number)
-    if gathering is None:
-        return qrels
     judgements, contradictions = gathering.finish()
     for line, query, document, before in contradictions:
         place, number = divmod(line, _LINES)
@@ -213,23 +205,6 @@ def _judgement_rows(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
             yield number, complaint
         else:
             yield number, (query, document, grade)
-
-
-def add_judgement(
-    qrels: dict[str, dict[str, int]],
-    path: Path,
-    number: int,
-    query: str,
-    document: str,
-    grade: str | float,
-    problems: Problems,
-) -> None:
-    """Add a judgement, unless its grade cannot be one or contradicts an earlier one of the same pair."""
-    whole = _grade(grade)
-    if isinstance(whole, str):
-        problems.add(path, f"line {number}: {whole}")
-    elif qrels.setdefault(query, {}).setdefault(document, whole) != whole:
-        problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
 
 
 def check_id(identity: str) -> str | None:

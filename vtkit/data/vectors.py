@@ -2,15 +2,15 @@
 binary format of word2vec."""
 
 import codecs
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.data.problems import Problems
 from vtkit.data.text import open_bytes, read_lines
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -72,31 +72,26 @@ def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float
     zeros are left out.
 
     Raises:
-        DataError: the file is missing, damaged or not UTF-8, numbers are missing, invalid or not finite (the first few
-            such lines are named), or the number of words differs from the first line's.
+        DataError: the file is missing, damaged or not UTF-8, numbers are missing, invalid or not finite (the first such
+            line is named), or the number of words differs from the first line's.
     """
     file = open_vectors(path)
-    seen: set[int] = set()  # of the words, which would take several times as much memory
+    seen: set[int] = set()  # hashes of the words, which would take several times as much memory
     repeated = 0
-    problems = Problems()
-    with problems.reading(file.path):
-        for words, vectors in _binary(file) if file.binary else _text(file, problems):
-            keep = []
-            for number, word in enumerate(words):
-                key = hash(word)
-                if key in seen:
-                    repeated += 1
-                elif word.strip():
-                    keep.append(number)
-                seen.add(key)
-            for bad in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
-                word = console.one_line(words[bad], 40)
-                problems.add(file.path, f"the vector of {word!r} holds a value that is not a finite number (NaN)")
-            if not problems.found:
-                kept = np.array(keep, dtype=np.int64)
-                kept = kept[vectors[kept].any(axis=1)]
-                yield [words[number] for number in kept], vectors[kept]
-    problems.stop_if_any()
+    entries = _binary(file) if file.binary else _text(file)
+    while batch := list(islice(entries, WORDS_AT_ONCE)):
+        words = [word for word, _ in batch]
+        with np.errstate(over="ignore"):
+            vectors = np.array([vector for _, vector in batch], dtype=np.float32)
+        for bad in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+            word = console.one_line(words[bad], 40)
+            raise DataError(f"{path}: the vector of {word!r} holds a value that is not a finite number (NaN).")
+        keep: NDArray[np.bool_] = np.asarray(vectors.any(axis=1))
+        for number, word in enumerate(words):
+            repeated += hash(word) in seen
+            keep[number] &= hash(word) not in seen and bool(word.strip())
+            seen.add(hash(word))
+        yield [words[number] for number in np.flatnonzero(keep)], vectors[keep]
     if repeated:
         console.warn(f"{file.path}: {repeated:,} words occur more than once; the first vector of each counts.")
 
@@ -111,41 +106,27 @@ def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[n
     return vectors_by_word
 
 
-def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """The words of a text file; bad lines go into ``problems``."""
-    lines = read_lines(file.path)
-    first = 1
+def _text(file: VectorFile) -> Iterator[tuple[str, Sequence[float]]]:
+    lines = enumerate(read_lines(file.path), 1)
     if file.words is not None:
         next(lines)
-        first = 2
-    words: list[str] = []
-    block = np.empty((WORDS_AT_ONCE, file.width), dtype=np.float32)
     total = 0
-    for number, line in enumerate(lines, first):
+    for number, line in lines:
         fields = line.rstrip(" ").rsplit(" ", file.width)
         if not line.strip():
             continue
         total += 1
         # A word may contain spaces (GloVe has some), but not end in a number.
         if len(fields) != file.width + 1 or (" " in fields[0] and _is_number(fields[0].rpartition(" ")[2])):
-            count = len(line.split()) - 1
-            problems.add(
-                file.path, f"line {number} has {count} numbers, but the first line says {file.width} for each word"
+            raise DataError(
+                f"{file.path}: line {number} has {len(line.split()) - 1} numbers, but the first line says {file.width} "
+                "for each word."
             )
-            continue
         try:
-            with np.errstate(over="ignore"):
-                block[len(words)] = [float(field) for field in fields[1:]]
-        except ValueError:
+            yield fields[0], [float(field) for field in fields[1:]]
+        except ValueError as error:
             wrong = next(field for field in fields[1:] if not _is_number(field))
-            problems.add(file.path, f"line {number}: {console.one_line(wrong, 40)!r} is not a number")
-            continue
-        words.append(fields[0])
-        if len(words) == WORDS_AT_ONCE:
-            yield words, block
-            words = []
-    if words:
-        yield words, block[: len(words)]
+            raise DataError(f"{file.path}: line {number}: {console.one_line(wrong, 40)!r} is not a number.") from error
     if file.words is not None and total != file.words:
         raise DataError(
             f"{file.path}: the first line says {file.words:,} words, but there are {total:,}. The file is incomplete "
@@ -153,12 +134,10 @@ def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDA
         )
 
 
-def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+def _binary(file: VectorFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """``word``, a space, and the numbers as little-endian single precision, one word after the other."""
     assert file.words is not None
     size = 4 * file.width
-    words: list[str] = []
-    block = np.empty((WORDS_AT_ONCE, file.width), dtype=np.float32)
     with open_bytes(file.path) as stream:
         buffer = _read(stream, file.path, BYTES_AT_ONCE)
         place = buffer.index(b"\n") + 1
@@ -174,18 +153,13 @@ def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]
                     )
                 buffer, place = buffer[place:] + more, 0
             try:
-                words.append(buffer[place:end].lstrip(b"\n").decode())
+                word = buffer[place:end].lstrip(b"\n").decode()
             except UnicodeDecodeError as error:
                 raise DataError(f"{file.path}: word {number:,} is not UTF-8 ({error.reason}).") from error
-            block[len(words) - 1] = np.frombuffer(buffer, dtype="<f4", count=file.width, offset=end + 1)
+            yield word, np.frombuffer(buffer, dtype="<f4", count=file.width, offset=end + 1)
             place = end + 1 + size
-            if len(words) == WORDS_AT_ONCE:
-                yield words, block
-                words = []
         if buffer[place:].strip(b"\n") or _read(stream, file.path, 1).strip(b"\n"):
             raise DataError(f"{file.path}: holds more than the {file.words:,} words in its first line.")
-    if words:
-        yield words, block[: len(words)]
 
 
 def _read(file: BinaryIO, path: Path, size: int) -> bytes:
