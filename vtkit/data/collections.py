@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from vtkit.data import hub, irds
-from vtkit.data.parts import PARTS, Part, Parts, Source, chosen, find_parts, head_patterns
+from vtkit.data.parts import PARTS, Part, Parts, chosen, find_parts, head_patterns
 from vtkit.data.problems import Problems
 from vtkit.data.public import PUBLIC, PublicCollection, Repository
 from vtkit.data.retrieval import (
@@ -188,7 +188,7 @@ def _configurations(folder: Path) -> dict[str, Parts]:
     if not folder.resolve().name:
         return {}  # the root of a file system
     beside = folder.absolute().with_name(f"{folder.absolute().name}-qrels")
-    return find_parts([Source(folder), *([Source(beside, ("qrels",))] if beside.is_dir() else [])])
+    return find_parts({folder: PARTS} | ({beside: ["qrels"]} if beside.is_dir() else {}))
 
 
 def _chosen(folder: Path, config: str | None) -> Parts:
@@ -208,12 +208,14 @@ def _chosen(folder: Path, config: str | None) -> Parts:
 def _fetched(public: PublicCollection, split: str, needed: Sequence[Part]) -> _Place:
     if public.name.startswith(irds.PREFIX):
         identity = public.name.removeprefix(irds.PREFIX)
-        (parts,) = find_parts([Source(irds.folder_of(identity))]).values() or (Parts(),)
+        (parts,) = find_parts({irds.folder_of(identity): PARTS}).values() or (Parts(),)
         return _Place(identity.replace("/", "-"), parts, public.name, "Name an id that has them.", public)
     by_config = find_parts(
-        Source(_folder_of(repository, public.config, split, needed), repository.parts)
-        for repository in public.repositories
-        if set(repository.parts) & set(needed)
+        {
+            _folder_of(repository, public.config, split, needed): repository.parts
+            for repository in public.repositories
+            if set(repository.parts) & set(needed)
+        }
     )
     parts = by_config.get(public.config) or (Parts() if public.config else next(iter(by_config.values()), Parts()))
     where = " and ".join(" at ".join(filter(None, [each.id, each.revision])) for each in public.repositories)

@@ -35,16 +35,13 @@ def write_documents(documents: Iterable[Document], path: Path) -> None:
 def read_document_file(name: str) -> Sequence[Document]:
     """The documents of a file or of a collection (:mod:`vtkit.data.collections`); missing ids are line numbers. All
     that is wrong (damaged lines, ids that occur twice or contain white space, no text) is one DataError."""
-    path = Path(name)
-    problems = Problems()
+    path, problems = Path(name), Problems()
     documents: Sequence[Document]
-    if ending_of(path) and path.is_file():
-        documents = read_documents([path], problems)
-    elif path.is_file():
+    if path.is_file() and not ending_of(path):
         lines = _lines(_text_lines(path, "Documents", DOCUMENT_FORMS))
         documents = [Document(line.id, "", line.text) for line in lines]
-    elif is_collection(name):
-        documents = read_documents(files_of(name, "corpus"), problems)
+    elif path.is_file() or is_collection(name):
+        documents = read_documents([path] if path.is_file() else files_of(name, "corpus"), problems)
     else:
         raise DataError(f"{name}: there is no such file or folder. Documents are {DOCUMENT_FORMS}.")
     problems.stop_if_any()
@@ -55,12 +52,7 @@ def read_document_file(name: str) -> Sequence[Document]:
 
 def read_queries_as_documents(name: str) -> list[Document]:
     """The queries of a file (see :func:`read_query_file`) or of a collection."""
-    if Path(name).is_file() or not is_collection(name):
-        queries = read_query_file(name)
-    else:
-        problems = Problems()
-        queries = read_queries(files_of(name, "queries"), problems)
-        problems.stop_if_any()
+    queries = read_query_file(name, collection=not Path(name).is_file() and is_collection(name))
     if not queries:
         raise DataError(f"{name}: holds no queries.")
     return [Document(query.id, "", query.text) for query in queries]
@@ -71,13 +63,13 @@ def is_blank(query: str) -> bool:
     return all(unicodedata.category(letter)[0] in "ZC" for letter in query)
 
 
-def read_query_file(name: str) -> list[Query]:
-    """The queries of a file, or of the lines of standard input (``-``); missing ids are line numbers. All that is wrong
-    (damaged lines, ids that occur twice or contain white space, queries without text) is one DataError."""
-    path = Path(name)
-    problems = Problems()
-    if ending_of(path):
-        queries = read_queries([path], problems)
+def read_query_file(name: str, *, collection: bool = False) -> list[Query]:
+    """The queries of a file, of the lines of standard input (``-``), or of a ``collection``; missing ids are line
+    numbers. All that is wrong (damaged lines, ids that occur twice or contain white space, queries without text) is one
+    DataError."""
+    path, problems = Path(name), Problems()
+    if collection or ending_of(path):
+        queries = read_queries(files_of(name, "queries") if collection else [path], problems)
     else:
         queries = _lines(standard_input() if name == "-" else _text_lines(path, "Queries", QUERY_FORMS))
     problems.stop_if_any()

@@ -60,28 +60,22 @@ class Parts:
         return chosen(self.splits[part], part, split)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A folder, and the parts of a collection to read from it."""
-
-    folder: Path
-    parts: Sequence[Part] = PARTS
-    """If these are judgements alone, the files in the folder itself are judgements, each named after its split."""
-
-
-def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
-    """Configuration -> parts of the collection in one or several folders; "" for a configuration without a name."""
+def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts]:
+    """Configuration -> parts of the collection in one or several folders, each with the parts to read from it; "" for a
+    configuration without a name. If these are judgements alone, the files in the folder itself are judgements, each
+    named after its split."""
     parts_by_name: dict[str, Parts] = {}
-    for source in sources:
-        for part, config, split, path in [*_said_by_head(source)] or _named(source):
-            if part in source.parts:
+    for folder, wanted in folders.items():
+        for part, config, split, path in [*_said_by_head(folder)] or _named(
+            folder, only_qrels=list(wanted) == ["qrels"]
+        ):
+            if part in wanted:
                 parts_by_name.setdefault(config, Parts()).splits[part].setdefault(split, []).append(path)
-    shared = parts_by_name.get("", Parts())
+    shared = parts_by_name.get("", Parts()).splits
     for parts in parts_by_name.values():
         for part in PARTS:
-            if not parts.splits[part]:
-                parts.splits[part].update(shared.splits[part])
-    if any(config for config in parts_by_name) and not (shared.splits["corpus"] and shared.splits["queries"]):
+            parts.splits[part].update(shared[part] if not parts.splits[part] else {})
+    if any(parts_by_name) and not (shared["corpus"] and shared["queries"]):
         parts_by_name.pop("", None)
     return parts_by_name
 
@@ -98,7 +92,7 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
         for entry in head.get("configs") or ():
             config, _, role = str(entry["config_name"]).rpartition("-")
             if role in _ROLES:
-                for split, patterns in _splits(entry).items():
+                for split, patterns in _splits(entry):
                     # C-MTEB's corpora and queries are splits of the only configuration
                     part = _ROLES.get(split, _ROLES[role]) if role == "default" else _ROLES[role]
                     patterns_of.setdefault((config, part), {})[split] = patterns
@@ -120,49 +114,42 @@ def chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[
     return list(splits[""]) if "" in splits else [entry for entries in splits.values() for entry in entries]
 
 
-def _splits(entry: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Split -> patterns of a configuration: ``data_files`` in all forms that the hub supports."""
+def _splits(entry: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Split and patterns of a configuration: ``data_files`` in all forms that the hub supports."""
     files = entry.get("data_files", f"{entry.get('data_dir', '.')}/*")
     if isinstance(files, str) or all(isinstance(file, str) for file in files):
-        return {"train": _patterns(files)}
-    return {str(file["split"]): _patterns(file["path"]) for file in files}
+        files = [{"split": "train", "path": files}]
+    for file in files:
+        patterns = [file["path"]] if isinstance(file["path"], str) else list(file["path"])
+        for pattern in patterns:
+            if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+                raise ValueError(f"{pattern!r} is outside of the repository")
+        yield str(file["split"]), patterns
 
 
-def _patterns(path: str | list[str]) -> list[str]:
-    patterns = [path] if isinstance(path, str) else list(path)
-    for pattern in patterns:
-        if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise ValueError(f"{pattern!r} is outside of the repository")
-    return patterns
+_File = tuple[Part, str, str, Path]  # part, configuration, split and path
 
 
-_Found = tuple[Part, str, str, Path]  # part, configuration, split and file
-
-
-def _said_by_head(source: Source) -> Iterator[_Found]:
-    for (config, part), splits in head_patterns(source.folder / "README.md").items():
+def _said_by_head(folder: Path) -> Iterator[_File]:
+    for (config, part), splits in head_patterns(folder / "README.md").items():
         for split, patterns in splits.items():
-            files = sorted({path for pattern in patterns for path in source.folder.glob(pattern)})
-            for path, *_ in _by_ending(path for path in files if path.is_file()):
-                yield part, config, split, path
+            files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+            yield from ((part, config, split, path) for path, *_ in _by_ending(files))
 
 
-def _named(source: Source) -> Iterator[_Found]:
-    files = sorted(path for path in source.folder.rglob("*") if ending_of(path) and path.is_file())
-    for path, *others in _by_ending(files):
-        name = path.relative_to(source.folder).as_posix()
-        if any(part.startswith(".") for part in name.split("/")):
-            continue
+def _named(folder: Path, *, only_qrels: bool) -> Iterator[_File]:
+    for path, *others in _by_ending(sorted(path for path in folder.rglob("*") if path.is_file())):
+        name = path.relative_to(folder).as_posix()
         stem = name.removesuffix(ending_of(path) or "")
-        if list(source.parts) == ["qrels"] and "/" not in stem:
-            stem = f"qrels/{stem}"
-        for part, form in _FORMS:
-            if match := re.fullmatch(form, stem):
-                groups = match.groupdict()
-                if others:
-                    _warn_of_others(path, *others)
-                yield part, groups.get("config") or "", groups.get("split") or "", path
-                break
+        stem = f"qrels/{stem}" if only_qrels and "/" not in stem else stem
+        matches = ((part, match) for part, form in _FORMS if (match := re.fullmatch(form, stem)))
+        part, match = next(matches, (None, None))
+        if part is None or match is None or any(part.startswith(".") for part in name.split("/")):
+            continue
+        if others:
+            _warn_of_others(path, *others)
+        groups = match.groupdict()
+        yield part, groups.get("config") or "", groups.get("split") or "", path
 
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
