@@ -196,10 +196,10 @@ def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", "dog\t 개\n\n the cat \t고양이\r\n")
     assert list(read_pairs(path)) == [("dog", "개"), ("the cat", "고양이")]
     for content, complaint in (
-        ("dog\t개\ncat\n", "line 2 has only one column"),
-        ("dog\t개\t犬\n", "line 1 has 3 columns"),
-        ("dog\t \n", "line 1 has an empty second column"),
-        ("\t개\n", "line 1 has an empty first column"),
+        ("dog\t개\ncat\n", "line 2 has 1 columns, not 2"),
+        ("dog\t개\t犬\n", "line 1 has 3 columns, not 2"),
+        ("dog\t \n", "line 1 has an empty column"),
+        ("\t개\n", "line 1 has an empty column"),
         ("\n", "holds no pairs"),
     ):
         with pytest.raises(DataError, match=complaint):

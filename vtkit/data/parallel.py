@@ -27,7 +27,8 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
                 continue
             columns = [column.strip() for column in line.split("\t")]
             if len(columns) != 2 or not all(columns):
-                problems.add(path, f"line {number} {_complaint(columns)}")
+                has = "an empty column" if len(columns) == 2 else f"{len(columns)} columns, not 2"
+                problems.add(path, f"line {number} has {has}")
                 any_bad = True
             elif not any_bad:
                 any_pair = True
@@ -38,14 +39,6 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
 
 
 _WANTED = "Parallel text has two columns per line, separated by a tab: source and target language. Remove others."
-
-
-def _complaint(columns: list[str]) -> str:
-    if len(columns) == 1:
-        return "has only one column"
-    if len(columns) > 2:
-        return f"has {len(columns)} columns"
-    return f"has an empty {'first' if not columns[0] else 'second'} column"
 
 
 FEWEST = 200  # pairs below which there is no verdict
