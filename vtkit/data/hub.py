@@ -1,6 +1,5 @@
 """The Hugging Face hub: its cache, and downloads into it by the hub's client if the user allows them."""
 
-import hashlib
 import json
 import os
 import queue
@@ -11,9 +10,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from vtkit.data.text import file_digest
 from vtkit.system import console
 from vtkit.system.errors import DataError, MachineError, VtkitError, machine_failure
 
@@ -24,7 +25,6 @@ TIMEOUT_S = 30.0  # seconds that the hub may take to list the files of a reposit
 
 _SHA256, _GIT_SHA1 = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
 _revisions: dict[str, str] = {}
-_whole: set[tuple[str, int]] = set()  # files that were compared with their checksums, with their modification times
 
 
 def located(name: str) -> str:
@@ -158,7 +158,7 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             snapshot = Path(snapshot_download(repo_id, **options, tqdm_class=Received))
         for name in files:
             blob = (snapshot / name).resolve()
-            if not _is_whole(blob, blob.name):
+            if not _is_whole(blob, blob.stat().st_mtime_ns):
                 blob.unlink()
                 raise DataError(
                     f"{repo_id}: the checksum of {name} differs from the hub's, so it was removed. Run again with "
@@ -226,15 +226,11 @@ def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_typ
     damaged: list[str] = []
     for name in filter_repo_objects(names, allow_patterns=list(patterns)):
         blob = (folder / name).resolve()
-        stamp = (str(blob), blob.stat().st_mtime_ns)
-        if name in sizes:
-            size = _size(blob)
-            if size != sizes[name]:
-                damaged.append(f"{blob} ({name}) has {size:,} of {sizes[name]:,} bytes")
-        elif repo_type == "dataset" and stamp not in _whole:
-            if not _is_whole(blob, blob.name):
-                damaged.append(f"{blob} ({name}) has another checksum than on the hub")
-            _whole.add(stamp)
+        size = blob.stat().st_size if blob.exists() else 0
+        if size != sizes.get(name, size):
+            damaged.append(f"{blob} ({name}) has {size:,} of {sizes[name]:,} bytes")
+        elif name not in sizes and repo_type == "dataset" and not _is_whole(blob, blob.stat().st_mtime_ns):
+            damaged.append(f"{blob} ({name}) has another checksum than on the hub")
     if damaged:
         lines = "".join(f"\n  {line}" for line in damaged)
         raise DataError(
@@ -255,47 +251,40 @@ def _listed_sizes(snapshot: Path, repo_id: str, repo_type: RepositoryKind) -> di
     return {file.path: file.size for file in listed}
 
 
-def _is_whole(path: Path, digest: str) -> bool:
-    """Whether a file has the checksum ``digest``, the cache's name of it; True if the name is not a checksum."""
+@cache
+def _is_whole(blob: Path, changed: int) -> bool:
+    """Whether a file of the cache has the checksum that is its name, or its name is none; read once per process."""
     from huggingface_hub.utils.sha import git_hash
 
-    if _GIT_SHA1.fullmatch(digest):  # of a small file
-        return bool(git_hash(path.read_bytes()) == digest)
-    with path.open("rb") as file:
-        return not _SHA256.fullmatch(digest) or hashlib.file_digest(file, "sha256").hexdigest() == digest
+    if _GIT_SHA1.fullmatch(blob.name):  # of a small file
+        return bool(git_hash(blob.read_bytes()) == blob.name)
+    return not _SHA256.fullmatch(blob.name) or file_digest(blob) == blob.name
 
 
 @contextmanager
 def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> Iterator[None]:
     from huggingface_hub import errors
 
-    label = _label(repo_id, repo_type, revision)
     page = f"https://huggingface.co/{'datasets/' * (repo_type == 'dataset')}{repo_id}"
     kept = " Files that arrived whole are kept."
+    explained = {
+        errors.GatedRepoError: f"is gated: accept its terms at {page}, log in with: hf auth login, and run again.",
+        errors.RevisionNotFoundError: "cannot be downloaded: the hub does not have this revision. "
+        f"{page}/commits/main lists all.",
+        errors.RepositoryNotFoundError: f"cannot be downloaded: {page} does not exist or is private. Check the name, "
+        "or request access there and log in with: hf auth login.",
+    }
     try:
         yield
     except VtkitError:
         raise
-    except errors.GatedRepoError as error:
-        raise DataError(
-            f"{label} is gated: accept its terms at {page}, log in with: hf auth login, and run again."
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise DataError(
-            f"{label} cannot be downloaded: the hub does not have this revision. {page}/commits/main lists all."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise DataError(
-            f"{label} cannot be downloaded: {page} does not exist or is private. Check the name, or request access "
-            "there and log in with: hf auth login."
-        ) from error
     except Exception as error:  # the client's HTTP library has its own errors of connections
         if failure := machine_failure(error, cache_folder(), kept):
             raise failure from error
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{label} cannot be downloaded: {said} Check the connection, and run again with --download.{kept}"
-        ) from error
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        unknown = f"cannot be downloaded: {first_line} Check the connection, and run again with --download.{kept}"
+        said = next((text for kind, text in explained.items() if isinstance(error, kind)), unknown)
+        raise DataError(f"{_label(repo_id, repo_type, revision)} {said}") from error
 
 
 def _refuse_full_disk(repo_id: str, needed: int) -> None:
@@ -322,10 +311,6 @@ def _commits(repo_id: str, repo_type: RepositoryKind) -> list[str]:
 
 def _is_commit(revision: str | None) -> bool:
     return revision is not None and bool(_GIT_SHA1.fullmatch(revision))
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:

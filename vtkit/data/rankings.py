@@ -7,6 +7,7 @@ reads the same rows with texts instead of ids.
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -149,18 +150,14 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
     unknown = without = 0
     for path in map(Path, paths):
         scored = False
-        for scored_list in _known(path, data.qrels, "scores"):
-            if scored_list.scores is None:
+        for row in _known(path, data.qrels, "scores"):
+            if row.scores is None:
                 continue
             scored = True
-            known_documents = data.numbers_of(scored_list.documents) >= 0
-            for name, score, known in zip(
-                scored_list.documents, scored_list.scores, known_documents.tolist(), strict=True
-            ):
-                if known:
-                    gathering.add(scored_list.query, name, score)
-                else:
-                    unknown += 1
+            known = data.numbers_of(row.documents) >= 0
+            unknown += len(known) - int(known.sum())
+            for name, score in compress(zip(row.documents, row.scores, strict=True), known):
+                gathering.add(row.query, name, score)
         if not scored:
             raise DataError(f"{path}: has no scores, so it can only be a source of negatives: name it in mining.files.")
     scores, _ = gathering.finish()

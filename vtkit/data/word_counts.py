@@ -49,7 +49,7 @@ class Tally:
         return ((item, self._counts[item]) for item in sorted(self._counts))
 
 
-class ChunkCounts:
+class ChunkCounts(Tally):
     """Chunks of a corpus with their counts, in code-point order; can be iterated several times.
 
     A chunk is a run of characters that are not white space, with the white space before it, exactly as written; white
@@ -57,27 +57,21 @@ class ChunkCounts:
     """
 
     def __init__(self, texts: Iterable[str], most: int) -> None:
+        super().__init__()
         self.texts = 0  # texts read
         self.chunks = 0  # chunks read, that is: words, and white space at the ends of texts
         self.characters = 0  # characters read
-        self._tally = Tally()
         checked = 0
         for text in texts:
             self.texts += 1
             for piece in pieces(text):
                 chunks = _CHUNK.findall(piece)
-                self._tally.add(chunks)
+                self.add(chunks)
                 self.chunks += len(chunks)
                 self.characters += len(piece)
                 if self.characters - checked >= _CHECKED_EVERY:
                     checked = self.characters
-                    self._tally.make_room(most)
-
-    def __len__(self) -> int:
-        return len(self._tally)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._tally)
+                    self.make_room(most)
 
     def words(self) -> Tally:
         """The words without the white space before them, with their counts."""
