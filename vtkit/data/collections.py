@@ -151,7 +151,7 @@ def hub_repositories(name: str) -> Sequence[Repository]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the parts of a collection are."""
+    """The parts of a collection, and their place in words."""
 
     name: str
     parts: Parts
