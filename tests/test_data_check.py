@@ -127,7 +127,7 @@ Damage = Callable[[bytes], bytes]
         (QUERIES, lambda raw: raw.replace(b'"two"', b'" "'), "line 2: query 'q2' has no text"),
         (QUERIES, lambda raw: raw.replace(b'"_id": "q2"', b'"name": "q2"'), "line 2: _id missing or not a string"),
         ("pairs.tsv", lambda raw: raw + b"three\n", "line 3 has 1 columns, not 2"),
-        ("pairs.tsv", lambda raw: raw + b"\tdrei\n", "line 3 has an empty first column"),
+        ("pairs.tsv", lambda raw: raw + b"\tdrei\n", "line 3 has an empty column"),
         ("text.txt", lambda raw: raw + b"\n\xff\xfe", "line 2 is not UTF-8"),
         ("text.txt", lambda raw: raw + b"\0", "holds NUL bytes"),
         ("text.txt", lambda raw: b"\n \n", "holds no text"),
