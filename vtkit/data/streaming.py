@@ -26,10 +26,10 @@ def read_column(spec: str) -> Iterator[str]:
 def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
     """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, as in
     :func:`read_column`); "" for missing texts."""
-    parts = spec.removeprefix(PREFIX).split(":")
-    if not spec.startswith(PREFIX) or len(parts) != 5 or not (parts[0] and parts[3] and parts[4]):
+    name, config, split, *columns = spec.removeprefix(PREFIX).split(":") + ["", "", ""]
+    if not spec.startswith(PREFIX) or spec.count(":") != 5 or not (name and columns[0] and columns[1]):
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
-    yield from ((query, document) for query, document in _texts(spec, PAIRS_FORM, *parts[:3], parts[3:]))
+    yield from ((query, document) for query, document in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]))
 
 
 def _texts(spec: str, form: str, name: str, config: str, split: str, columns: list[str]) -> Iterator[list[str]]:
