@@ -26,7 +26,7 @@ def read_column(spec: str) -> Iterator[str]:
 def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
     """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, as in
     :func:`read_column`); "" for missing texts."""
-    name, config, split, *columns = spec.removeprefix(PREFIX).split(":") + ["", "", ""]
+    name, config, split, *columns = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or spec.count(":") != 5 or not (name and columns[0] and columns[1]):
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
     yield from ((query, document) for query, document in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]))
