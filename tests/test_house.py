@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1842, 103),
-    "data": (2330, 293),
+    "data": (2327, 293),
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1431, 143),
