@@ -244,7 +244,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ours = load_encoder(str(model_output / "model"))
         vectors = encode(ours, [d.text for d in found.documents], 48)
         ExactIndex.build(vectors).save(out / "tiny" / "postings")
-        IndexRecord("exact", vectors.shape[1], tokenizer_digest(ours.tokenizer)).save(out / "tiny")
+        IndexRecord("exact", vectors.shape[1], tokenizer_digest(ours.tokenizer)).to_file(out / "tiny" / "index.json")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
         (out / "tiny" / "documents.jsonl").write_text("\n".join(lines) + "\n")
         return IndexResult({"tiny": IndexedSet(12, 1, Sparsity(0.0))})

@@ -194,7 +194,7 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
         "bm25.trec.gz belongs to another collection",
         "strange.trec belongs to another collection",
         "document 'nowhere' (query 'q1') is not in corpus.jsonl",
-        "--baseline bm26: name one of the systems",
+        "baseline bm26: name one of the systems",
     ):
         assert complaint in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.trec", "torn"]

@@ -130,8 +130,11 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     folder = model_folder(name)
     if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
+    label = f"source model {name}"
+    inside = transformer_folder(folder, label)
     with quiet_libraries():
-        return _tokenizer(name, transformer_folder(folder, f"source model {name}"))
+        load_complete(AutoModelForMaskedLM, inside, label, device_map="meta")  # says which files do not fit
+        return _tokenizer(name, inside)
 
 
 def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:

@@ -244,7 +244,7 @@ def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
     if not pairwise or (loss == "margin_mse" and not several):
         return
     what = "The mean of several teachers" if several else 'distill.loss = "listwise"'
-    remedy = "Name one teacher" if several else 'Set {distill.loss} to "margin_mse"'
+    remedy = "Name one teacher" if several else 'Set distill.loss to "margin_mse"'
     raise DataError(
         f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
         f"of each query: of two scores, only their order is left. {remedy}."

@@ -63,7 +63,6 @@ class Gate:
             value > highest,
             f"{self.training} step {step}: the loss is {value:,.1f}, and was above {highest:,.1f} for {PATIENCE} "
             f"batches ({self._first[0]:,.1f} in the first one). {_lower(self.learning)}.",
-            *self.learning,
         )
 
     def vectors(self, step: int, queries: Tensor, documents: Tensor, scores: Tensor) -> None:

@@ -63,7 +63,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), family, corpus, expansion, trimmed)
 
 
-VOCABULARY = Stage("vocabulary", version=5, reads=("vocabulary", "casing.input"), function=build_vocabulary)
+VOCABULARY = Stage("vocabulary", version=6, reads=("vocabulary", "casing.input"), function=build_vocabulary)
 
 VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")  # where the vocabulary is the source's own
 
