@@ -130,15 +130,14 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     folder = model_folder(name)
     if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
-    label = f"source model {name}"
-    inside = transformer_folder(folder, label)
     with quiet_libraries():
-        load_complete(AutoModelForMaskedLM, inside, label, device_map="meta")  # says which files do not fit
-        return _tokenizer(name, inside)
+        return _tokenizer(name, transformer_folder(folder, f"source model {name}"))
 
 
 def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
     """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
+    # names files that do not fit each other
+    load_complete(AutoModelForMaskedLM, folder, f"source model {name}", device_map="meta")
     with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         tokenizer: PreTrainedTokenizerFast = _module(folder, device_map="meta").tokenizer
     if not tokenizer.is_fast:
@@ -218,9 +217,8 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
 def _has_modules(folder: Path) -> bool:
     """Report whether a folder holds a sentence-transformers model rather than a bare transformers one."""
     path = folder / "modules.json"
-    if not path.is_file():
-        return False
-    kinds = [module["type"] for module in read_json(path, str(folder))]  # their form was checked
+    # the form of modules.json was checked
+    kinds = [module["type"] for module in read_json(path, str(folder))] if path.is_file() else []
     return any("sparse_encoder" in kind or kind.endswith("Router") or kind in OWN_MODULES for kind in kinds)
 
 
