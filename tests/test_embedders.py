@@ -129,6 +129,23 @@ def test_a_cache_that_cannot_be_written_is_said_and_done_without(
     assert "Embeddings are not kept" in capsys.readouterr().err
 
 
+def test_a_cache_that_refuses_the_vectors_does_not_make_them_be_embedded_again(
+    plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusing = Path("/sys/kernel")  # in which not even the administrator can make a file
+    if not refusing.is_dir():
+        pytest.skip(f"{refusing} is not there")
+    (tmp_path / "embeddings").symlink_to(refusing)
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path))
+    encode, batches = SentenceTransformer.encode, list[int]()
+    monkeypatch.setattr(
+        SentenceTransformer, "encode", lambda *given, **settings: batches.append(1) or encode(*given, **settings)
+    )
+    assert embed(["apple"], plain).shape == (1, 32)
+    assert batches == [1]
+    assert "Embeddings are not kept" in capsys.readouterr().err
+
+
 def test_vectors_that_are_not_numbers_are_refused_and_not_kept(plain: str, tmp_path: Path, cache: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(plain, broken)

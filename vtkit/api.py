@@ -438,7 +438,7 @@ def transfer_encoder(
 
 
 def calibrate_encoder(encoder: SparseEncoder, corpus: Texts, *, seed: int = 42, **settings: Any) -> Calibration:
-    """Rescale and shift the logits of ``encoder``, in place (docs/training.md#calibration).
+    """Shift the logits of ``encoder``, in place (docs/training.md#calibration).
 
     Args:
         encoder: is changed.

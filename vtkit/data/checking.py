@@ -42,8 +42,9 @@ def corpus_problems(spec: str) -> Iterator[str]:
 
 
 def pairs_findings(path: str, language: str | None) -> Iterator[str]:
-    """The problems of a file of parallel text: of its lines, in one message, or columns that do not match. Without any,
-    each :class:`Doubt`: its languages, if the target ``language`` is known, or many pairs."""
+    """The problems of a file of parallel text: one message about its lines, or one about columns that do not match. A
+    file without problems may give a :class:`Doubt`: about its languages, if the target ``language`` is known, or about
+    pairs that are no translations."""
     try:
         alignment = alignment_of(read_pairs(path))
     except DataError as error:

@@ -41,8 +41,9 @@ def query_keys(name: str, split: str) -> Set[str]:
 
 
 def own_documents_doubt(data: RetrievalSet, setting: str) -> str | None:
-    """The number of queries that are documents of the same id, unless they are left out, and the ``setting`` that
-    leaves them out. Ids that coincide by chance are only said."""
+    """A warning if queries are documents of the collection under the same id, which names the ``setting`` that leaves
+    these documents out; None if they are left out already. Ids that coincide by chance are printed, and are no
+    reason for a warning."""
     if data.own_documents:
         return None
     numbers = data.numbers_of([query.id for query in data.queries]).tolist()

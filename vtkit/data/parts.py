@@ -61,9 +61,15 @@ class Parts:
 
 
 def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts]:
-    """Configuration -> parts of the collection in one or several folders, each with the parts to read from it; "" for a
-    configuration without a name. If these are judgements alone, the files in the folder itself are judgements, each
-    named after its split."""
+    """Find the files of a collection that lies in one or several folders.
+
+    Args:
+        folders: folder -> the parts to read from it. Where that is judgements alone, each file in the folder itself
+            holds judgements and is named after its split.
+
+    Returns:
+        Configuration -> its parts; "" is a configuration without a name.
+    """
     parts_by_name: dict[str, Parts] = {}
     for folder, wanted in folders.items():
         for part, config, split, path in [*_said_by_head(folder)] or _named(

@@ -17,7 +17,7 @@ _CHECKED_EVERY = 2**20  # characters between two checks of the counters' size
 
 
 class Tally:
-    """Counts of strings in bounded memory, which are iterated in code-point order."""
+    """Counts of strings in bounded memory. Iterating gives the strings in code-point order."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

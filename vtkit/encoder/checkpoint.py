@@ -130,14 +130,15 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     folder = model_folder(name)
     if _has_modules(folder) and transformer_folders(folder, name) != [folder]:
         return load_encoder(name).tokenizer
+    inside = transformer_folder(folder, f"source model {name}")
     with quiet_libraries():
-        return _tokenizer(name, transformer_folder(folder, f"source model {name}"))
+        # names files that do not fit each other
+        load_complete(AutoModelForMaskedLM, inside, f"source model {name}", device_map="meta")
+        return _tokenizer(name, inside)
 
 
 def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
     """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
-    # names files that do not fit each other
-    load_complete(AutoModelForMaskedLM, folder, f"source model {name}", device_map="meta")
     with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         tokenizer: PreTrainedTokenizerFast = _module(folder, device_map="meta").tokenizer
     if not tokenizer.is_fast:

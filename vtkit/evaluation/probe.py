@@ -191,7 +191,8 @@ def probed_by_spans(
 
 
 def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:
-    """Choose the weight by how well the encoder finds the documents of spans, compared with BM25 (:data:`RATIOS`).
+    """Choose the encoder's weight beside BM25. Both search for the documents that spans were taken from, and
+    :data:`RATIOS` turns the ratio of their results into a weight.
 
     The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
     favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not. An encoder

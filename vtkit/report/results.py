@@ -186,7 +186,8 @@ def _example(example: Example) -> Iterable[Block]:
 
 
 def _weighted(pairs: Iterable[WeightedToken], total: Number = None) -> Inlines:
-    """Tokens with their weights, heaviest first; then the rest of ``total`` (default: the sum of all weights)."""
+    """The heaviest tokens with their weights, and the sum of the remaining weights. ``total`` replaces the sum of all
+    weights."""
     weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
     shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
     heaviest = max((abs(weight) for _, weight in shown), default=0.0) or 1.0

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 
@@ -40,14 +40,14 @@ def embed(texts: Sequence[str], name: str) -> NDArray[np.float32]:
     half, distinct = bf16_is_fast(), sorted(set(texts), key=lambda text: (len(text), text))
     model = digest(folder) if Path(name).is_dir() else f"{name}@{folder.name}"
     key = hashlib.sha256(json.dumps([model, "bfloat16" if half else "float32", distinct]).encode()).hexdigest()
-    embedded, cache = partial(_embedded, distinct, name, half), user_cache("embeddings")
+    embedded, kept_in = cache(partial(_embedded, distinct, name, half)), user_cache("embeddings")
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        vectors = kept_array(cache / f"{key[:32]}.npy", embedded, lambda kept: len(kept) == len(distinct))
+        kept_in.mkdir(parents=True, exist_ok=True)
+        vectors = kept_array(kept_in / f"{key[:32]}.npy", embedded, lambda kept: len(kept) == len(distinct))
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         console.warn(
-            f"Embeddings are not kept: {cache} cannot be written ({error.strerror}). Set {CACHE_VARIABLE} to a folder "
-            "that can be written."
+            f"Embeddings are not kept: {kept_in} cannot be written ({error.strerror}). Set {CACHE_VARIABLE} to a "
+            "folder that can be written."
         )
         vectors = embedded()
     place = {text: row for row, text in enumerate(distinct)}
