@@ -168,9 +168,9 @@ def serving() -> Iterator[Hub]:
             if self.command == "HEAD":
                 return
             breaks = hub.broken.get(path)
-            self.wfile.write(content[first : breaks[0]] if breaks else content[first:])
-            if breaks:
-                breaks.pop(0)
+            end = breaks.pop(0) if breaks else None  # before the write, which fails where the client was killed
+            self.wfile.write(content[first:end])
+            if end is not None:
                 if path in hub.waiting:
                     hub.stopped.wait(30)
                 self.connection.close()
