@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1842, 103),
-    "data": (2327, 293),
+    "data": (2315, 287),
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1431, 143),
@@ -33,7 +33,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "system": (603, 89),
     "training": (2467, 262),
     "transfer": (1705, 147),
-    "vocabulary": (2650, 244),
+    "vocabulary": (2617, 242),
     "vtkit": (466, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

@@ -22,13 +22,14 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from vtkit.data.unspaced import cut_runs
+from vtkit.data.word_counts import count_chunks
 from vtkit.recipe.load import load_specification
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train
+from vtkit.vocabulary.trained import _count_words, _pipeline, train
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ["wordpiece", "bpe", "unigram"]
@@ -175,7 +176,7 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     given_section = section(**{**KINDS[kind], **chosen})
     marks_starts = marked or kind != "wordpiece"
     backend = _pipeline(given_section, casing, marks_starts)
-    counted = _count_words(*_read(texts, given_section), backend, given_section, casing, marks_starts)
+    counted = _count_words(count_chunks(texts), backend, given_section, casing, marks_starts)
     cut = backend.pre_tokenizer.pre_tokenize_str
     reference = Counter(
         word
@@ -185,7 +186,7 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
         for word, _ in cut(part)
         if word.strip("Ġ▁ ")
     )
-    assert {word: count for word, count in counted if word.strip("Ġ▁ ")} == reference
+    assert {word: count for word, count in counted.items() if word.strip("Ġ▁ ")} == reference
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -110,7 +110,7 @@ def section(size: int) -> TrainedVocabulary:
 
 def count(path: Path, megabytes: float, size: int) -> dict[str, Any]:
     counts = count_chunks(first_part(path, megabytes))
-    return {"texts": counts.texts, "chunks": counts.chunks, "distinct": len(counts)}
+    return {"texts": counts.texts, "chunks": counts.counts.total(), "distinct": len(counts.counts)}
 
 
 def learn(path: Path, megabytes: float, size: int) -> dict[str, Any]:

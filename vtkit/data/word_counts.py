@@ -4,88 +4,73 @@ words, the rarest are no longer counted."""
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
 
 from vtkit.system import console
 
 MOST = 2**20  # different strings that are kept if there are more than twice as many; 2 million take about 400 MB
 LONGEST_PIECE = 2**20  # characters of a text that are cut into words at a time
 
-_CHUNK = re.compile(r"\s*\S+|\s+")
-_BORDER = re.compile(r"(?<=\S)\s")
+_SPACE, _OTHER = r"[^\S\x0b\x0c\x1c-\x1f\x85]", r"[\S\x0b\x0c\x1c-\x1f\x85]"
+"""White space and all other characters. The control characters among these are white space to Python, but some
+normalizers drop them, so that the words around them become one."""
+
+CHUNK = re.compile(f"{_SPACE}*{_OTHER}+|{_SPACE}+")
+SPACES = re.compile(f"{_SPACE}+")
+_BORDER = re.compile(f"(?<={_OTHER}){_SPACE}")
 _REPEATS_AT_ONCE = 10_000
 _CHECKED_EVERY = 2**20  # characters between two checks of the counters' size
 
 
-class Tally:
-    """Counts of strings in bounded memory. Iterating gives the strings in code-point order."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._all_counted = True
-
-    def add(self, items: Iterable[str]) -> None:
-        """Count each of ``items`` once more."""
-        self._counts.update(items)
-
-    def add_many(self, item: str, count: int) -> None:
-        """Count ``item`` ``count`` times more."""
-        self._counts[item] += count
-
-    def make_room(self, most: int = MOST) -> None:
-        """Keep the ``most`` frequent strings if there are more than twice as many; equally frequent ones in code-point
-        order."""
-        if len(self._counts) <= 2 * most:
-            return
-        kept = sorted(self._counts.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
-        self._counts = Counter(dict(kept))
-        if self._all_counted:
-            console.say(f"  more than {2 * most:,} different words: counts of the rarest are dropped")
-            self._all_counted = False
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return ((item, self._counts[item]) for item in sorted(self._counts))
+def make_room(counts: Counter[str], most: int = MOST) -> None:
+    """Keep the ``most`` frequent strings if there are more than twice as many; equally frequent ones in code-point
+    order."""
+    if len(counts) > 2 * most:
+        kept = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
+        counts.clear()
+        counts.update(dict(kept))
+        _say_that_room_was_made(most)
 
 
-class ChunkCounts(Tally):
-    """Chunks of a corpus with their counts, in code-point order; can be iterated several times.
+@cache
+def _say_that_room_was_made(most: int) -> None:
+    console.say(f"  more than {2 * most:,} different words: counts of the rarest are dropped")
+
+
+@dataclass
+class ChunkCounts:
+    """Chunks of a corpus with their counts.
 
     A chunk is a run of characters that are not white space, with the white space before it, exactly as written; white
     space at the end of a text is a separate chunk. The chunks of a text, joined, are the text.
     """
 
-    def __init__(self, texts: Iterable[str], most: int) -> None:
-        super().__init__()
-        self.texts = 0  # texts read
-        self.chunks = 0  # chunks read, that is: words, and white space at the ends of texts
-        self.characters = 0  # characters read
-        checked = 0
-        for text in texts:
-            self.texts += 1
-            for piece in pieces(text):
-                chunks = _CHUNK.findall(piece)
-                self.add(chunks)
-                self.chunks += len(chunks)
-                self.characters += len(piece)
-                if self.characters - checked >= _CHECKED_EVERY:
-                    checked = self.characters
-                    self.make_room(most)
+    counts: Counter[str] = field(default_factory=Counter)
+    texts: int = 0  # texts read
+    characters: int = 0  # characters read
 
-    def words(self) -> Tally:
+    def words(self) -> Counter[str]:
         """The words without the white space before them, with their counts."""
-        words = Tally()
-        for chunk, count in self:
-            if word := chunk.lstrip():
-                words.add_many(word, count)
+        words: Counter[str] = Counter()
+        for chunk, count in self.counts.items():
+            if word := SPACES.sub("", chunk, 1):
+                words[word] += count
         return words
 
 
 def count_chunks(texts: Iterable[str], *, most: int = MOST) -> ChunkCounts:
-    """The chunks of ``texts`` (see :class:`ChunkCounts`), counted in one pass, up to about twice ``most`` of them (see
-    :meth:`Tally.make_room`)."""
-    return ChunkCounts(texts, most)
+    """The chunks of ``texts``, counted in one pass, up to about twice ``most`` of them (:func:`make_room`)."""
+    chunks, checked = ChunkCounts(), 0
+    for text in texts:
+        chunks.texts += 1
+        for piece in pieces(text):
+            chunks.counts.update(CHUNK.findall(piece))
+            chunks.characters += len(piece)
+            if chunks.characters - checked >= _CHECKED_EVERY:
+                checked = chunks.characters
+                make_room(chunks.counts, most)
+    return chunks
 
 
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:

@@ -231,7 +231,7 @@ def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctu
     prepare = preparation(language or "")
     chunks = count_chunks(texts)
     counts: Counter[str] = Counter()
-    for chunk, count in chunks.words():
+    for chunk, count in sorted(chunks.words().items()):
         for word in words(prepare(chunk), punctuation):
             counts[word] += count
     return chunks.texts, counts

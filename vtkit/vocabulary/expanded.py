@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from vtkit.data.word_counts import Tally, count_chunks
+from vtkit.data.word_counts import CHUNK, SPACES, count_chunks, make_room
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
@@ -44,7 +44,6 @@ WHY: dict[Reason, str] = {
 SPECIAL_TOKENS = 5  # places of a learned vocabulary that special tokens take
 FIRST_INCREMENTS = 8  # increments that the first training is large enough for; each further one is for twice as many
 
-_CHUNK = re.compile(r"\s*\S+|\s+")
 _TEXTS_CHECKED = 200
 _WORDS_AT_ONCE = 50_000  # words that are held as a list
 
@@ -137,8 +136,8 @@ def expand_vocabulary(
 class _Corpus:
     """Word counts of a corpus, enough to tokenize it with any model."""
 
-    words: Tally  # every word as the tokenizer hands it to its model, with its count
-    lowered: Tally  # the same of the lower-cased corpus
+    words: Counter[str]  # every word as the tokenizer hands it to its model, with its count
+    lowered: Counter[str]  # the same of the lower-cased corpus
     fixed: Counter[int]  # ids that the tokenizer finds before it looks for words (its added tokens), with their counts
     spaced_words: int  # words between white space
 
@@ -223,9 +222,9 @@ def _read_corpus(
     cut, cut_lowered = _cutter(base), _cutter(folded)
     texts = iter(texts)
     first = list(islice(texts, _TEXTS_CHECKED))
-    spaced = [text for text in first if len(_CHUNK.findall(text)) > 1]
+    spaced = [text for text in first if len(CHUNK.findall(text)) > 1]
     joined = [
-        text for text in spaced if cut(text) != [w for chunk in _CHUNK.findall(text) for w in _chunk_words(cut, chunk)]
+        text for text in spaced if cut(text) != [w for chunk in CHUNK.findall(text) for w in _chunk_words(cut, chunk)]
     ]
     if 2 * len(joined) > len(spaced):
         raise DataError(
@@ -233,29 +232,28 @@ def _read_corpus(
             'be counted one by one. Choose one that cuts at white space, or train a vocabulary (kind = "trained").'
         )
     folds = cut("A É") == cut("a é") or cut("A É") == cut("a e")
-    words = Tally()
-    lowered = words if folds else Tally()
-    fixed: Counter[int] = Counter()
+    words, fixed = Counter[str](), Counter[int]()
+    lowered = words if folds else Counter[str]()
     spaced_words = 0
-    for number, (chunk, count) in enumerate(count_chunks(chain(first, texts)), 1):
+    for number, (chunk, count) in enumerate(sorted(count_chunks(chain(first, texts)).counts.items()), 1):
         spaced_words += 0 if chunk.isspace() else count
         for word in _chunk_words(cut, chunk):
             if isinstance(word, int):
                 fixed[word] += count
             else:
-                words.add_many(word, count)
+                words[word] += count
         for word in [] if folds else _chunk_words(cut_lowered, chunk):
             if isinstance(word, str):
-                lowered.add_many(word, count)
+                lowered[word] += count
         if number % _WORDS_AT_ONCE == 0:
-            words.make_room()
-            lowered.make_room()
+            make_room(words)
+            make_room(lowered)
     if not folds:
         console.warn(
             f"{section.tokenizer} keeps upper case, and the tokens added to it are lower-case, as AdaLM's are: words "
             'that the corpus writes with capitals stay in pieces. Set casing.input = "lowercase" to fold them.'
         )
-    if not len(words) or not spaced_words:
+    if not words or not spaced_words:
         raise DataError("The corpus has no words to expand a vocabulary with: its texts are empty.")
     return _Corpus(words, lowered, fixed, spaced_words)
 
@@ -280,14 +278,14 @@ def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | in
 
 def _chunk_words(cut: Callable[[str], list[str | int]], chunk: str) -> list[str | int]:
     """The words of a chunk where it stands: behind another word, unless there is no white space in front of it."""
-    return cut(f"x{chunk}")[1:] if chunk[0].isspace() else cut(chunk)
+    return cut(f"x{chunk}")[1:] if SPACES.match(chunk) else cut(chunk)
 
 
-def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
+def _cut(model: models.Model, words: Counter[str], size: int) -> NDArray[np.int64]:
     """How often each token occurs when ``model`` cuts ``words``, (size,)."""
     backend = Tokenizer(model)
     counts = np.zeros(size, dtype=np.int64)
-    rest = iter(words)
+    rest = iter(words.items())
     while block := list(islice(rest, _WORDS_AT_ONCE)):
         rows = [block[start : start + _WORDS_A_ROW] for start in range(0, len(block), _WORDS_A_ROW)]  # cut side by side
         listed = [[word for word, _ in row] for row in rows]
@@ -298,16 +296,16 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
     return counts
 
 
-def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size: int) -> _Learned:
+def _learn(base: PreTrainedTokenizerFast, words: Counter[str], notation: Notation, size: int) -> _Learned:
     merges: list[tuple[str, str]] = []
     if notation.byte_level:
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        tokens, merges = merge(words, size - SPECIAL_TOKENS, alphabet, spaced=True)
+        tokens, merges = merge(sorted(words.items()), size - SPECIAL_TOKENS, alphabet, spaced=True)
         characters = len(alphabet)
     else:
-        alphabet = sorted({character for word, _ in words for character in word})
+        alphabet = sorted(set().union(*words))
         tokens, characters = merge_wordpiece(
-            words, size - SPECIAL_TOKENS, alphabet, alphabet, notation.prefix, given=False
+            sorted(words.items()), size - SPECIAL_TOKENS, alphabet, alphabet, notation.prefix, given=False
         )
     new = set(tokens) - base.get_vocab().keys()
     return _Learned(
@@ -319,7 +317,7 @@ def _learn(base: PreTrainedTokenizerFast, words: Tally, notation: Notation, size
         addable={
             token for token in new if any(unicodedata.category(c)[0] in "LM" for c in notation.read(token).surface)
         },
-        whole_words={word for word, _ in words if word in new},
+        whole_words=new & words.keys(),
         complete=len(tokens) + SPECIAL_TOKENS < size,
     )
 

@@ -9,12 +9,10 @@ that ICU's dictionaries find; the tokenizer itself needs no dictionary.
 from __future__ import annotations
 
 import math
-import re
 import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from vtkit.data.spelling import FOLDED, lowered
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
-from vtkit.data.word_counts import ChunkCounts, Tally, count_chunks
+from vtkit.data.word_counts import ChunkCounts, count_chunks, make_room
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
@@ -90,10 +88,6 @@ LONGEST_RUN = 200
 
 _CHECKED_EVERY = 200_000
 
-_JOINED = re.compile("[\x1c-\x1f]")
-_JOINED_BY_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-"""Characters at which Python cuts words, but which a normalizer drops, so that the words around them become one."""
-
 
 def train(
     texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None
@@ -113,11 +107,11 @@ def train(
             characters.
     """
     casing = casing or CasingSection()
-    chunks, whole = _read(texts, section)
-    marks_starts = section.algorithm != "wordpiece" or _unspaced_share(chain(chunks, whole)) >= UNSPACED_SHARE
+    chunks = count_chunks(_with_progress(texts))
+    marks_starts = section.algorithm != "wordpiece" or _unspaced_share(chunks.counts) >= UNSPACED_SHARE
     backend = _pipeline(section, casing, marks_starts)
-    words = _count_words(chunks, whole, backend, section, casing, marks_starts)
-    if not len(words):
+    words = _count_words(chunks, backend, section, casing, marks_starts)
+    if not words:
         raise DataError("The corpus has no words to learn a vocabulary from: its texts are empty.")
     if section.algorithm == "unigram":
         backend.model = _unigram(words, section)
@@ -127,10 +121,7 @@ def train(
     tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
     say_if_smaller(len(tokenizer), section.size)
     return tokenizer, CorpusCounts(
-        texts=chunks.texts + sum(count for _, count in whole),
-        characters=chunks.characters + sum(len(text) * count for text, count in whole),
-        words=sum(count for _, count in words),
-        distinct_words=len(words),
+        texts=chunks.texts, characters=chunks.characters, words=words.total(), distinct_words=len(words)
     )
 
 
@@ -206,75 +197,47 @@ def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
     return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
 
 
-def _read(texts: Iterable[str], section: TrainedVocabulary) -> tuple[ChunkCounts, Tally]:
-    """The chunks of a corpus, and the few texts that cannot be cut at white space first, counted."""
-    whole = Tally()
-    joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
-
-    def regular() -> Iterator[str]:
-        with console.progress("texts read for the vocabulary") as bar:
-            for text in texts:
-                if joined(text):
-                    whole.add([text])
-                    whole.make_room()
-                else:
-                    yield text
-                bar.advance()
-
-    chunks = count_chunks(regular())
-    return chunks, whole
+def _with_progress(texts: Iterable[str]) -> Iterator[str]:
+    with console.progress("texts read for the vocabulary") as bar:
+        for text in texts:
+            yield text
+            bar.advance()
 
 
-def _unspaced_share(counted: Iterable[tuple[str, int]]) -> float:
+def _unspaced_share(counts: Counter[str]) -> float:
     """Share of the characters that are of scripts without spaces."""
-    unspaced = characters = 0
-    for text, count in counted:
-        unspaced += count * count_unspaced(text)
-        characters += count * len(text)
-    return unspaced / max(1, characters)
+    unspaced = sum(count * count_unspaced(text) for text, count in counts.items())
+    return unspaced / max(1, sum(count * len(text) for text, count in counts.items()))
 
 
 def _count_words(
-    chunks: ChunkCounts,
-    whole: Tally,
-    backend: Tokenizer,
-    section: TrainedVocabulary,
-    casing: CasingSection,
-    marks_starts: bool,
-) -> Tally:
+    chunks: ChunkCounts, backend: Tokenizer, section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
+) -> Counter[str]:
     """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs. Each different chunk
-    between white space, across which neither looks, is cut once; the few texts for which that would differ are cut
-    whole."""
-    words = Tally()
+    between white space, across which neither looks, is cut once."""
+    words: Counter[str] = Counter()
     normalize = normalizers.Sequence(_steps(section, casing, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
     written = (BYTE_LEVEL if section.algorithm == "bpe" else SENTENCEPIECE).written(mark)
-
-    def add(text: str, count: int) -> None:
-        for part in cut_runs(text) if marks_starts else [text]:
-            for word, _ in backend.pre_tokenizer.pre_tokenize_str(part):
-                words.add_many(word, count)
-
-    for text, count in whole:
-        add(backend.normalizer.normalize_str(text), count)
-        words.make_room()
-    for number, (chunk, count) in enumerate(chunks.words(), 1):
+    for number, (chunk, count) in enumerate(sorted(chunks.words().items()), 1):
         cased = lowered(chunk, casing.language) if casing.input == "lowercase" else chunk
         # most words: nothing happens to them but lower-casing, which in Turkish gives I a letter of two bytes
         if (chunk + cased).isascii() and (chunk.isalpha() if section.split == "scripts" else chunk.isalnum()):
-            words.add_many(written + cased, count)
+            words[written + cased] += count
         elif text := normalize(chunk):
-            add(mark + text, count)
+            for part in cut_runs(mark + text) if marks_starts else [text]:
+                for word, _ in backend.pre_tokenizer.pre_tokenize_str(part):
+                    words[word] += count
         if number % _CHECKED_EVERY == 0:
-            words.make_room()
+            make_room(words)
     return words
 
 
-def _alphabet(words: Tally) -> set[str]:
+def _alphabet(words: Counter[str]) -> set[str]:
     """The most frequent characters: as many as cover the wanted share of the corpus, and beyond that, in a small
     alphabet, all that occur often enough. On ties the lower code point comes first."""
     counts: Counter[str] = Counter()
-    for word, count in words:
+    for word, count in words.items():
         for character in word:
             counts[character] += count
     needed = math.ceil(CHARACTER_COVERAGE * counts.total())
@@ -287,7 +250,7 @@ def _alphabet(words: Tally) -> set[str]:
     return kept
 
 
-def _merged(words: Tally, section: TrainedVocabulary, backend: Tokenizer, marks_starts: bool) -> models.Model:
+def _merged(words: Counter[str], section: TrainedVocabulary, backend: Tokenizer, marks_starts: bool) -> models.Model:
     """GPT-2's byte-level BPE, whose alphabet is the 256 bytes, so that no text is unknown; or BERT's WordPiece, whose
     longest match is over tokens that mark the beginnings of words or their continuations. Characters that can stand
     inside words are in the alphabet of WordPiece in both forms, so that no new word is unknown."""
@@ -307,7 +270,7 @@ def _merged(words: Tally, section: TrainedVocabulary, backend: Tokenizer, marks_
     characters = len(alphabet) + len(inside)
     _check_alphabet(characters, section)
     known = set(alphabet)
-    known_words = ((word, count) for word, count in words if known.issuperset(word))
+    known_words = ((word, count) for word, count in sorted(words.items()) if known.issuperset(word))
     if marks_starts:
         tokens, merges = merge(known_words, size, alphabet, only=True)
     else:
@@ -328,7 +291,7 @@ def _merged(words: Tally, section: TrainedVocabulary, backend: Tokenizer, marks_
     )
 
 
-def _unigram(words: Tally, section: TrainedVocabulary) -> models.Unigram:
+def _unigram(words: Counter[str], section: TrainedVocabulary) -> models.Unigram:
     """SentencePiece's unigram language model over the counted words."""
     import sentencepiece
 
@@ -338,7 +301,7 @@ def _unigram(words: Tally, section: TrainedVocabulary) -> models.Unigram:
     with tempfile.TemporaryDirectory() as folder:
         counted, prefix = Path(folder, "words.tsv"), Path(folder, "vocabulary")
         with counted.open("w", encoding="utf-8") as file:
-            for word, count in words:
+            for word, count in sorted(words.items()):
                 if known.issuperset(word):
                     file.write(f"{word}\t{count}\n")
         try:
