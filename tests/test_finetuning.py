@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
-from vtkit.training.pairs import TrainingBatches, judged_pairs
+from vtkit.training.pairs import judged_pairs, relevant_to_others, training_batches
 from vtkit.training.teachers import Asked
 
 DATA = collection(48, seed=4)
@@ -46,15 +46,7 @@ def judged(relevant: list[set[int]], documents: int) -> RetrievalSet:
     )
 
 
-class Example(NamedTuple):
-    """A row of a batch by number: a query, a relevant document, and hard negatives."""
-
-    query: int
-    positive: int
-    negatives: tuple[int, ...] = ()
-
-
-def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[list[Example]]:
+def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[np.ndarray]:
     """The batches of a run whose negatives BM25 finds."""
     found = judged_pairs(data)
 
@@ -62,11 +54,7 @@ def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[l
         bm25 = Bm25.build(data.contents, "en")
         return [bm25.search([query.text for query in data.queries], depth)[0].tolist()]
 
-    batches = TrainingBatches(found, wanted, seed, negative_pools(data, found, wanted, rankings))
-    return [
-        [Example(query, positive, tuple(others)) for query, positive, *others in batches.rows(step).tolist()]
-        for step in range(len(batches))
-    ]
+    return list(training_batches(found, wanted, seed, negative_pools(data, found, wanted, rankings)))
 
 
 # batches
@@ -77,23 +65,25 @@ RELEVANT = st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=4), min_siz
 
 @settings(max_examples=30)
 @given(RELEVANT, st.integers(2, 5), st.integers(1, 12), st.integers(0, 2), st.integers(0, 5))
-def test_no_document_of_a_batch_is_relevant_to_a_query_it_is_a_negative_of(
-    relevant: list[set[int]], batch_size: int, steps: int, hard_negatives: int, seed: int
+def test_documents_of_a_batch_that_are_relevant_to_another_query_are_found(
+    relevant: list[set[int]], size: int, steps: int, negatives: int, seed: int
 ) -> None:
     data = judged(relevant, 40)
-    wanted = section(batch_size=batch_size, steps=steps, hard_negatives=hard_negatives)
-    try:
-        batches = batches_of(data, wanted, seed)
-    except DataError:  # these queries fill no batch
+    data.documents[11] = Document("d11", "", data.documents[0].text)
+    wanted = section(batch_size=size, steps=steps, hard_negatives=negatives)
+    if sum(map(len, relevant)) < size:
         return
-    assert [len(batch) for batch in batches] == [batch_size] * steps
-    for batch in batches:
-        for row in batch:
-            assert row.positive in relevant[row.query]
-            assert len(set(row.negatives)) == hard_negatives
-            for other in batch:
-                theirs = {*other.negatives} if other is row else {other.positive, *other.negatives}
-                assert not theirs & relevant[row.query]
+    batches = batches_of(data, wanted, seed)
+    assert [batch.shape for batch in batches] == [(size, 2 + negatives)] * steps
+    alike = [own | ({0, 11} if own & {0, 11} else set()) for own in relevant]
+    for step, batch in enumerate(batches):
+        found = relevant_to_others(judged_pairs(data), batches, step)
+        documents = [*batch[:, 1], *(number for column in batch[:, 2:].T for number in column)]
+        for row, (query, document, *others) in enumerate(batch.tolist()):
+            assert document in relevant[query]
+            assert len(set(others) - alike[query]) == negatives
+            expected = [place != row and number in alike[query] for place, number in enumerate(documents)]
+            assert found[row].tolist() == expected
 
 
 @given(st.integers(2, 30), st.integers(2, 6), st.integers(0, 100))
@@ -102,8 +92,8 @@ def test_every_pair_is_used_before_any_is_used_a_second_time(pairs: int, batch_s
         return
     steps = pairs // batch_size
     batches = batches_of(collection(pairs), section(batch_size=batch_size, steps=steps), seed)
-    used = [row.query for batch in batches for row in batch]
-    assert len(set(used)) == len(used)
+    used = np.concatenate(batches)[:, 0]
+    assert len(set(used.tolist())) == len(used)
 
 
 def test_the_steps_follow_from_the_epochs_unless_they_are_given() -> None:
@@ -118,8 +108,9 @@ def test_the_steps_follow_from_the_epochs_unless_they_are_given() -> None:
 
 def test_batches_repeat_with_the_seed_and_differ_with_another() -> None:
     wanted = section(hard_negatives=2)
-    assert batches_of(DATA, wanted, 1) == batches_of(DATA, wanted, 1)
-    assert batches_of(DATA, wanted, 1) != batches_of(DATA, wanted, 2)
+    first, again, other = (np.stack(batches_of(DATA, wanted, seed)) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 def test_documents_judged_not_relevant_are_no_positives() -> None:
@@ -127,7 +118,7 @@ def test_documents_judged_not_relevant_are_no_positives() -> None:
     data.qrels["q0"]["d2"] = 0
     data.qrels["q1"]["d2"] = -1
     batches = batches_of(data, section(batch_size=2, steps=10), 1)
-    assert {(row.query, row.positive) for batch in batches for row in batch} == {(0, 0), (1, 1)}
+    assert {tuple(row) for batch in batches for row in batch.tolist()} == {(0, 0), (1, 1)}
 
 
 def test_hard_negatives_come_from_the_best_bm25_results() -> None:
@@ -137,27 +128,16 @@ def test_hard_negatives_come_from_the_best_bm25_results() -> None:
         negative
         for batch in batches_of(data, section(batch_size=4, steps=60, hard_negatives=1, mining={"depth": 3}), 3)
         for row in batch
-        if row.query == 0
-        for negative in row.negatives
+        if row[0] == 0
+        for negative in row[2:].tolist()
     }
     assert {20, 21} <= seen
     assert len(seen) == 3
 
 
-def test_a_query_that_fits_beside_no_other_or_few_does_not_hold_up_the_rest() -> None:
-    # query 3 knows every document, so no batch of two can have it
-    batches = batches_of(judged([{0}, {1}, {2}, {0, 1, 2}], 5), section(batch_size=2, steps=40), 1)
-    assert len(batches) == 40
-    assert {row.query for batch in batches for row in batch} == {0, 1, 2}
-    batches = batches_of(judged([set(range(300)), {300}], 301), section(batch_size=2, steps=None, epochs=2.0), 1)
-    assert len(batches) == 301
-    assert all({row.query for row in batch} == {0, 1} for batch in batches)
-
-
 def test_too_little_data_is_an_error() -> None:
     refused: list[tuple[list[set[int]], dict[str, Any], str]] = [
         ([{0}, {1}], {"batch_size": 3}, "2 relevant pairs in split train, fewer than one batch of 3"),
-        ([{0, 1}, {0, 1}, {1, 2}], {"batch_size": 3}, "Lower batch_size"),
         ([{0}, {1}], {"batch_size": 2, "hard_negatives": 5}, r"hard_negatives = 5, .* only \d documents"),
         ([{0, 1, 2}], {"batch_size": 2}, "at least two queries"),
     ]
@@ -170,22 +150,15 @@ def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pyt
     data = judged([{0}, {1}], 8)
     data.documents[2:4] = [Document("d2", "", data.documents[0].text), Document("d3", "", data.documents[1].text)]
     wanted = section(batch_size=2, steps=30, hard_negatives=2)
-    for batch in batches_of(data, wanted, 1):
-        assert {number for row in batch for number in row.negatives} <= {4, 5, 6, 7}
+    for query, _, *negatives in np.concatenate(batches_of(data, wanted, 1)).tolist():
+        assert not {query, query + 2} & set(negatives)
     assert "2 documents have the same text as a relevant one" in capsys.readouterr().err
-
-
-def test_two_copies_of_a_document_stand_in_one_batch_with_one_of_their_queries_only() -> None:
-    data = judged([{0}, {1}, {2}], 3)
-    data.documents[1] = Document("d1", "", data.documents[0].text)
-    for batch in batches_of(data, section(batch_size=2, steps=20), 1):
-        assert {row.query for row in batch} in ({0, 2}, {1, 2})
 
 
 def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     data = judged([{0}, {1}, {2}, {3}], 4)
     data.documents[1], data.queries[2] = Document("d1", "", " "), Query("q2", "")
-    used = {row.query for batch in batches_of(data, section(batch_size=2), 1) for row in batch}
+    used = set(np.concatenate(batches_of(data, section(batch_size=2), 1))[:, 0].tolist())
     assert used == {0, 3}
     assert "2 pairs with an empty query or document" in capsys.readouterr().err
 

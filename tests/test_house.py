@@ -31,7 +31,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "search": (2215, 230),
     "settings": (960, 121),
     "system": (603, 89),
-    "training": (2467, 262),
+    "training": (2405, 257),
     "transfer": (1705, 147),
     "vocabulary": (2617, 242),
     "vtkit": (466, 51),

@@ -26,7 +26,7 @@ from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import negative_pools, system_rankings
-from vtkit.training.pairs import TrainingBatches, judged_pairs
+from vtkit.training.pairs import judged_pairs
 
 DATA = collection(30, seed=4)
 
@@ -255,18 +255,6 @@ def test_a_useless_file_of_scores_is_told(tmp_path: Path, name: str, content: st
 
 
 # training
-
-
-def test_a_pair_whose_only_negative_is_relevant_to_another_waits_for_another_batch() -> None:
-    data = judged({0: {0: 1, 1: 0}, 1: {1: 1, 4: 0}, 2: {2: 1, 5: 0}}, 6)
-    found = judged_pairs(data)
-    wanted = section(batch_size=2, steps=30)
-    known = negative_pools(data, found, wanted, lambda depth: [])
-    batches = TrainingBatches(found, wanted, 1, known)
-    queries = {frozenset(batches.rows(step)[:, 0].tolist()) for step in range(30)}
-    assert queries == {frozenset({0, 2}), frozenset({1, 2})}
-    with pytest.raises(DataError, match=r"no 3 queries have relevant documents of their own, and 1 hard negatives"):
-        TrainingBatches(found, section(batch_size=3, steps=3), 1, known)
 
 
 def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Large collections: mapped from files instead of held, with nothing else changed."""
 
 import json
-from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +22,6 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
-from vtkit.training.pairs import TrainingBatches, judged_pairs
 from vtkit.training.validation import held_out_queries, validation_set
 
 
@@ -135,82 +132,6 @@ def test_gathered_values_are_those_of_dictionaries(rows: list[tuple[int, int, in
     }
     assert len(contradictions) == contradicting
     assert dict(found.only({"q1"})) == {query: values for query, values in wanted.items() if query == "q1"}
-
-
-def reference_batches(data: RetrievalSet, section: FinetuneSection, seed: int, pools: Sequence[Sequence[int]]) -> list:
-    """The batches by definition: the first pairs of a stream that can stand in one batch, all conditions anew for each
-    pair; what is left waits for the next pass."""
-    number = {document.id: n for n, document in enumerate(data.documents)}
-    same = [{n for n, other in enumerate(data.documents) if other.contents == each.contents} for each in data.documents]
-    relevant = [
-        set[int]().union(*(same[number[name]] for name, grade in data.qrels[query.id].items() if grade > 0))
-        for query in data.queries
-    ]
-    pairs = [
-        (row, document)
-        for row, query in enumerate(data.queries)
-        for document in sorted(number[name] for name, grade in data.qrels[query.id].items() if grade > 0)
-    ]
-    size, negatives, batches, waiting, epoch = section.batch_size, section.hard_negatives, [], [], 0
-    while len(batches) < (section.steps or 0):
-        order = np.random.default_rng([seed, epoch]).permutation(len(pairs))
-        stream, before = deque(waiting + [pairs[n] for n in order]), len(batches)
-        while len(batches) < (section.steps or 0):
-            batch, passed = [], []
-            while stream and len(batch) < size:
-                pair = stream.popleft()
-                chosen = [*batch, pair]
-                wanted = set[int]().union(*(relevant[query] for query, _ in chosen))
-                alone = _apart(chosen, relevant)
-                enough = all(sum(n not in wanted for n in pools[q]) >= negatives for q, _ in chosen) if negatives else 1
-                (batch if alone and enough else passed).append(pair)
-            stream.extendleft(reversed(passed))
-            if len(batch) < size:
-                stream.extendleft(reversed(batch))
-                break
-            draw = np.random.default_rng([seed, 2, len(batches)])
-            wanted = set[int]().union(*(relevant[query] for query, _ in batch))
-            rows = []
-            for query, document in batch:
-                left = [n for n in pools[query] if n not in wanted]
-                rows.append([query, document, *(draw.choice(left, negatives, replace=False) if negatives else ())])
-            batches.append(rows)
-        epoch += 1
-        waiting = list(stream)[: len(pairs)] if len(batches) > before else []
-        if epoch > 60:
-            return batches
-    return batches
-
-
-def _apart(pairs: list[tuple[int, int]], relevant: list[set[int]]) -> bool:
-    """Whether no pair's document is relevant to another pair's query."""
-    return not any(
-        document in relevant[query]
-        for place, (query, _) in enumerate(pairs)
-        for other, (_, document) in enumerate(pairs)
-        if other != place
-    )
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=3), min_size=3, max_size=10),
-    st.integers(2, 4), st.integers(0, 2), st.integers(0, 9),
-)  # fmt: skip
-def test_batches_are_those_of_the_definition(relevant: list[set[int]], size: int, negatives: int, seed: int) -> None:
-    documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts(20, seed=8))]
-    documents[11] = Document("d11", "", documents[0].text)
-    queries = [Query(f"q{n}", text) for n, text in enumerate(texts(len(relevant), seed=9))]
-    data = RetrievalSet("x", documents, queries, {f"q{n}": {f"d{d}": 1 for d in own} for n, own in enumerate(relevant)})
-    section = FinetuneSection(data="x", steps=7, batch_size=size, hard_negatives=negatives)
-    pools = [np.random.default_rng(n).permutation(20)[:9].tolist() for n in range(len(relevant))]
-    found = judged_pairs(data)
-    pools = [[n for n in pool if n not in found.relevant[row]] for row, pool in enumerate(pools)]
-    try:
-        batches = TrainingBatches(found, section, seed, pools if negatives else ())
-    except DataError:
-        return
-    assert [batches.rows(step).tolist() for step in range(7)] == reference_batches(data, section, seed, pools)
 
 
 def test_a_training_on_a_mapped_collection_ends_in_the_same_weights(

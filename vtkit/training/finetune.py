@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
@@ -28,7 +30,7 @@ from vtkit.training.losses import (
 )
 from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.pairs import Judged, Pools, TrainingBatches, judged_pairs
+from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.resuming import Schedule, set_weights
@@ -136,12 +138,12 @@ class _Training:
     def __call__(self, seed: int, folder: Path) -> Curves:
         """Train, and return the curves."""
         encoder, section, data = self.encoder, self.section, self.data
-        batches = TrainingBatches(self.judged, section, seed, self.mined)
+        batches = training_batches(self.judged, section, seed, self.mined)
         taught = self._taught(batches, folder) if section.taught else None
         steps, size = len(batches), section.batch_size
 
         def column(place: int, text: Callable[[int], str]) -> Sequence[str]:
-            return Lazy(steps * size, lambda row: text(int(batches.rows(row // size)[row % size, place])))
+            return Lazy(steps * size, lambda row: text(int(batches[row // size][row % size, place])))
 
         columns = {"query": column(0, lambda query: data.queries[query].text)}
         for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
@@ -163,7 +165,7 @@ class _Training:
             {column: section.query_length if column == "query" else section.document_length for column in columns},
             lambda step: Objective(
                 encoder,
-                objective_terms(section, steps, encoder, taught),
+                objective_terms(section, steps, encoder, taught, partial(relevant_to_others, self.judged, batches)),
                 step=step,
                 gate=gate,
                 table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
@@ -186,12 +188,12 @@ class _Training:
             ramp_ends,
         )
 
-    def _taught(self, batches: TrainingBatches, folder: Path) -> KeptScores:
+    def _taught(self, batches: Sequence[NDArray[np.int32]], folder: Path) -> KeptScores:
         """The teachers' scores of each step's queries and documents."""
         section, data, contents = self.section, self.data, self.data.contents
 
         def asked(step: int) -> Asked:
-            rows = batches.rows(step)
+            rows = batches[step]
             numbers: list[int] = rows[:, 1:].T.reshape(-1).tolist()
             queries = [data.queries[query].text for query in rows[:, 0].tolist()]
             return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
@@ -211,10 +213,35 @@ class _Training:
 
 
 def objective_terms(
-    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | None = None
+    section: FinetuneSection,
+    steps: int,
+    encoder: SparseEncoder,
+    taught: KeptScores | None = None,
+    relevant: Callable[[int], Tensor] | None = None,
 ) -> list[Term]:
-    """The losses and the penalties that the settings name, of a run of ``steps``, of which ramps are a share."""
-    terms = _loss_terms(section, taught)
+    """The losses and the penalties that the settings name, of a run of ``steps``, of which ramps are a share. The
+    documents that are ``relevant`` at a step to another query than their own are no negatives."""
+
+    def contrastive(batch: Batch) -> Tensor:
+        repeated = None if relevant is None else relevant(batch.step).to(batch.scores.device)
+        return info_nce(batch.scores, section.infonce_scale, repeated)
+
+    def own(batch: Batch) -> tuple[Tensor, Tensor]:
+        assert taught is not None
+        factor = section.teacher_scale or taught.scale
+        return own_candidates(batch.scores), factor * taught.own(batch.step).to(batch.scores)
+
+    def listwise(batch: Batch) -> Tensor:
+        assert taught is not None
+        return listwise_divergence(batch.scores, taught[batch.step].to(batch.scores))
+
+    values: dict[LossName, tuple[str, Callable[[Batch], Tensor]]] = {
+        "infonce": ("contrastive", contrastive),
+        "margin_mse": ("margin_mse", lambda batch: margin_mse(*own(batch))),
+        "kl": ("kl", lambda batch: divergence(*own(batch))),
+        "listwise": ("listwise", listwise),
+    }
+    terms = [Term(*values[name], lambda step, weight=weight: weight) for name, weight in section.losses.items()]  # type: ignore[misc]
     vocabulary = encoder[0].auto_model.config.vocab_size
     # A table of queries that is not trained is not changed by penalties.
     fixed_queries = query_table(encoder) is not None and section.query_encoder != "learned"
@@ -227,25 +254,6 @@ def objective_terms(
             definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
             terms.append(penalty_term(side, name, value, weight, definition))
     return terms
-
-
-def _loss_terms(section: FinetuneSection, taught: KeptScores | None) -> list[Term]:
-    def own(batch: Batch) -> tuple[Tensor, Tensor]:
-        assert taught is not None
-        factor = section.teacher_scale or taught.scale
-        return own_candidates(batch.scores), factor * taught.own(batch.step).to(batch.scores)
-
-    def listwise(batch: Batch) -> Tensor:
-        assert taught is not None
-        return listwise_divergence(batch.scores, taught[batch.step].to(batch.scores))
-
-    values: dict[LossName, tuple[str, Callable[[Batch], Tensor]]] = {
-        "infonce": ("contrastive", lambda batch: info_nce(batch.scores, section.infonce_scale)),
-        "margin_mse": ("margin_mse", lambda batch: margin_mse(*own(batch))),
-        "kl": ("kl", lambda batch: divergence(*own(batch))),
-        "listwise": ("listwise", listwise),
-    }
-    return [Term(*values[name], lambda step, weight=weight: weight) for name, weight in section.losses.items()]  # type: ignore[misc]
 
 
 def _ramp_steps(section: FinetuneSection, steps: int) -> int:

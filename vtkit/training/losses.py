@@ -14,7 +14,7 @@ def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None)
     Args:
         scores: (n, n + m): the i-th document is relevant to the i-th query, all others are its negatives.
         scale: inverse temperature.
-        repeated: (n, n + m), True where a document is the query's relevant one once more: no part in the softmax.
+        repeated: (n, n + m), True where a document is relevant to the query but not its own: no part in the softmax.
 
     Returns:
         Scalar, in nats.

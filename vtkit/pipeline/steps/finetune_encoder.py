@@ -124,7 +124,7 @@ def _validation(
 
 FINETUNE = Stage(
     "finetune",
-    version=15,
+    version=16,
     reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,
