@@ -30,7 +30,7 @@ from vtkit.pipeline.sweep import gather, plan_sweep
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sweep import grid_of
 from vtkit.report.sweep_page import pareto_front
-from vtkit.report.sweep_tables import Place, table_rows
+from vtkit.report.sweep_tables import table_rows
 from vtkit.search.measures.significance import difference, holm
 from vtkit.system.errors import RecipeError, VtkitError
 
@@ -141,8 +141,8 @@ def test_figures_are_means_of_the_runs_and_tests_are_over_seeds_and_queries(fini
     grid = grid_of(finished / "recipe.toml")
     results, reports = gather(grid, finished / "runs")
     assert len(reports) == 4
-    (place,) = results.places
-    assert place == Place("", "collection", ("nDCG@10", "R@100"))
+    assert results.places == {("", "collection"): ["nDCG@10", "R@100"]}
+    place = ("encoder", "", "collection", "nDCG@10")
     values: dict[str, list[dict[str, float]]] = {}
     for method in ("mixture", "zero"):
         values[method] = []
@@ -151,9 +151,9 @@ def test_figures_are_means_of_the_runs_and_tests_are_over_seeds_and_queries(fini
             path = opened.steps["evaluate:adapt"] / "collection" / "per_query.json"
             values[method].append(json.loads(path.read_text("utf-8"))["nDCG@10"])
         of_seeds = [statistics.fmean(of.values()) for of in values[method]]
-        shown = results.figures("encoder", place, "nDCG@10")[f"method={method}"]
+        shown = results.figures(*place)[f"method={method}"]
         assert shown == pytest.approx((statistics.fmean(of_seeds), statistics.stdev(of_seeds)))
-    found = results.tested["encoder", "method=zero", place, "nDCG@10"]
+    found = results.tested[*place, "method=zero"]
     assert found == difference(values["zero"], values["mixture"])  # one row is tested: nothing to correct
     page = (finished / "runs" / "tiny" / "sweep.md").read_text("utf-8")
     assert f"{found.mean:+.4f} ± {found.half:.4f}, p = {found.p:.3f}" in page
@@ -163,7 +163,7 @@ def test_figures_are_means_of_the_runs_and_tests_are_over_seeds_and_queries(fini
     path = opened.steps["evaluate:bm25"] / "collection" / "per_query.json"
     bm25 = [json.loads(path.read_text("utf-8"))["nDCG@10"]]  # it has no seeds
     p = holm({method: difference(seeds, bm25).p for method, seeds in values.items()})
-    tested = {method: against.tested["encoder", f"method={method}", place, "nDCG@10"].p for method in values}
+    tested = {method: against.tested[*place, f"method={method}"].p for method in values}
     assert tested == pytest.approx(p)
 
 

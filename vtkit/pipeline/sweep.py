@@ -1,6 +1,8 @@
 """Running the cells of a sweep: each is a run of its own, over the store that all runs share, so that what several need
 is made once, and whatever is finished is not repeated; then their figures, gathered into tables."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.compare import per_query
@@ -21,13 +24,16 @@ from vtkit.recipe.checks import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import ReportData
-from vtkit.report.sweep_tables import COSTS, Place, SweepResults, csv_table, latex_tables
-from vtkit.search.measures.significance import Difference, difference, holm
+from vtkit.report.sweep_tables import COSTS, PLACE, SweepResults, csv_table, latex_tables
+from vtkit.search.measures.significance import Difference, Values, difference, holm
 from vtkit.settings.recipe import STORE
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors
 from vtkit.system.outputs import write_atomically
 from vtkit.system.runtime import threads as all_threads
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 CELLS = "cells"  # in the folder of a sweep: the recipe of each cell
 
@@ -185,9 +191,6 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
     return failed
 
 
-Queries = Mapping[str, Mapping[str, float]]  # measure -> query -> value
-
-
 def write_sweep(grid: Grid, runs: Path) -> Path:
     """Write ``sweep.html``, ``sweep.md``, ``sweep.csv`` and ``sweep.tex`` from the cells that are finished (VtkitError
     where none is); returns the page."""
@@ -229,62 +232,51 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
     if not finished:
         raise VtkitError(f"no cell of {grid.name} is finished in {runs}. Run them: vtkit sweep RECIPE.")
     figures: list[dict[str, object]] = []
-    queries: dict[tuple[str, Place], dict[str, list[Queries]]] = {}  # system and place -> row -> seeds
     for cell in finished:
         run, row = open_run(runs / cell.name), grid.label(cell.row)
         for system, step in (SYSTEMS | {"encoder": f"evaluate:{run.final_model}"}).items():
             if step not in run.steps:
                 continue
             for name, of in result_of(run.steps[step], EvaluateResult).sets.items():
-                costs = zip(COSTS, (of.flops, of.query_dimensions, of.document_dimensions), strict=True)
+                queries = per_query(run, step.removeprefix("evaluate:"), name) or {}
                 known = {"row": row, "column": cell.column, "seed": cell.seed, "run": cell.name, "set": name}
+                costs = zip(COSTS, (of.flops, of.query_dimensions, of.document_dimensions), strict=True)
                 figures += [
-                    {**known, "system": system, "measure": measure, "value": value}
+                    {**known, "system": system, "measure": measure, "value": value, "queries": queries.get(measure)}
                     for measure, value in [*of.measures.items(), *costs]
                     if value is not None
                 ]
-                seeds = queries.setdefault((system, Place(cell.column, name, tuple(of.measures))), {})
-                seeds.setdefault(row, []).append(per_query(run, step.removeprefix("evaluate:"), name) or {})
     if not figures:
         raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
     frame = DataFrame(figures)
     rows = {grid.label(row): row or ("the recipe",) for row in grid.rows}
     baseline = grid.baseline or next(iter(rows))
-    results = SweepResults(
-        grid.name,
-        grid.heads or ("row",),
-        rows,
-        tuple(dict.fromkeys(place for _, place in queries)),
-        frame,
-        _differences(queries, baseline),
-        baseline,
-        tuple(each.cell.name for each in planned if not each.finished),
-    )
+    unfinished = tuple(each.cell.name for each in planned if not each.finished)
+    tested = _differences(frame, baseline)
+    results = SweepResults(grid.name, grid.heads or ("row",), rows, frame, tested, baseline, unfinished)
     reports = {cell.name: report_of(runs / cell.name) for cell in finished}
     return results, {name: report for name, report in reports.items() if report is not None}
 
 
-def _differences(
-    queries: Mapping[tuple[str, Place], Mapping[str, Sequence[Queries]]], baseline: str
-) -> dict[tuple[str, str, Place, str], Difference]:
-    """The differences from the baseline, p corrected for all rows (Holm), by system, row, place and measure. A row that
-    lacks seeds or queries of the baseline is not tested."""
-    tested: dict[tuple[str, str, Place, str], Difference] = {}
-    for (system, place), rows in queries.items():
-        bm25 = [seeds[:1] for seeds in queries.get(("BM25", place), {}).values()]
-        base = bm25[0] if baseline == "BM25" and bm25 else rows.get(baseline, ())
-        for measure in place.measures:
-            found = {
-                row: difference([of[measure] for of in seeds], [of[measure] for of in base])
-                for row, seeds in rows.items()
-                if row != baseline and (baseline == "BM25" or len(seeds) == len(base)) and _same(seeds, base, measure)
-            }
-            corrected = holm({row: of.p for row, of in found.items()})
-            tested |= {(system, row, place, measure): replace(of, p=corrected[row]) for row, of in found.items()}
+def _differences(frame: DataFrame, baseline: str) -> dict[tuple[str, ...], Difference]:
+    """The differences from the baseline, p corrected for all rows (Holm), by system, column, set, measure and row. A
+    row that lacks seeds or queries of the baseline is not tested."""
+    places: dict[tuple[str, ...], dict[str, list[Values]]] = {}  # row -> the queries of each seed
+    for row, queries, *place in frame[["row", "queries", *PLACE]].itertuples(index=False):
+        if queries is not None:
+            places.setdefault(tuple(place), {}).setdefault(row, []).append(queries)
+    tested: dict[tuple[str, ...], Difference] = {}
+    for place, rows in places.items():
+        bm25 = [seeds[:1] for seeds in places.get(("BM25", *place[1:]), {}).values()]
+        base = bm25[0] if baseline == "BM25" and bm25 else rows.get(baseline, [])
+        asked = base[0].keys() if base else None
+        differences = {
+            row: difference(seeds, base)
+            for row, seeds in rows.items()
+            if row != baseline
+            and (baseline == "BM25" or len(seeds) == len(base))
+            and all(each.keys() == asked for each in (*seeds, *base))
+        }
+        corrected = holm({row: of.p for row, of in differences.items()})
+        tested |= {(*place, row): replace(of, p=corrected[row]) for row, of in differences.items()}
     return tested
-
-
-def _same(seeds: Sequence[Queries], base: Sequence[Queries], measure: str) -> bool:
-    """Whether all runs have values for the same queries."""
-    asked = [of.get(measure, {}).keys() for of in (*seeds, *base)]
-    return bool(base) and bool(asked[-1]) and all(keys == asked[-1] for keys in asked)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import isnan
 from typing import TYPE_CHECKING
 
 from vtkit.report.blocks import Cell, Chart, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.plots import INK, LINE, PALETTE, QUIET, Line, line_chart
-from vtkit.report.sweep_tables import COSTS, TITLES, Place, SweepResults, table_rows
+from vtkit.report.sweep_tables import COSTS, TITLES, SweepResults, label_of, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 from vtkit.search.measures.significance import Difference
@@ -38,8 +40,8 @@ def language_of(reports: Mapping[str, ReportData]) -> str:
 
 def _tables(results: SweepResults, system: str) -> list[Table]:
     """The results, and the differences from the baseline with their intervals."""
-    places = [(place, measure) for place in results.places for measure in place.measures]
-    heads = (*results.heads, *(f"{place.label} {measure}" for place, measure in places))
+    columns = [(*place, measure) for place, measures in results.places.items() for measure in measures]
+    heads = (*results.heads, *(f"{label_of(place)} {measure}" for *place, measure in columns))
     words = frozenset(range(1, len(results.heads)))
     rows: list[list[Cell]] = []
     for labels, entries in table_rows(results, system):
@@ -50,9 +52,9 @@ def _tables(results: SweepResults, system: str) -> list[Table]:
             row.append((first, further) if further else (first,))
         rows.append(row)
     tested = [
-        (*labels, *(_difference(results.tested.get((system, row, *column))) for column in places))
+        (*labels, *(_difference(results.tested.get((system, *column, row))) for column in columns))
         for row, labels in results.rows.items()
-        if any((system, row, *column) in results.tested for column in places)
+        if any((system, *column, row) in results.tested for column in columns)
     ]
     caption = f"Difference from {results.baseline} ± half of its 95 % interval, and p"
     tables = [Table("Means", heads, rows, words=words)]
@@ -66,12 +68,12 @@ def _difference(of: Difference | None) -> str:
 def _costs(results: SweepResults) -> Table:
     """Means over seeds, of the first table's system."""
     system, rows = results.systems[0], []
-    for place in results.places:
-        costs = [results.figures(system, place, name) for name in COSTS]
-        for row, labels in results.rows.items():
-            if row in results.figures(system, place, place.measures[0]):
-                shown = (amount(of[row][0]) if row in of else "–" for of in costs)
-                rows.append((*labels, place.label, *shown))
+    for place, measures in results.places.items():
+        costs = [results.figures(system, *place, name) for name in COSTS]
+        judged = results.figures(system, *place, measures[0])
+        for row in [row for row in results.rows if row in judged]:
+            shown = (amount(of[row][0]) if row in of else "–" for of in costs)
+            rows.append((*results.rows[row], label_of(place), *shown))
     heads = (*results.heads, "set", *COSTS)
     words = frozenset(range(1, len(results.heads) + 1))
     return Table(f"What searching costs: {TITLES[system].lower()}", heads, rows, words=words)
@@ -90,43 +92,31 @@ def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
 def value_charts(results: SweepResults, system: str) -> list[Chart]:
     """The first measure against each setting whose values are numbers, a line for each choice of the others."""
     drawn = []
-    for place in results.places:
-        figures = results.figures(system, place, place.measures[0])
+    for place, (measure, *_) in results.places.items():
+        figures = results.figures(system, *place, measure)
         for position, head in enumerate(results.heads):
-            values = {row: _number(labels[position]) for row, labels in results.rows.items()}
             lines: dict[str, list[tuple[float, float, float]]] = {}
-            for row, labels in results.rows.items():
-                x = values[row]
-                others = ", ".join(label for at, label in enumerate(labels) if at != position)
-                if x is not None and row in figures:
+            with suppress(ValueError):  # a value that is no number
+                numbers = {row: float(labels[position]) for row, labels in results.rows.items()}
+                for row in [row for row in results.rows if row in figures]:
+                    others = ", ".join(label for at, label in enumerate(results.rows[row]) if at != position)
                     mean, deviation = figures[row]
-                    lines.setdefault(others, []).append((x, mean, 0.0 if deviation != deviation else deviation))
-            told = [
-                (name, *(list(part) for part in zip(*sorted(of), strict=True)))
-                for name, of in lines.items()
-                if len(of) > 1
-            ]
-            if None not in values.values() and told:
-                caption = f"{place.measures[0]} by {head}, {place.label}"
-                drawn.append(line_chart(caption, told, head, place.measures[0], marks=True))  # type: ignore[arg-type]
+                    lines.setdefault(others, []).append((numbers[row], mean, 0.0 if isnan(deviation) else deviation))
+            told = [(name, *zip(*sorted(of), strict=True)) for name, of in lines.items() if len(of) > 1]
+            if told:
+                caption = f"{measure} by {head}, {label_of(place)}"
+                drawn.append(line_chart(caption, told, head, measure, marks=True))  # type: ignore[arg-type]
     return drawn
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def pareto_charts(results: SweepResults) -> list[Chart]:
     """FLOPS against the first measure for the encoder of each row; a line joins those that none beats in both."""
     drawn = []
-    for place in results.places:
-        flops, means = (results.figures(results.systems[0], place, name) for name in ("FLOPS", place.measures[0]))
-        found = [(flops[row][0], means[row][0], row) for row in results.rows if row in flops and row in means]
-        if len(found) > 1:
-            drawn.append(_pareto_chart(found, place))
+    for place, (measure, *_) in results.places.items():
+        flops, means = (results.figures(results.systems[0], *place, name) for name in ("FLOPS", measure))
+        encoders = [(flops[row][0], means[row][0], row) for row in results.rows if row in flops and row in means]
+        if len(encoders) > 1:
+            drawn.append(_pareto_chart(encoders, measure, label_of(place)))
     return drawn
 
 
@@ -139,13 +129,13 @@ def pareto_front(points_: Sequence[tuple[float, float, str]]) -> list[tuple[floa
     return front
 
 
-def _pareto_chart(found: Sequence[tuple[float, float, str]], place: Place) -> Chart:
-    front = pareto_front(found)
+def _pareto_chart(encoders: Sequence[tuple[float, float, str]], measure: str, label: str) -> Chart:
+    front = pareto_front(encoders)
 
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         axes.plot([x for x, _, _ in front], [y for _, y, _ in front], color=LINE, zorder=1)
-        for number, (x, y, row) in enumerate(found):
+        for number, (x, y, row) in enumerate(encoders):
             axes.scatter([x], [y], color=PALETTE[number % len(PALETTE)], zorder=2)
             axes.annotate(
                 visible(row), (x, y), xytext=(5, 4), textcoords="offset points", fontsize=9,
@@ -154,11 +144,11 @@ def _pareto_chart(found: Sequence[tuple[float, float, str]], place: Place) -> Ch
         axes.grid()
         axes.margins(x=0.2, y=0.15)
         axes.set_xlabel("FLOPS: products a query and document, on average")
-        axes.set_ylabel(place.measures[0])
+        axes.set_ylabel(measure)
 
-    words = "; ".join(f"{row}: {amount(x)} FLOPS, {y:.4f}" for x, y, row in found)
+    words = "; ".join(f"{row}: {amount(x)} FLOPS, {y:.4f}" for x, y, row in encoders)
     words += f". On the front: {', '.join(row for _, _, row in front)}"
-    return Chart(f"FLOPS against {place.measures[0]}, {place.label}", words, 3.0, draw)
+    return Chart(f"FLOPS against {measure}, {label}", words, 3.0, draw)
 
 
 def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> list[Chart]:

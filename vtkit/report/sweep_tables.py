@@ -1,9 +1,9 @@
-"""What came of a sweep: one long table of figures, and its tables as papers print them in LaTeX."""
+"""The results of a sweep: one long table of figures, and its tables as papers print them in LaTeX."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,19 +21,7 @@ TITLES = {  # system -> title of its table
 
 REFERENCES = ("BM25", "source")  # rows of every table in the places where they are the same in all cells
 COSTS = ("FLOPS", "query dimensions", "document dimensions")
-
-
-@dataclass(frozen=True)
-class Place:
-    """A group of columns: an evaluation set under the settings of a column of the sweep."""
-
-    column: str
-    set: str
-    measures: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        return " · ".join(filter(None, (self.column, self.set)))
+PLACE = ["system", "column", "set", "measure"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,32 +31,35 @@ class SweepResults:
     name: str
     heads: tuple[str, ...]
     rows: Mapping[str, tuple[str, ...]]  # label -> its values under the heads, in their order
-    places: tuple[Place, ...]
     frame: DataFrame
     """Every figure of every run: row (its label), column, seed, run, set, system (a key of :data:`TITLES` or one of
-    :data:`REFERENCES`), measure (:data:`COSTS` too) and value."""
+    :data:`REFERENCES`), measure (:data:`COSTS` too), value, and the value of each query (None for costs)."""
 
-    tested: Mapping[tuple[str, str, Place, str], Difference]  # by system, row, place and measure
+    tested: Mapping[tuple[str, ...], Difference]  # by system, column, set, measure and row
     baseline: str
     unfinished: tuple[str, ...] = ()  # cells without results
 
-    def at(self, system: str, place: Place, measure: str) -> Series[float]:
-        """The value of each run, by row."""
-        here = {"system": system, "column": place.column, "set": place.set, "measure": measure}
-        found = self.frame[(self.frame[list(here)] == list(here.values())).all(axis=1)]
-        return found.set_index("row")["value"]
+    @property
+    def places(self) -> dict[tuple[str, str], list[str]]:
+        """The measures of each column and evaluation set, without costs."""
+        judged = self.frame[~self.frame["measure"].isin(COSTS)]
+        return {place: list(of.unique()) for place, of in judged.groupby(["column", "set"], sort=False)["measure"]}
 
-    def figures(self, system: str, place: Place, measure: str) -> dict[str, tuple[float, float]]:
+    def at(self, *place: str) -> Series[float]:
+        """The value of each run by row, at a system, column, set and measure."""
+        return self.frame[(self.frame[PLACE] == list(place)).all(axis=1)].set_index("row")["value"]
+
+    def figures(self, *place: str) -> dict[str, tuple[float, float]]:
         """Mean over the seeds and sample standard deviation, NaN of fewer than two, by row."""
-        found = self.at(system, place, measure).groupby(level=0).agg(["mean", "std"])
-        return {str(row): (float(mean), float(std)) for row, mean, std in found.itertuples()}
+        of_rows = self.at(*place).groupby(level=0).agg(["mean", "std"])
+        return {str(row): (float(mean), float(std)) for row, mean, std in of_rows.itertuples()}
 
     @property
     def systems(self) -> list[str]:
         """The systems that have tables; the sum with BM25 only if it is not the index to be used."""
         values = {system: self.frame["value"][self.frame["system"] == system].tolist() for system in TITLES}
         same = values["hybrid"] == values["deployed"]
-        return [system for system, found in values.items() if found and not (system == "hybrid" and same)]
+        return [system for system, of in values.items() if of and not (system == "hybrid" and same)]
 
     @property
     def seeds(self) -> int:
@@ -88,6 +79,11 @@ class SweepResults:
         )
 
 
+def label_of(place: Sequence[str]) -> str:
+    """A column of the sweep and an evaluation set, as tables call them together."""
+    return " · ".join(filter(None, place))
+
+
 @dataclass(frozen=True)
 class Entry:
     """A figure as it is printed."""
@@ -100,7 +96,7 @@ class Entry:
 
 def table_rows(results: SweepResults, system: str) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
     """Labels under the heads, and an entry for each measure of each place; BM25 and the source first."""
-    columns = [(place, measure) for place in results.places for measure in place.measures]
+    columns = [(*place, measure) for place, measures in results.places.items() for measure in measures]
     for reference in REFERENCES:
         values = [results.at(reference, *column).unique() for column in columns]
         if any(len(each) == 1 for each in values):
@@ -112,7 +108,7 @@ def table_rows(results: SweepResults, system: str) -> Iterator[tuple[tuple[str, 
         entries = []
         for column in columns:
             mean, deviation = figures[column].get(row, (float("nan"),) * 2)
-            tested = results.tested.get((system, row, *column))
+            tested = results.tested.get((system, *column, row))
             significant = tested is not None and tested.p < CHANCE
             shown = ["" if value != value else f"{value:.4f}" for value in (mean, deviation)]  # NaN: there is none
             entries.append(Entry(shown[0] or "–", shown[1], mean == best[column], significant))
@@ -125,7 +121,7 @@ def latex_tables(results: SweepResults) -> str:
 
     parts = ["% \\usepackage{booktabs}\n"]
     heads = [("", _tex(head)) for head in results.heads]
-    heads += [(_tex(place.label), _tex(measure)) for place in results.places for measure in place.measures]
+    heads += [(_tex(label_of(place)), _tex(each)) for place, measures in results.places.items() for each in measures]
     for system in results.systems:
         rows = [[*map(_tex, labels), *map(_tex_entry, entries)] for labels, entries in table_rows(results, system)]
         parts.append(
@@ -151,7 +147,7 @@ def csv_table(results: SweepResults) -> str:
     frame = results.frame
     for number, head in enumerate(results.heads):
         frame = frame.assign(**{head: [results.rows[row][number] for row in results.frame["row"]]})
-    others = [name for name in results.frame if name != "row"]
+    others = [name for name in results.frame if name not in ("row", "queries")]
     return str(frame.to_csv(index=False, columns=[*results.heads, *others]))
 
 
