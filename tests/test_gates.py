@@ -19,7 +19,7 @@ from vtkit.encoder.calibrated import ActivationRates
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.evaluation.gates.encoder import activation_gate, dimensions_gate, encoder_gates, ties_gate
-from vtkit.evaluation.gates.result import CheckResult, Seen, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import GateResult, Seen, passed
 from vtkit.evaluation.gates.rows import Moved, identity_gate, neighbours_gate
 from vtkit.evaluation.gates.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.settings.gates import GatesSection
@@ -82,7 +82,7 @@ def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp
     ]  # fmt: skip
     assert [(result.finding, result.advice) for result in results] == [("pass", "")] * 7
     assert all(result.seen and result.level == "fail" and not result.stops for result in results)
-    stop_at_failures(results)
+    passed(results)
     assert results[2].seen.startswith(f"{len(TOKENS)} shared tokens: rows equal bit for bit")
 
 
@@ -316,7 +316,7 @@ def with_bias(folder: Path, value: float) -> SparseEncoder:
     return made
 
 
-def findings(results: list[CheckResult]) -> dict[str, str]:
+def findings(results: list[GateResult]) -> dict[str, str]:
     return {result.gate: result.finding for result in results}
 
 
@@ -326,14 +326,14 @@ def test_dead_vectors_fail_and_are_worth_a_warning_where_calibration_follows(tmp
     assert findings(results) == dict.fromkeys(("activation", "dimensions", "ties"), "fail")
     assert "0 active dimensions a text and 0 a query of 120, 100% of the texts empty" in results[1].seen
     with pytest.raises(CollapseError) as caught:
-        stop_at_failures(results)
+        passed(results)
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
     assert all("To go on in spite of it, add " in line for line in lines)
     assert "gate dimensions after calibrate: 0 active dimensions" in lines[1]
     later = encoder_gates(MOST, "transfer", dead, TEXTS, more_follows=True)
     assert findings(later) == dict.fromkeys(("activation", "dimensions", "ties"), "warn")
-    stop_at_failures(later)
+    passed(later)
 
 
 def test_dense_vectors_are_no_reason_to_stop_but_logits_that_are_all_positive_are(tmp_path: Path) -> None:
@@ -394,8 +394,7 @@ def test_a_gate_that_is_off_is_silent_and_a_warning_goes_on(tmp_path: Path, caps
     assert vocabulary_gates(section, tokenizer(TARGET), TEXTS, aligned(pair.overlap)) == []
     results = encoder_gates(section, "transfer", dead, TEXTS)
     assert findings(results) == {"dimensions": "fail"}
-    stop_at_failures(results)
-    show_results(results)
+    passed(results)
     shown = " ".join("".join(capsys.readouterr()).split())
     assert "warning: gate dimensions after transfer: fail; 0 active dimensions a text" in shown
     assert "add [calibrate]" in shown

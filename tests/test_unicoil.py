@@ -130,7 +130,7 @@ def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:
 
 def test_ties_of_shared_terms_do_not_stop_a_run(tmp_path: Path) -> None:
     ours, splade = (
-        dict(vector_gates(GatesSection(), model, ["oak reef"] * 10, more_follows=False))
+        vector_gates(GatesSection(), model, ["oak reef"] * 10, more_follows=False)
         for model in (as_unicoil(encoder(tmp_path)), encoder(tmp_path / "b"))
     )
     assert (ours["ties"]()[0], splade["ties"]()[0]) == ("warn", "fail")

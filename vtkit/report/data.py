@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
-from vtkit.evaluation.gates.result import CheckResult
+from vtkit.evaluation.gates.result import GateResult
 from vtkit.evaluation.judging import SystemFacts
 from vtkit.search.measures.cost import SearchCost, Sparsity
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
@@ -235,7 +235,7 @@ class ReportData(Result):
     query_encoder: str | None = None  # encoder of queries; None if it is that of documents
     words_added: float | None = None  # mean words added to a document; None without expansion
     activation: str | None = None  # fine-tuning's function from logits to weights, if set
-    gates: tuple[CheckResult, ...] = ()
+    gates: tuple[GateResult, ...] = ()
     sparsity: Sparsity | None = None  # of the index of the final model, first evaluation set
     examples: tuple[Example, ...] = ()
     outcomes: Outcomes | None = None

@@ -1,4 +1,4 @@
-"""All checks of an encoder that a transfer or a calibration made."""
+"""The gates of an encoder that a transfer or a calibration made."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -8,14 +8,24 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
+from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.calibrated import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, CheckResult, Finding, Gate, Seen, Stage, results
-from vtkit.evaluation.gates.rows import Moved, head_only, identity_gate, neighbours_gate
+from vtkit.evaluation.gates.result import (
+    PROBE_LENGTH,
+    PROBE_TEXTS,
+    Finding,
+    Gate,
+    GateResult,
+    Seen,
+    Stage,
+    gate_results,
+)
+from vtkit.evaluation.gates.rows import Moved, identity_gate, neighbours_gate
 from vtkit.evaluation.gates.vocabularies import unicode_gate
 from vtkit.settings.gates import GatesSection
 
@@ -29,7 +39,7 @@ TIED = (0.5, 0.999)
 
 def vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
-) -> list[tuple[Gate, Callable[[], Seen]]]:
+) -> dict[Gate, Callable[[], Seen]]:
     """Activation rate (not of uniCOIL), active dimensions and ties on ``texts``, whose openings stand for queries."""
     broken: Finding = "warn" if more_follows else "fail"
 
@@ -39,15 +49,13 @@ def vector_gates(
         documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
         return encode_side(encoder, texts, "query", opening, description="encoding probe queries"), documents
 
-    def dimensions() -> Seen:
-        vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
-        return dimensions_gate(*vectors(), vocabulary, broken)
-
     # an untrained uniCOIL encoder counts shared terms, and many texts share as many
     ties: Finding = "warn" if is_unicoil(encoder) else broken
     gates: dict[Gate, Callable[[], Seen]] = {
         "activation": lambda: activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken),
-        "dimensions": dimensions,
+        "dimensions": lambda: dimensions_gate(
+            *vectors(), int((~masked_dimensions(encoder[0].auto_model)).sum()), broken
+        ),
         "ties": lambda: ties_gate(*vectors(), ties),
     }
     if is_unicoil(encoder):
@@ -57,8 +65,8 @@ def vector_gates(
     wanted = [gate for gate in gates if gate not in section.off]
     if wanted and not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
         advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
-        return [(wanted[0], lambda: ("fail", "weights are not finite (NaN or infinite)", advice))]
-    return list(gates.items())
+        return {wanted[0]: lambda: ("fail", "weights are not finite (NaN or infinite)", advice)}
+    return gates
 
 
 def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
@@ -126,7 +134,7 @@ def encoder_gates(
     fitted: HeadFit | None = None,
     *,
     more_follows: bool = False,
-) -> list[CheckResult]:
+) -> list[GateResult]:
     """Run the gates that examine an encoder, except those that are off.
 
     Args:
@@ -138,18 +146,18 @@ def encoder_gates(
         more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
             worth a warning then, and no failure.
     """
-    gates: list[tuple[Gate, Callable[[], Seen]]] = []
+    gates: dict[Gate, Callable[[], Seen]] = {}
     if fitted is not None:
-        gates.append(("read_back", partial(read_back_gate, fitted)))
+        gates["read_back"] = partial(read_back_gate, fitted)
     if moved is not None:
-        gates.append(("identity", partial(identity_gate, moved, encoder)))
-        gates.append(("neighbours", partial(neighbours_gate, moved, encoder)))
+        gates["identity"] = partial(identity_gate, moved, encoder)
+        gates["neighbours"] = partial(neighbours_gate, moved, encoder)
     probes = [text for text in texts if text.strip()]
-    if probes and stage == "transfer" and head_only(encoder):
-        gates.append(("unicode", partial(unicode_gate, encoder.tokenizer, probes, PROBE_LENGTH)))
+    if probes and stage == "transfer" and own_output(encoder) is not None:
+        gates["unicode"] = partial(unicode_gate, encoder.tokenizer, probes, PROBE_LENGTH)
     if probes:
-        gates += vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)
-    return results(section, stage, gates)
+        gates |= vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)
+    return gate_results(section, stage, gates.items())
 
 
 def read_back_gate(fitted: HeadFit) -> Seen:

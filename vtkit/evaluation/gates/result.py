@@ -1,4 +1,4 @@
-"""What a check finds, how it is shown, and what stops a run.
+"""Gate results: collect them, show them, and stop the run on failures.
 
 A gate finds that its figures *fail* (NaN, vectors without a dimension, scores all equal, a text of unknown tokens, rows
 that should be copies and are not), that they are worth a *warning* (outside what working runs show), or that they
@@ -22,11 +22,11 @@ PROBE_LENGTH = 128  # tokens that these texts are cut at
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str]
-"""What a gate found, its figures in words, and what to change (empty for ``pass``)."""
+"""A gate's finding, its figures in words, and what to change (empty for ``pass``)."""
 
 
 @dataclass(frozen=True)
-class CheckResult(Result):
+class GateResult(Result):
     """The result of one gate."""
 
     gate: Gate
@@ -42,45 +42,39 @@ class CheckResult(Result):
 
 
 @dataclass(frozen=True)
-class Checked(Result):
-    """The results of the gates of one check."""
+class GateResults(Result):
+    """The results of the gates after one stage."""
 
-    gates: tuple[CheckResult, ...]
+    gates: tuple[GateResult, ...]
 
 
-def results(section: GatesSection, stage: Stage, gates: Iterable[tuple[Gate, Callable[[], Seen]]]) -> list[CheckResult]:
+def gate_results(
+    section: GatesSection, stage: Stage, gates: Iterable[tuple[Gate, Callable[[], Seen]]]
+) -> list[GateResult]:
     """The results of the gates of one stage that are not off, each with its level in the recipe."""
-    found = [(gate, look()) for gate, look in gates if gate not in section.off]
+    outcomes = [(gate, look()) for gate, look in gates if gate not in section.off]
     return [
-        CheckResult(gate, stage, finding, section.level(gate), seen, advice) for gate, (finding, seen, advice) in found
+        GateResult(gate, stage, finding, section.level(gate), seen, advice)
+        for gate, (finding, seen, advice) in outcomes
     ]
 
 
-def checked(results: Sequence[CheckResult]) -> Checked:
-    """Show the results of gates, and end the run if one of them stops it (:func:`stop_at_failures`)."""
-    show_results(results)
-    stop_at_failures(results)
-    return Checked(tuple(results))
+def passed(gates: Sequence[GateResult]) -> GateResults:
+    """Show one line for each gate, a warning if it did not pass.
 
-
-def show_results(results: Sequence[CheckResult]) -> None:
-    """Show one line for each gate, a warning if it did not pass. The error names the gates that stop the run."""
-    for result in results:
+    Raises:
+        CollapseError: the failures of the gates that stop the run.
+    """
+    stopping = []
+    for result in gates:
         place, seen = f"gate {result.gate} after {result.stage}", console.one_line(result.seen, 400)
         if result.finding == "pass":
             console.say(f"{place}: pass; {seen}", short=f"{place}: pass")
-        elif not result.stops:
+        elif result.stops:
+            remedy = f'To go on in spite of it, add "{result.gate}" to gates.warn.'
+            stopping.append(f"{place}: {seen}. {result.advice} {remedy}")
+        else:
             console.warn(f"{place}: {result.finding}; {seen}. {result.advice}")
-
-
-def stop_at_failures(results: Sequence[CheckResult]) -> None:
-    """End the run where a gate that may stop it has found a failure."""
-    stopping = [result for result in results if result.stops]
-    if not stopping:
-        return
-    lines = [
-        f"gate {result.gate} after {result.stage}: {console.one_line(result.seen, 400)}. {result.advice} "
-        f'To go on in spite of it, add "{result.gate}" to gates.warn.'
-        for result in stopping
-    ]
-    raise CollapseError("\n".join(lines))
+    if stopping:
+        raise CollapseError("\n".join(stopping))
+    return GateResults(tuple(gates))

@@ -1,4 +1,4 @@
-"""Checks of the rows that a transfer made: shared tokens have the source's, and new ones can be told apart."""
+"""The gates of the rows that a transfer made: shared tokens have the source's, and new ones can be told apart."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,9 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
     biases, old_biases = (as_array(head.decoder.bias) for head in (new, old))
     problems = []
-    pairs = [] if head_only(encoder) else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
+    pairs = (
+        [] if own_output(encoder) is not None else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
+    )
     if not new.tied:
         pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
     for what, ours, theirs in pairs:
@@ -92,14 +94,12 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     evident = (np.diff(mixture.weights.indptr)[made] > 0) & ~reassigned
     without, wanting = int((text & ~evident).sum()), int(text.sum())
     share = without / max(wanting, 1)
-    generator = np.random.default_rng(0)
-    sampled = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
+    if not len(made):
+        return "pass", "no new tokens", ""
     if not len(own):
-        what = f"none of {len(made)} new tokens was made from source tokens (all are the mean row, or noise)"
-        if not len(made):
-            return "pass", "no new tokens", ""
-        advice = "This is a baseline: new tokens have no meaning before adaptation."
-        return "warn", what, advice
+        seen = f"none of {len(made)} new tokens was made from source tokens (all are the mean row, or noise)"
+        return "warn", seen, "This is a baseline: new tokens have no meaning before adaptation."
+    sampled = np.sort(np.random.default_rng(0).choice(own, min(ROWS, len(own)), replace=False))
     source_rows, rows = as_array(old), as_array(new)[sampled]
     source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
     directions = rows / np.maximum(lengths, 1e-12)[:, None]
@@ -129,11 +129,6 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     if not NORMS[0] <= ratio <= NORMS[1]:
         remedies.append("Short rows are rarely active, long rows nearly always: add [adapt], or choose another method.")
     return "warn" if remedies else "pass", seen, " ".join(remedies)
-
-
-def head_only(encoder: SparseEncoder) -> bool:
-    """Whether the encoder has an output vocabulary of its own."""
-    return own_output(encoder) is not None
 
 
 def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:

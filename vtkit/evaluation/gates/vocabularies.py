@@ -1,4 +1,4 @@
-"""Checks of two vocabularies, before anything is moved: their overlap, and whether the target reads its own texts."""
+"""The gates of two vocabularies before the transfer: their overlap, and whether the target reads its own texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vtkit.encoder.truncation import shortened, whole_encodings
-from vtkit.evaluation.gates.result import PROBE_LENGTH, CheckResult, Gate, Seen, results
+from vtkit.evaluation.gates.result import PROBE_LENGTH, Gate, GateResult, Seen, gate_results
 from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import Vocabulary
@@ -58,7 +58,7 @@ def vocabulary_gates(
     texts: Sequence[str],
     aligned: Aligned | None,
     trimmed: TrimStats | None = None,
-) -> list[CheckResult]:
+) -> list[GateResult]:
     """Run the gates overlap, trimmed and unicode, except those that are off, before the transfer.
 
     Args:
@@ -66,15 +66,14 @@ def vocabulary_gates(
         aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
         trimmed: what trimming found; None where nothing was.
     """
-    gates: list[tuple[Gate, Callable[[], Seen]]] = []
+    gates: dict[Gate, Callable[[], Seen]] = {}
     if aligned is not None:
-        gates.append(("overlap", partial(overlap_gate, target, aligned)))
+        gates["overlap"] = partial(overlap_gate, target, aligned)
     if trimmed is not None:
-        gates.append(("trimmed", partial(trimmed_gate, trimmed, len(target))))
-    probes = [text for text in texts if text.strip()]
-    if probes:
-        gates.append(("unicode", partial(unicode_gate, target, probes, PROBE_LENGTH)))
-    return results(section, "transfer", gates)
+        gates["trimmed"] = partial(trimmed_gate, trimmed, len(target))
+    if probes := [text for text in texts if text.strip()]:
+        gates["unicode"] = partial(unicode_gate, target, probes, PROBE_LENGTH)
+    return gate_results(section, "transfer", gates.items())
 
 
 def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
@@ -131,8 +130,12 @@ _BRIDGE_ADVICE = (
 
 def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> float:
     """How much of two vocabularies is in the same scripts: Σ_s min(p_s, q_s) over scripts' shares of their tokens."""
-    first, second = _scripts(source), _scripts(target)
-    return sum(min(share, second.get(script, 0.0)) for script, share in first.items())
+    shares = []
+    for tokenizer in (source, target):
+        surfaces = [surface for surface, _ in Vocabulary(tokenizer).surfaces]
+        counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
+        shares.append({script: count / counts.total() for script, count in counts.items()})
+    return sum(min(share, shares[1].get(script, 0.0)) for script, share in shares[0].items())
 
 
 def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_length: int) -> Seen:
@@ -159,11 +162,13 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     total, pieces = len(read), sum(number in fragments for number, _ in read)
     unknown = [piece for number, piece in read if number == tokenizer.unk_token_id]
     unread = Counter(script_of(character) for piece in unknown for character in piece if character.isalnum())
-    losses = {}
-    for loss in normalizer_losses(tokenizer.backend_tokenizer, occurrences):
-        losses[loss.script] = {kind: count / loss.characters for kind, count in loss.counts.items()}
-        unread[loss.script] += loss.counts.get("dropped", 0)
     letters = max(characters.total(), 1)
+    altered = {}
+    for loss in normalizer_losses(tokenizer.backend_tokenizer, occurrences):
+        unread[loss.script] += loss.counts.get("dropped", 0)
+        share = sum(loss.counts.get(kind, 0) / loss.characters for kind in ("dropped", "decomposed", "stripped"))
+        if share > 0.2 and characters[loss.script] >= 0.01 * letters:
+            altered[loss.script] = share
     lost = {
         script: unread[script] / count
         for script, count in characters.most_common()
@@ -173,12 +178,6 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     seen = f"{rate:.1%} of {total} tokens of {len(texts)} target texts are unknown"
     if lost:
         seen += "; unread " + ", ".join(f"{share:.0%} of {script}" for script, share in lost.items())
-    altered = {
-        script: sum(kinds.get(kind, 0.0) for kind in ("dropped", "decomposed", "stripped"))
-        for script, kinds in losses.items()
-        if script in characters and characters[script] >= 0.01 * letters
-    }
-    altered = {script: share for script, share in altered.items() if share > 0.2}
     if altered:
         seen += "; the normalizer takes apart " + ", ".join(f"{share:.0%} of {name}" for name, share in altered.items())
     if byte_share > BYTE_PIECES:
@@ -201,9 +200,3 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters that cause it."
         return "warn", seen, advice
     return "pass", seen, ""
-
-
-def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    surfaces = [surface for surface, _ in Vocabulary(tokenizer).surfaces]
-    counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
-    return {script: count / counts.total() for script, count in counts.items()}

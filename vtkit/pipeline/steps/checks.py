@@ -1,5 +1,5 @@
-"""The checks, each right after the stage that it examines: whether what was made can work, before hours go into the
-next stage. Each raises CollapseError on a failure under a gate that may stop the run."""
+"""The gates, each group right after the stage that it examines: whether what was made can work, before hours go into
+the next stage. Each raises CollapseError on a failure under a gate that may stop the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, Checked, Seen, checked, results
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, GateResults, gate_results, passed
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from vtkit.evaluation.probe import Probe
 
 
-def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
     """:func:`look_at_vocabulary` on the output of the vocabulary stage."""
     return look_at_vocabulary(recipe, inputs, result_of(inputs["vocabulary"], VocabularyResult))
 
 
-def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> Checked:
+def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> GateResults:
     """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone, and
     trimmed where that was trimmed."""
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
@@ -44,7 +44,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     if section is not None:
         source = source_tokenizer(recipe, inputs)
         aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
-    return checked(vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed))
+    return passed(vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed))
 
 
 CHECK_VOCABULARY = Stage(
@@ -60,14 +60,14 @@ CHECK_VOCABULARY = Stage(
 )
 
 
-def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
     """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
     transfer; read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
     from vtkit.evaluation.gates.encoder import encoder_gates
     from vtkit.evaluation.gates.rows import Moved
-    from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
+    from vtkit.evaluation.probe import bm25_reciprocal_ranks, reciprocal_ranks, retrieval_gate
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
@@ -87,27 +87,19 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     probe = retrieval_probe(recipe, corpus, "transfer")
     if probe is not None:
         ranks = partial(reciprocal_ranks, probe=probe, max_length=PROBE_LENGTH)
-        if moved is None:
-            found = _in_this_language(recipe, probe, ranks(encoder.to(fastest_device())))
+        against: dict[str, np.ndarray] = {}
+        if moved is not None:
+            against["by the source"] = ranks(moved.source.to(fastest_device()))
         else:
-            before, after = (ranks(each.to(fastest_device())) for each in (moved.source, encoder))
-            found = [retrieval_gate("by the source", before, after)]
-        gates += results(recipe.gates, "transfer", [("retrieval", lambda seen=seen: seen) for seen in found])  # type: ignore[misc]
-    return checked(gates)
-
-
-def _in_this_language(recipe: View, probe: Probe, by_encoder: np.ndarray) -> list[Seen]:
-    """A dense source beside BM25, and beside the masked-language-model head of a source that has one."""
-    from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.evaluation.probe import bm25_reciprocal_ranks, reciprocal_ranks, retrieval_gate
-
-    by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
-    found = [retrieval_gate("by BM25", by_bm25, by_encoder)]
-    with suppress(DataError):  # it has none
-        own = load_encoder(str(recipe.source.model), fastest_device())
-        by_own = reciprocal_ranks(own, probe, PROBE_LENGTH)
-        found.append(retrieval_gate("by the source's own masked-language-model head", by_own, by_encoder))
-    return found
+            language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
+            against["by BM25"] = bm25_reciprocal_ranks(probe, language, analysis)
+            with suppress(DataError):  # the source has no masked-language-model head
+                own = load_encoder(str(recipe.source.model), fastest_device())
+                against["by the source's own masked-language-model head"] = ranks(own)
+        by_encoder = ranks(encoder.to(fastest_device()))
+        compared = [partial(retrieval_gate, name, others, by_encoder) for name, others in against.items()]
+        gates += gate_results(recipe.gates, "transfer", [("retrieval", gate) for gate in compared])
+    return passed(gates)
 
 
 CHECK_TRANSFER = Stage(
@@ -122,19 +114,21 @@ CHECK_TRANSFER = Stage(
 )
 
 
-def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
     """The gate retrieval on ``inputs["adapt"]/model`` and on ``inputs["model"]/model``, which it was trained from."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
 
     probe = retrieval_probe(recipe, "adapt.corpus", "adapt")
     if probe is None:
-        return Checked(())
+        return GateResults(())
     before, after = (
         reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
         for role in ("model", "adapt")
     )
-    return checked(results(recipe.gates, "adapt", [("retrieval", partial(retrieval_gate, "before", before, after))]))
+    return passed(
+        gate_results(recipe.gates, "adapt", [("retrieval", partial(retrieval_gate, "before", before, after))])
+    )
 
 
 CHECK_ADAPTATION = Stage(
@@ -146,14 +140,14 @@ CHECK_ADAPTATION = Stage(
 )
 
 
-def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
     """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.gates.encoder import encoder_gates
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
     texts = probe_texts(recipe.corpora("calibrate.corpus"), PROBE_TEXTS, recipe.recipe.seed)
-    return checked(encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None))
+    return passed(encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None))
 
 
 CHECK_CALIBRATION = Stage(

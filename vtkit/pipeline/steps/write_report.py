@@ -12,7 +12,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
-from vtkit.evaluation.gates.result import Checked
+from vtkit.evaluation.gates.result import GateResults
 from vtkit.evaluation.judging import EvaluateResult, read_per_query
 from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
 from vtkit.pipeline.steps.adapt_encoder import ADAPT, AdaptResult
@@ -131,7 +131,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         words_added=None if documents is None else documents.words,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
         gates=tuple(
-            gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
+            gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], GateResults).gates
         ),
         sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
         **_searches(recipe, inputs, labels, results),
