@@ -30,7 +30,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "report": (2054, 189),
     "search": (2215, 230),
     "settings": (960, 121),
-    "system": (603, 89),
+    "system": (603, 90),
     "training": (2405, 257),
     "transfer": (1705, 147),
     "vocabulary": (2617, 242),

@@ -141,7 +141,7 @@ class Bm25System:
     @classmethod
     def over(cls, collection: RetrievalSet, language: str, analysis: Analysis) -> Bm25System:
         """BM25 with the analyser of a language, or over plain words."""
-        return cls(Bm25.build((document.contents for document in collection.documents), language, analysis))
+        return cls(Bm25.build(collection.contents, language, analysis))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.analysers import K1
@@ -163,8 +163,7 @@ class DenseSystem:
     @classmethod
     def over(cls, embedder: Any, collection: RetrievalSet, name: str, precision: Precision) -> DenseSystem:
         """The embedder over documents that are encoded here."""
-        texts = [document.contents for document in collection.documents]
-        vectors = _embedded(embedder, texts, "document", name, precision, collection.name)
+        vectors = _embedded(embedder, list(collection.contents), "document", name, precision, collection.name)
         return cls(embedder, vectors, name, precision)
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:

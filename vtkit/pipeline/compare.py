@@ -6,8 +6,8 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,32 @@ class QueryFilter:
     split: bool = False  # only those with a word that the vocabulary of the first run's source cuts into several tokens
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A run that is compared."""
+
+    folder: Path
+    name: str
+    run: RunFolder
+    judged: str  # the model whose results are compared
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """Its recipe, with every setting."""
+        path, remedy = self.folder / RESOLVED, "Run its recipe again: vtkit run RECIPE."
+        try:
+            return tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError as error:
+            raise VtkitError(f"{path} is missing. {remedy}") from error
+        except ValueError as error:
+            raise DataError(f"{path} is damaged ({error}). {remedy}") from error
+
+    @cached_property
+    def sets(self) -> Mapping[str, Evaluated]:
+        """Its results on each evaluation set."""
+        return result_of(self.run.steps[f"evaluate:{self.judged}"], EvaluateResult).sets
+
+
 def compare_runs(
     folders: Sequence[Path], *, model: str | None = None, queries: int = 5, only: QueryFilter | None = None
 ) -> tuple[ComparedRuns, dict[str, ReportData]]:
@@ -52,64 +78,41 @@ def compare_runs(
     """
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")
-    runs = [open_run(folder) for folder in folders]
+    opened = [open_run(folder) for folder in folders]
     names = [folder.absolute().name for folder in folders]
     names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
-    judged = [_judged_model(run, model) for run in runs]
-    notes, recipes, reports = list[str](), list[Recipe](), dict[str, ReportData]()
-    for name, folder in zip(names, folders, strict=True):
+    judged = [_judged_model(run, model) for run in opened]
+    runs = [_Opened(*each) for each in zip(folders, names, opened, judged, strict=True)]
+    notes, reports = list[str](), dict[str, ReportData]()
+    for each in runs:
         try:
-            if (report := report_of(folder)) is not None:
-                reports[name] = report
+            if (report := report_of(each.folder)) is not None:
+                reports[each.name] = report
         except VtkitError as error:
-            notes.append(f"{name}: {error}")
-        recipes.append(_recipe(folder))
-    results = [
-        result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
-    ]
-    sets = []
-    for name in dict.fromkeys(name for sets_of_run in results for name in sets_of_run):
-        values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
-        found = _compare_set(name, folders, names, results, values, model, queries, only or QueryFilter(), recipes[0])
-        sets.append(found)
-    read = set[str]().union(*map(_settings_read, runs))
+            notes.append(f"{each.name}: {error}")
+    read = set[str]().union(*(_settings_read(each.run) for each in runs))
     settings = [
         line
-        for line in differing([dict(_flat(_written(folder))) for folder in folders])
+        for line in differing([dict(_flat(each.recipe)) for each in runs])
         if any(f"{line.name}.".startswith(f"{setting}.") for setting in read)
     ]
-    figures = differing([_figures(run, reports.get(name)) for name, run in zip(names, runs, strict=True)], equal=True)
-    compared = tuple(names), tuple(judged), tuple(settings), tuple(figures), tuple(sets), tuple(notes)
-    return ComparedRuns(*compared), reports
+    figures = differing([_figures(each.run, reports.get(each.name)) for each in runs], equal=True)
+    sets = dict.fromkeys(name for each in runs for name in each.sets)
+    compared_sets = tuple(_compare_set(name, runs, model, queries, only or QueryFilter()) for name in sets)
+    lines = tuple(settings), tuple(figures)
+    return ComparedRuns(tuple(names), tuple(judged), *lines, compared_sets, tuple(notes)), reports
 
 
 def _judged_model(run: RunFolder, model: str | None) -> str:
     there = [step.removeprefix("evaluate:") for step in run.steps if step.startswith("evaluate:")]
     wanted = [model] if model is not None else ["deployed", run.final_model]
-    judged = next((name for name in wanted if name in there), None)
-    if judged is None:
-        raise VtkitError(
-            f"{run.folder} has no results for {' or '.join(wanted)}. "
-            + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
-        )
-    return judged
-
-
-def _recipe(folder: Path) -> Recipe:
-    """The recipe of a run."""
-    try:
-        return Recipe.model_validate(_written(folder))
-    except ValueError as error:
-        raise DataError(f"{folder / RESOLVED} cannot be read by this version of vtkit ({error}).") from error
-
-
-def _written(folder: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads((folder / RESOLVED).read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise VtkitError(f"{folder / RESOLVED} is missing. Run its recipe again: vtkit run RECIPE.") from error
-    except ValueError as error:
-        raise DataError(f"{folder / RESOLVED} is damaged ({error}). Run its recipe again: vtkit run RECIPE.") from error
+    for name in wanted:
+        if name in there:
+            return name
+    raise VtkitError(
+        f"{run.folder} has no results for {' or '.join(wanted)}. "
+        + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
+    )
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -147,10 +150,10 @@ def _figures(run: RunFolder, report: ReportData | None) -> dict[str, Any]:
     figures = dict[str, Any]()
     if report is not None:
         written = report.to_json()
-        told = {name: written[name] or {} for name in ("vocabulary", "calibration", "cost")}
+        parts = {name: written[name] or {} for name in ("vocabulary", "calibration", "cost")}
         for side in ("documents", "queries") if report.vocabularies is not None else ():
             cut = (written["vocabularies"]["target"] or {}).get(side) or {}
-            told["vocabulary"][f"tokens_per_word, {side}"] = cut.get("tokens_per_word")
+            parts["vocabulary"][f"tokens_per_word, {side}"] = cut.get("tokens_per_word")
         seconds = Counter[str]()
         for step, took in report.seconds.items():
             seconds[step.partition(":")[0]] += took or 0.0  # type: ignore[assignment]
@@ -160,7 +163,7 @@ def _figures(run: RunFolder, report: ReportData | None) -> dict[str, Any]:
             for name, values in curves.items()
             if values and name != "steps"
         }
-        numbers = {**dict(_flat(told)), **ends, **{f"seconds.{stage}": took for stage, took in seconds.items()}}
+        numbers = {**dict(_flat(parts)), **ends, **{f"seconds.{stage}": took for stage, took in seconds.items()}}
         figures = {**numbers, "seconds": float(seconds.total())}
     evaluated = run.steps.get(f"evaluate:{run.final_model}")
     for name, of in (result_of(evaluated, EvaluateResult).sets if evaluated is not None else {}).items():
@@ -176,60 +179,54 @@ def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, fl
 
 
 def _compare_set(
-    name: str,
-    folders: Sequence[Path],
-    names: Sequence[str],
-    results: Sequence[Mapping[str, Any]],
-    values: Sequence[Mapping[str, Mapping[str, float]] | None],
-    model: str | None,
-    explained: int,
-    only: QueryFilter,
-    recipe: Recipe,
+    name: str, runs: Sequence[_Opened], model: str | None, explained: int, only: QueryFilter
 ) -> ComparedSet:
-    there = [each for each in values if each is not None]
-    measures = [measure for measure in there[0] if all(measure in each for each in there)]
-    asked = [set(each[measures[0]]) for each in there] if measures else []
-    if len(there) < len(values):
+    values = [value for each in runs if (value := per_query(each.run, each.judged, name)) is not None]
+    measures = [measure for measure in values[0] if all(measure in each for each in values)]
+    asked = [set(each[measures[0]]) for each in values] if measures else []
+    if len(values) < len(runs):
         return ComparedSet(name, 0, (), (), (), not_compared="not every run was evaluated on it")
     if not measures or any(queries != asked[0] for queries in asked):
-        return ComparedSet(
-            name, 0, (), (), (), not_compared="the runs were evaluated on different queries or by different measures"
-        )
-    collection = None
-    kept = asked[0]
+        reason = "the runs were evaluated on different queries or by different measures"
+        return ComparedSet(name, 0, (), (), (), not_compared=reason)
+    kept, baseline = asked[0], runs[0]
     if only != QueryFilter() or explained:
+        try:
+            recipe = Recipe.model_validate(baseline.recipe)
+        except ValueError as error:
+            path = baseline.folder / RESOLVED
+            raise DataError(f"{path} cannot be read by this version of vtkit ({error}).") from error
         collection = collection_of(next(of for of in evaluation_sets(recipe) if of.folder == name)).whole
-        kept = {query.id for query in collection.queries if query.id in kept and _counts(query.text, only, folders[0])}
+        texts = {query.id: query.text for query in collection.queries if query.id in kept}
+        kept = {query for query, text in texts.items() if _counts(text, only, baseline.folder)}
     if not kept:
         return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")
 
     judged = {}
-    for run, result, of_run in zip(names, results, there, strict=True):
+    for each, of_run in zip(runs, values, strict=True):
         of_kept = {measure: {q: value for q, value in of_run[measure].items() if q in kept} for measure in measures}
         means = {measure: sum(of.values()) / len(kept) for measure, of in of_kept.items()}
-        facts = result[name].facts | {"queries": len(kept), "documents": result[name].documents, "measures": means}
-        judged[run] = Judged(Evaluated(**facts), {}, of_kept)
-    cells = compared(judged, name, measures, names[0], "holm")
-    beside, first, not_explained = [], None, ""
-    for number, run in enumerate(names[1:], 1):
-        before, after = (judged[each].per_query[measures[0]] for each in (names[0], run))
+        evaluated = replace(each.sets[name], queries=len(kept), measures=means, not_comparable=(), probed=None)
+        judged[each.name] = Judged(evaluated, {}, of_kept)
+    cells = compared(judged, name, measures, baseline.name, "holm")
+    beside, searcher, not_explained = [], None, ""
+    before = judged[baseline.name].per_query[measures[0]]
+    for each in runs[1:]:
+        after = judged[each.name].per_query[measures[0]]
         order = sorted(kept, key=lambda query: (before[query] - after[query], query))  # the largest gain first
         won, lost = ([q for q in order if after[q] > before[q]], [q for q in order[::-1] if after[q] < before[q]])
-        differences: list[list[QueryDifference]] = [[], []]
-        if explained and collection is not None and won + lost:
+        differences: list[tuple[QueryDifference, ...]] = [(), ()]
+        if explained and won + lost:
             try:
-                first = first or _searcher(folders[0], name, model)
-                searchers = first, _searcher(folders[number], name, model)
+                searcher = searcher or _searcher(baseline.folder, name, model)
+                searchers = searcher, _searcher(each.folder, name, model)
                 differences = [
-                    [
-                        _difference(query, before[query], after[query], collection, searchers)
-                        for query in some[:explained]
-                    ]
+                    tuple(_difference(q, before[q], after[q], collection, searchers) for q in some[:explained])
                     for some in (won, lost)
                 ]
             except VtkitError as error:
                 not_explained = str(error)
-        beside.append(Beside(run, len(won), len(lost), tuple(differences[0]), tuple(differences[1])))
+        beside.append(Beside(each.name, len(won), len(lost), *differences))
     return ComparedSet(name, len(kept), tuple(measures), tuple(cells), tuple(beside), not_explained=not_explained)
 
 

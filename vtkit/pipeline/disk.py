@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vtkit.data import hub
@@ -24,6 +24,7 @@ from vtkit.report.wording import duration
 from vtkit.settings.analysers import DOCUMENTS_A_PART
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
+from vtkit.system import console
 from vtkit.system.console import size
 from vtkit.system.errors import DataError, VtkitError
 
@@ -37,7 +38,7 @@ SAMPLE = 2**21  # bytes at the beginning of a file by which its lines are estima
 WRITES_VECTORS = ("encode", "index", "index:deployed")  # stages that write all documents of an evaluation set
 
 
-@dataclass(frozen=True)
+@dataclass
 class Estimate:
     """An estimate of the bytes that the steps of a run write."""
 
@@ -46,8 +47,8 @@ class Estimate:
     indexes: int = 0
     downloads: int = 0  # of models and tokenizers whose sizes the hub says
     training_data: int = 0  # large collections that are mapped instead of held in memory
-    unknown: tuple[str, ...] = ()  # names whose size is unknown, and not counted
-    indexed: tuple[str, ...] = ()  # collections over which BM25 is built on disk
+    unknown: dict[str, None] = field(default_factory=dict)  # names whose size is unknown, and not counted
+    indexed: dict[str, None] = field(default_factory=dict)  # collections over which BM25 is built on disk
 
     @property
     def bytes(self) -> int:
@@ -71,34 +72,36 @@ class Estimate:
 
 def estimate(steps: Collection[Step]) -> Estimate:
     """Estimate the disk space that the steps to run will fill."""
-    models = checkpoints = indexes = downloads = training_data = 0
-    unknown, indexed = dict[str, None](), dict[str, None]()
+    needed = Estimate()
     for step in steps:
         recipe = step.recipe
         if step.stage.label or step.stage.trains:
             model = model_bytes(recipe)
             if model is None:
-                unknown[f"the models of {recipe.recipe.name}"] = None
-            models += model or 0
-            checkpoints = max(checkpoints, CHECKPOINTS * (model or 0) * step.stage.trains)
+                needed.unknown[f"the models of {recipe.recipe.name}"] = None
+            needed.models += model or 0
+            needed.checkpoints = max(needed.checkpoints, CHECKPOINTS * (model or 0) * step.stage.trains)
         if step.stage.name == "finetune" and recipe.finetune is not None:
             documents, written = collection_size(recipe.finetune.data) or (0, 0)
             if written >= LARGE:
                 on_disk = recipe.finetune.asks_bm25 and documents > DOCUMENTS_A_PART
-                training_data += written * (1 + BM25_SHARE * on_disk)
-                indexed |= {f"{documents:,} documents of {recipe.finetune.data}": None} if on_disk else {}
+                needed.training_data += written * (1 + BM25_SHARE * on_disk)
+                if on_disk:
+                    needed.indexed[f"{documents:,} documents of {recipe.finetune.data}"] = None
         if step.stage.name in WRITES_VECTORS:
             for corpus in step.view.corpora("evaluate.sets"):
                 documents, written = collection_size(corpus.name) or (0, 0)
-                unknown |= {} if documents else {corpus.name: None}
-                indexes += documents * DOCUMENT_BYTES + written
+                if not documents:
+                    needed.unknown[corpus.name] = None
+                needed.indexes += documents * DOCUMENT_BYTES + written
     things = (thing for step in steps for thing in required_things(step.recipe)) if hub.downloads_allowed() else ()
     for name, what in dict.fromkeys((each.value, each.what) for each in things if each.what in ("model", "tokenizer")):
         if local_path(name) is None and not hub.in_cache(name):
             fetched = _to_fetch(name, what)
-            unknown |= {name: None} if fetched is None else {}
-            downloads += fetched or 0
-    return Estimate(models, checkpoints, indexes, downloads, training_data, tuple(unknown), tuple(indexed))
+            if fetched is None:
+                needed.unknown[name] = None
+            needed.downloads += fetched or 0
+    return needed
 
 
 def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
@@ -118,8 +121,8 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
 
 
-def earlier_times(steps: Iterable[Step], store: Store) -> str:
-    """How long the stages of ``steps`` took when they last ran in this store; empty if none of them has run."""
+def show_earlier_times(steps: Iterable[Step], store: Store) -> None:
+    """Say how long the stages of ``steps`` took when they last ran in this store, if any of them has."""
     took: dict[str, float] = {}
     unknown: dict[str, None] = {}
     for stage, count in Counter(step.dependencies.stage for step in steps).items():
@@ -131,11 +134,10 @@ def earlier_times(steps: Iterable[Step], store: Store) -> str:
             unknown[name] = None
         else:
             took[name] = took.get(name, 0.0) + count * manifest["seconds"]
-    if not took:
-        return ""
-    each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())
-    line = f"time: these stages last took {duration(sum(took.values()))} ({each})"
-    return f"{line}; never run here: {', '.join(unknown)}" if unknown else line
+    if took:
+        each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())
+        never = f"; never run here: {', '.join(unknown)}" if unknown else ""
+        console.say(f"time: these stages last took {duration(sum(took.values()))} ({each}){never}")
 
 
 def model_bytes(recipe: Recipe) -> int | None:

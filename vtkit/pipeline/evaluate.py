@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.overlap import own_documents_doubt
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.text import digest
 from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.judging import EvaluateResult
@@ -43,6 +45,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Kind = Literal["bm25", "bm25-words", "model", "index", "deployed", "run"]
+GIVEN = ("index", "deployed", "run")  # kinds that are not computed here
 Way = Literal["balanced", "raw", "max", "product"]
 
 SUMS: Mapping[str, Way] = {
@@ -71,12 +74,8 @@ class Named:
     settings: IndexSection
     summed: Way | None = None  # its sum or product with BM25
     run: Path | None = None  # the run whose final model or index it is
-    given: Mapping[str, Given] = field(default_factory=dict)
-    """Collection -> its results or its index; empty for systems that are computed here."""
-
-    def over(self, place: Collection) -> bool:
-        """Whether it is evaluated on a collection."""
-        return place.name in self.given or self.kind in ("bm25", "bm25-words", "model")
+    given: Mapping[str, Given | None] = field(default_factory=dict)
+    """Collection that it is evaluated on -> its results or its index there; None for systems that are computed here."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,8 @@ def evaluate_named(
         place for name, folder in folders.items() for place in problems.tried(_opened, name, folder, split, setting)
     ]
     for each in named:
-        for given in problems.tried(_given, each, setting.query_language):
+        each.given = {place.name: None for place in opened}
+        for given in problems.tried(_given, each, setting.query_language) if each.kind in GIVEN else ():
             misfits = [(place.name, one, _misfit(one, place)) for one in given for place in opened]
             each.given = {place: one for place, one, why in misfits if not why}
             if misfits and not each.given and each.kind != "deployed":
@@ -203,7 +203,7 @@ def _evaluated(
         together.setdefault((each.kind, each.name, each.settings.model_dump_json()), []).append(each)
     for same in together.values():
         loaded = _Loaded(same[0], setting, kept)
-        for place, each in ((place, each) for place in opened for each in same if each.over(place)):
+        for place, each in ((place, each) for place in opened for each in same if place.name in each.given):
             console.say(f"{each.label} on {place.name}")
             started = time.perf_counter()
             try:
@@ -299,6 +299,7 @@ class _Loaded:
         if named.kind == "model":
             return self._sum(named, place) if named.summed else self._whole(place)
         given = named.given[place.name]
+        assert given is not None
         if isinstance(given, RunSystem):
             return given
         if named.run is None or self.setting.query_language is not None:
@@ -312,7 +313,8 @@ class _Loaded:
         """The model over all documents of a collection; those of the last one are kept for its sums."""
         if self._encoded is None or self._encoded[0] is not place:
             name = self.named.name
-            self._encoded = place, self._over(place.whole, _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}"))
+            made_from = digest(name) if os.path.isdir(name) else hashlib.sha256(name.encode()).hexdigest()
+            self._encoded = place, self._over(place.whole, _file_name(f"{Path(name).name}-{made_from[:12]}"))
         return self._encoded[1]
 
     def _over(self, documents: RetrievalSet, folder: str = "") -> System:
@@ -415,7 +417,7 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:
-    """The results in a run file, an index, or the deployed index of each set of a run; no entry for other systems."""
+    """The results in a run file, an index, or the deployed index of each set of a run."""
     from vtkit.evaluation.systems import RunSystem
     from vtkit.pipeline.search import open_searcher
 
@@ -424,12 +426,10 @@ def _given(named: Named, query_language: str | None) -> list[Given]:
             return [RunSystem(read_trec(Path(named.name)))]
         case "index":
             return [open_searcher(Path(named.name), model=None, collection=None)]
-        case "deployed":
-            sets = result_of(open_run(Path(named.name)).steps[DEPLOY.name], DeployResult).sets
-            run = Path(named.name)
-            return [open_searcher(run, model=None, collection=each, query_language=query_language) for each in sets]
         case _:
-            return []
+            run = Path(named.name)
+            sets = result_of(open_run(run).steps[DEPLOY.name], DeployResult).sets
+            return [open_searcher(run, model=None, collection=each, query_language=query_language) for each in sets]
 
 
 def _misfit(given: Given, place: Collection) -> str:
@@ -460,11 +460,3 @@ def _reranked(named: Named, setting: Setting) -> str:
 
 def _file_name(label: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", label).strip("-.") or "system"
-
-
-def _digest_of(name: str) -> str:
-    import hashlib
-
-    from vtkit.data.text import digest
-
-    return digest(name) if os.path.isdir(name) else hashlib.sha256(name.encode()).hexdigest()

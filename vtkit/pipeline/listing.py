@@ -6,7 +6,7 @@ import shutil
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -17,6 +17,7 @@ from vtkit.pipeline.store import CHECKPOINTS, read_manifest
 from vtkit.report.verdict import recommendation
 from vtkit.settings.recipe import STORE
 from vtkit.system.errors import VtkitError
+from vtkit.system.outputs import holder_of
 
 Inode = tuple[int, int]
 
@@ -79,29 +80,21 @@ def running_by(folder: Path) -> str | None:
         with FileLock(lock).acquire(timeout=0):
             return None
     except Timeout:
-        try:
-            return lock.with_suffix(".holder").read_text("utf-8").strip()
-        except OSError:
-            return "another process"
+        return holder_of(lock)
 
 
 def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: set[Inode]) -> ListedRun:
     manifests = [manifest for output in outputs if (manifest := read_manifest(output)) is not None]
     record = folder / RUN_RECORD
     changed = record.stat().st_mtime if record.exists() else folder.stat().st_mtime
-    measure = value = bm25 = verdict = None
-    state = _state(folder)
+    report, state = None, _state(folder)
     if state == "finished":
         try:
             report = report_of(folder)
         except VtkitError as error:
             state = f"finished; {str(error).splitlines()[0]}"
-        else:
-            advice = recommendation(report) if report is not None else None
-            verdict = advice.text if advice is not None else None
-            for first in report.judged[:1] if report is not None else ():
-                measure, value, bm25 = first.measure, first.value(first.planned), first.value(first.bm25)
-    return ListedRun(
+    advice = recommendation(report) if report is not None else None
+    listed = ListedRun(
         folder.name,
         state,
         len(outputs),
@@ -109,11 +102,12 @@ def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: 
         sum(inodes.values()),
         sum(size for inode, size in inodes.items() if inode in alone),
         time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(changed)),
-        measure,
-        value,
-        bm25,
-        verdict,
+        verdict=advice.text if advice is not None else None,
     )
+    for first in report.judged[:1] if report is not None else ():
+        value, bm25 = first.value(first.planned), first.value(first.bm25)
+        return replace(listed, measure=first.measure, value=value, bm25=bm25)
+    return listed
 
 
 def _state(folder: Path) -> str:
@@ -135,12 +129,12 @@ def _state(folder: Path) -> str:
     newer = [
         name
         for name, output in steps.items()
-        if name in reported and output.rpartition("-")[2] != reported[name][: len(output.rpartition("-")[2])]
+        if name in reported and not reported[name].startswith(output.rpartition("-")[2])
     ]
     return f"stopped after {newer[-1]}; its report is older" if newer else "finished"
 
 
-_OUTPUT = re.compile(r".+-[0-9a-f]{20}")  # a finished output's folder: a stage, and the beginning of a key
+_OUTPUT = re.compile(r"[^.].*-[0-9a-f]{20}")  # a finished output's folder: a stage, and the beginning of a key
 
 
 @dataclass(frozen=True)
@@ -163,15 +157,17 @@ def unused(runs: Path) -> list[Unused]:
         )
     referred = {output for folder in folders for output in finished_steps(folder).values()}
     store = runs / STORE
-    found = [
+    leftovers = [
         Unused(folder, _bytes(folder))
-        for folder in _folders(store)
-        if folder.name not in referred and _OUTPUT.fullmatch(folder.name)
+        for folder in store.glob("*-*")
+        if folder.is_dir() and folder.name not in referred and _OUTPUT.fullmatch(folder.name)
     ]
-    found += [
-        Unused(folder, _bytes(folder), (folder / CHECKPOINTS).is_dir()) for folder in _folders(store / ".partial")
+    leftovers += [
+        Unused(folder, _bytes(folder), (folder / CHECKPOINTS).is_dir())
+        for folder in (store / ".partial").glob("*")
+        if folder.is_dir()
     ]
-    return sorted(found, key=lambda each: (-each.bytes, each.folder.name))
+    return sorted(leftovers, key=lambda each: (-each.bytes, each.folder.name))
 
 
 def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
@@ -184,7 +180,7 @@ def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
                 locks.enter_context(FileLock(folder / LOCK).acquire(timeout=0))
             except Timeout:
                 raise VtkitError(
-                    f"{folder} is running ({running_by(folder) or 'another process'}) and may still need unused "
+                    f"{folder} is running ({holder_of(folder / LOCK)}) and may still need unused "
                     "outputs. Clean up when it has ended."
                 ) from None
         for each in unused(runs):
@@ -202,13 +198,6 @@ def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
                 continue
             removed.append(each)
     return removed
-
-
-def _folders(parent: Path) -> list[Path]:
-    if not parent.is_dir():
-        return []
-    hidden = parent.name == ".partial"
-    return [path for path in sorted(parent.iterdir()) if path.is_dir() and (hidden or not path.name.startswith("."))]
 
 
 def _bytes(folder: Path) -> int:

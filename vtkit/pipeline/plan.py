@@ -63,7 +63,7 @@ class Step:
     @property
     def place(self) -> int:
         """The position of its stage in the order of all stages."""
-        return next(number for number, stage in enumerate(STAGES) if stage.name == self.stage.name)
+        return [stage.name for stage in STAGES].index(self.stage.name)
 
     @property
     def view(self) -> View:
@@ -268,9 +268,9 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
     if DEPLOY.name in plan.steps:
         add(EVALUATE_DEPLOYED, deployed)
     for peer, of_peer in with_each_peer(recipe).items():
-        plan.add(of_peer, "", EVALUATE_PEER, model=peer)
-    for peer, of_peer in with_each_peer(recipe).items() if bm25 else ():
-        plan.add(of_peer, "", EVALUATE_HYBRID_PEER, {**bm25, "model": f"{EVALUATE_PEER.name}:{peer}"}, peer)
+        alone = plan.add(of_peer, "", EVALUATE_PEER, model=peer)
+        if bm25:
+            plan.add(of_peer, "", EVALUATE_HYBRID_PEER, {**bm25, "model": alone}, peer)
 
 
 def called(name: str) -> list[int]:

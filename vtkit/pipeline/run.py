@@ -7,14 +7,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from vtkit.data.documents import keep_large_collections
-from vtkit.pipeline.disk import Estimate, earlier_times, estimate, free_bytes, refuse_full_disk
+from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk, show_earlier_times
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
 from vtkit.pipeline.stage import StageFunction
@@ -86,14 +86,8 @@ def run(
         if not_fetched is not None:
             console.warn(f"{not_fetched}\nThe plan assumes that it fits; this is checked once it has been fetched.")
         return folder
-    store.prepare()
+    store.prepare(folder)
     keep_large_collections(store.root / ".collections")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise VtkitError(
-            f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
-        ) from error
     with (
         machine_errors(runs, " What was finished is kept, and the work goes on from there."),
         held(folder / LOCK, f"run {recipe.recipe.name}"),
@@ -144,7 +138,7 @@ def _planned(
     _show(decisions)
     running = [decision.step for decision in decisions if decision.runs]
     disk = show_disk(running, runs)
-    show_times(running, store)
+    show_earlier_times(running, store)
     return plan, decisions, disk
 
 
@@ -191,13 +185,13 @@ def check_settings(loaded: LoadedRecipe) -> None:
     from vtkit.training.reporting import require
 
     recipe, problems = loaded.recipe, list[VtkitError]()
-
-    def check_measures() -> None:
-        if recipe.evaluate is not None:
-            validate_measures(recipe.evaluate.measures, DEPTH)
-
-    check = partial(check_names, recipe, path=Path(loaded.shown), places=loaded.places)
-    for look in (check, check_measures, partial(require, recipe.report.training)):
+    looks: list[Callable[[], object]] = [
+        partial(check_names, recipe, path=Path(loaded.shown), places=loaded.places),
+        partial(require, recipe.report.training),
+    ]
+    if recipe.evaluate is not None:
+        looks.insert(1, partial(validate_measures, recipe.evaluate.measures, DEPTH))
+    for look in looks:
         try:
             look()
         except VtkitError as error:
@@ -262,12 +256,6 @@ def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
     if needed.bytes or needed.unknown:
         (console.say if needed.bytes <= free else console.warn)(needed.words(free))
     return needed, free
-
-
-def show_times(steps: Iterable[Step], store: Store) -> None:
-    """Say how long the stages of ``steps`` took when they last ran in this store."""
-    if line := earlier_times(steps, store):
-        console.say(line)
 
 
 def check_first_stage(recipe: Recipe) -> None:

@@ -92,12 +92,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     return Searched(of, index / chosen, run.index)
 
 
-def open_served(
-    names: Sequence[str],
-    *,
-    stages: Sequence[str] = (),
-    collection: str | None = None,
-) -> Opened:
+def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None) -> Opened:
     """Load what a server serves: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then
     as its index needs them. ``stages``

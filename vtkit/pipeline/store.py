@@ -18,7 +18,9 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,54 +66,29 @@ class Store:
     def __init__(self, root: Path, *, look_once: bool = False) -> None:
         """``look_once`` remembers the damage of each output, however many runs share it."""
         self.root = root
-        self._damage: dict[Path, str | None] | None = {} if look_once else None
-        self._digests: dict[str, list[Any]] | None = None
+        self._damage: Callable[..., str | None] = cache(_damage) if look_once else _damage
 
-    def prepare(self) -> None:
-        """Make the folders; one message where that is not possible."""
+    def prepare(self, *others: Path) -> None:
+        """Make the folders of the store, and ``others``; one message where that is not possible."""
+        folder = self.root
         try:
-            for folder in (self.root, self.root / ".partial", self.root / ".locks"):
+            for folder in (self.root / ".partial", self.root / ".locks", *others, self.root):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.root / f".writable-{os.getpid()}"
             probe.touch()
             probe.unlink()
         except OSError as error:
             raise VtkitError(
-                f"cannot write to {self.root}: {error.strerror or error}. Name another folder with --runs."
+                f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
             ) from error
 
     def folder(self, dependencies: Dependencies) -> Path:
         return self.root / f"{dependencies.stage.replace(':', '-')}-{dependencies.key[:20]}"
 
-    def manifest(self, dependencies: Dependencies) -> dict[str, Any] | None:
-        """The manifest of an output that is there, or None."""
-        return read_manifest(self.folder(dependencies))
-
     def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
         """Describe the damage of an output. The answer is None if every file matches its checksum and this version of
         vtkit can read the manifest's result as a ``kind``."""
-        folder = self.folder(dependencies)
-        if self._damage is None:
-            return self._look(folder, kind)
-        if folder not in self._damage:
-            self._damage[folder] = self._look(folder, kind)
-        return self._damage[folder]
-
-    def _look(self, folder: Path, kind: type[Result]) -> str | None:
-        if not (folder / MANIFEST).is_file():
-            return "its manifest is missing"
-        manifest = read_manifest(folder)
-        if manifest is None:
-            return "its manifest was changed or damaged"
-        if _result_in(manifest, kind) is None:
-            return "this version of vtkit cannot read its results"
-        for name, stated in manifest["outputs"].items():
-            path = folder / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != stated["bytes"] or _sha256(path) != stated["sha256"]:
-                return f"{name} was changed or damaged"
-        return None
+        return self._damage(self.folder(dependencies), kind)
 
     def build(self, dependencies: Dependencies, kind: type[R], make: Callable[[Path], R], *, afresh: bool) -> Path:
         """Make an output: ``make`` fills the folder it is given and returns what it found, for the manifest.
@@ -121,10 +98,13 @@ class Store:
         """
         final = self.folder(dependencies)
         with held(self.root / ".locks" / f"{final.name}.lock", f"{dependencies.stage}"):
-            if not afresh and self.manifest(dependencies) is not None and self.damage(dependencies, kind) is None:
+            if not afresh and self.damage(dependencies, kind) is None:
                 return final
             partial = self.root / ".partial" / final.name
-            _clear(partial, keep=None if afresh else CHECKPOINTS)
+            partial.mkdir(parents=True, exist_ok=True)
+            for entry in partial.iterdir():
+                if afresh or entry.name != CHECKPOINTS:
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
             started, warned_before = time.time(), len(console.warned())
             result = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
@@ -151,35 +131,33 @@ class Store:
             }
             manifest[CHECKSUM] = _checksum(manifest)
             write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
             if final.exists():
-                aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
                 final.rename(aside)
-                partial.rename(final)
-                shutil.rmtree(aside, ignore_errors=True)
-            else:
-                partial.rename(final)
+            partial.rename(final)
+            shutil.rmtree(aside, ignore_errors=True)
             return final
+
+    @cached_property
+    def _digests(self) -> dict[str, list[Any]]:
+        """Path -> its stamp and its digest, as an earlier process left them."""
+        try:
+            kept = json.loads((self.root / "digests.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return kept if isinstance(kept, dict) else {}
 
     def digest(self, path: str) -> str:
         """Digest of a user's file or folder; taken from memory while names, sizes and times are unchanged."""
         from vtkit.data.text import digest
 
         stamp = _stamp(Path(path))
-        if self._digests is None:
-            try:
-                self._digests = json.loads((self.root / "digests.json").read_text("utf-8"))
-            except (OSError, ValueError):
-                self._digests = {}
-            if not isinstance(self._digests, dict):
-                self._digests = {}
         known = self._digests.get(path)
-        if known is not None and known[0] == stamp:
-            return str(known[1])
-        found = digest(path)
-        self._digests[path] = [stamp, found]
-        if self.root.is_dir():
-            write_atomically(self.root / "digests.json", json.dumps(self._digests, indent=0))
-        return found
+        if known is None or known[0] != stamp:
+            known = self._digests[path] = [stamp, digest(path)]
+            if self.root.is_dir():
+                write_atomically(self.root / "digests.json", json.dumps(self._digests, indent=0))
+        return str(known[1])
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -213,25 +191,29 @@ def result_of(folder: Path, kind: type[R]) -> R:
 
 def versions() -> dict[str, str]:
     """Versions, machine and thread count: all that affects results besides the recipe."""
-    found = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
-    found["threads"] = str(threads())
+    known = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    known["threads"] = str(threads())
     for package in RECORDED_PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            known[package] = version(package)
+    return known
 
 
-def _clear(folder: Path, keep: str | None) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for entry in folder.iterdir():
-        if entry.name == keep:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+def _damage(folder: Path, kind: type[Result]) -> str | None:
+    if not (folder / MANIFEST).is_file():
+        return "its manifest is missing"
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return "its manifest was changed or damaged"
+    if _result_in(manifest, kind) is None:
+        return "this version of vtkit cannot read its results"
+    for name, stated in manifest["outputs"].items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != stated["bytes"] or _sha256(path) != stated["sha256"]:
+            return f"{name} was changed or damaged"
+    return None
 
 
 def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.compare import per_query
-from vtkit.pipeline.disk import refuse_full_disk
+from vtkit.pipeline.disk import refuse_full_disk, show_earlier_times
 from vtkit.pipeline.folder import finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
-from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk, show_times
+from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk
 from vtkit.pipeline.store import Store, result_of
 from vtkit.recipe.checks import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
@@ -91,7 +91,7 @@ def run_sweep(
     missing = _missing(waiting)
     needed, free = show_disk(missing.values(), runs.absolute())
     if dry_run:
-        show_times(missing.values(), store)
+        show_earlier_times(missing.values(), store)
         if not_fetched is not None:
             console.warn(str(not_fetched))
         return {}

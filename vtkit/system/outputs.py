@@ -120,20 +120,23 @@ def held(path: Path, what: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        try:
-            who = holder.read_text("utf-8").strip()
-        except OSError:
-            who = "another process"
-        console.say(f"waiting for {who}, which is making {what}")
+        console.say(f"waiting for {holder_of(path)}, which is making {what}")
         lock.acquire()
     try:
-        holder.write_text(
-            f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}", encoding="utf-8"
-        )
+        who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}"
+        holder.write_text(who, encoding="utf-8")
         yield
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+def holder_of(path: Path) -> str:
+    """The process that holds the lock file ``path``, in words."""
+    try:
+        return path.with_suffix(".holder").read_text("utf-8").strip()
+    except OSError:
+        return "another process"
 
 
 def remove_half_written(folder: Path) -> None:

@@ -58,12 +58,7 @@ class Sample:
 
 
 def sample_of(
-    collection: RetrievalSet,
-    language: str,
-    *,
-    documents: int = 5000,
-    queries: int = 500,
-    seed: int = 42,
+    collection: RetrievalSet, language: str, *, documents: int = 5000, queries: int = 500, seed: int = 42
 ) -> Sample:
     """Draw queries and documents.
 

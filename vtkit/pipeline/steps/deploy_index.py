@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vtkit.data.document_files import DOCUMENTS
 from vtkit.evaluation.balance import Balance
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import model_name
@@ -19,7 +20,7 @@ from vtkit.pipeline.steps.encode_queries import (
     balancing_of,
     stored,
 )
-from vtkit.pipeline.steps.index_corpus import WEIGHTING, documents_of, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING, weighted_vectors
 from vtkit.pipeline.steps.texts import collection_of, training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
@@ -78,7 +79,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
                 recipe.evaluate.measures[0],
             )
             postings = int((documents.indices >= vocabulary).sum())
-        write_index(folder, index, documents, documents_of(inputs, corpus), tokenizer, part)
+        write_index(folder, index, documents, inputs["vectors"] / place.folder / DOCUMENTS, tokenizer, part)
         rows, terms = documents.shape[0], documents.shape[1] - vocabulary
         sets[place.folder] = DeployedSet(rows, documents.nnz, postings, terms, balance)
         if balance is not None:

@@ -82,11 +82,7 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 ENCODE = Stage(
     "encode",
     version=4,
-    reads=(
-        "index.document_length",
-        "index.top_dimensions",
-        "index.precision",
-    ),
+    reads=("index.document_length", "index.top_dimensions", "index.precision"),
     corpora={"evaluate.sets": evaluation_sets},
     function=encode_corpus,
 )

@@ -58,7 +58,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         folder = out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         exactly = IndexSection(document_weighting=recipe.index.document_weighting)
-        info = write_index(folder, exactly, vectors, documents_of(inputs, corpus), tokenizer)
+        documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
+        info = write_index(folder, exactly, vectors, documents, tokenizer)
         sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
         sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
     return IndexResult(sets)
@@ -77,11 +78,6 @@ def weighted_vectors(
     return as_indexed(
         encoder, read_vectors(stored), collection_of(corpus).whole.contents, recipe.index, read_sums(stored), out
     )
-
-
-def documents_of(inputs: Mapping[str, Path], corpus: Corpus) -> Path:
-    """The file of the documents of one set's vectors."""
-    return inputs["vectors"] / str(corpus.folder) / DOCUMENTS
 
 
 INDEX = Stage(

@@ -40,12 +40,7 @@ def starts_untrained(recipe: Recipe) -> bool:
     earlier = list(with_sources(recipe))
     if any(each.finetune is not None for each in earlier[1:]):
         return False
-    model = earlier[-1].source.model
-    return model is None or is_bare_model(model)
-
-
-def is_bare_model(model: str) -> bool:
-    """Report whether a folder or hub id holds a plain masked language model, which was never trained to retrieve."""
     from vtkit.encoder.model_folder import find_model
 
-    return not (find_model(model) / "modules.json").is_file()
+    model = earlier[-1].source.model
+    return model is None or not (find_model(model) / "modules.json").is_file()

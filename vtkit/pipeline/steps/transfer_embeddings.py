@@ -66,18 +66,13 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
 def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, cased tokens renamed where ``casing.output`` says so."""
-    return saved_target(inputs["vocabulary"] / "tokenizer", recipe.casing.output)
-
-
-def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
-    """The tokenizer in ``folder``, cased tokens renamed where ``output`` is ``map``."""
     from transformers import AutoTokenizer
 
     from vtkit.encoder.model_folder import SAFELY
     from vtkit.vocabulary.casing import map_cased
 
-    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(folder, **SAFELY)
-    return map_cased(target).tokenizer if output == "map" else target
+    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
+    return map_cased(target).tokenizer if recipe.casing.output == "map" else target
 
 
 def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:

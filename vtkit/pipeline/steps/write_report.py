@@ -255,31 +255,25 @@ def with_tests(
     """
     bm25: dict[tuple[str, str], float] = {}
     planned: dict[tuple[str, str], float] = {}
+    pairs = []  # the source and the final model on each set
     for of, by_row in zip(results, values, strict=True):
         for row in of.rows:
             if of.bm25 is not None and row.role != "bm25":
                 bm25[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.bm25.model])
             if of.planned is not None and row.peer:
                 planned[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.planned.model])
+        if "source" in by_row and of.final is not None and of.final.model != "source":
+            pairs.append((by_row["source"], by_row[of.final.model]))
     of_plan = [(of.set, of.planned.model) for of in results if of.planned is not None]
     bm25 |= holm({claim: bm25[claim] for claim in of_plan if claim in bm25})
     planned = holm(planned)
-    pairs = []  # the source and the final model on each set
-    for of, by_row in zip(results, values, strict=True):
-        final = [row.model for row in of.rows if row.role == "encoder"][-1:]
-        if "source" in by_row and final not in ([], ["source"]):
-            pairs.append((by_row["source"], by_row[final[0]]))
     source = paired_randomization_over_sets(*zip(*pairs, strict=True)) if pairs else None
 
-    rows = [
-        tuple(
-            replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
-            for row in of.rows
-            if (claim := (of.set, row.model))
-        )
-        for of in results
-    ]
-    return tuple(replace(of, rows=of_set) for of, of_set in zip(results, rows, strict=True)), source
+    def with_p(of: SetResults, row: Row) -> Row:
+        claim = of.set, row.model
+        return replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
+
+    return tuple(replace(of, rows=tuple(with_p(of, row) for row in of.rows)) for of in results), source
 
 
 def _searches(
@@ -324,13 +318,9 @@ def _coverage(
     from vtkit.search.searcher import Searcher
 
     final = list(labels)[-1]
-    source_models = [
-        str(folder / "model") for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()
-    ]
-    models = {
-        "source": recipe.source.model or (source_models[-1] if source_models else None),
-        final: str(inputs[final] / "model"),
-    }
+    of_sources = [folder / "model" for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()]
+    source = recipe.source.model or (str(of_sources[-1]) if of_sources else None)
+    models = {"source": source, final: str(inputs[final] / "model")}
     coverages: dict[str, Coverage] = {}
     for name, model in models.items():
         if model is not None and f"index:{name}" in inputs:
