@@ -38,9 +38,11 @@ QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 
 
 def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
-    impacts, terms = bm25_impacts(texts, CUT)
-    part = LexicalPart.balanced("en", "words", terms, vectors, impacts, balance.weight, balance.deviations)
-    return part, part.documents(vectors, impacts)
+    bm25 = Bm25.build(texts, "en", "words")
+    assert (bm25.impacts != bm25_impacts(texts, CUT)[0]).nnz == 0
+    factors = balance.weight, balance.deviations
+    part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.impacts, *factors)
+    return part, part.documents(vectors, bm25.impacts)
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:

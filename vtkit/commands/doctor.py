@@ -2,19 +2,15 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption, RunsOption, option
+from vtkit.commands.options import JsonOption, RunsOption
 from vtkit.system import console
 
 
 def doctor(
     runs: RunsOption = Path("runs"),
-    download: Annotated[
-        bool, option("Also check whether the Hugging Face hub answers. Nothing is fetched.", None, "--download")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Examine this machine, and what is installed on it.
@@ -24,7 +20,7 @@ def doctor(
     """
     from vtkit.pipeline.doctor import examine
 
-    findings = examine(runs, ask_hub=download)
+    findings = examine(runs)
     if as_json:
         console.write_json([asdict(each) for each in findings])
     else:

@@ -90,7 +90,7 @@ def balance_of(
 
 def in_one_index(
     vectors: sp.csr_matrix,
-    documents: Sequence[Document],
+    bm25: Bm25System,
     encode: EncodeQueries,
     balancing: Balancing,
     language: str,
@@ -101,20 +101,17 @@ def in_one_index(
     """Documents with BM25's terms behind the encoder's dimensions, what queries need, and :func:`balance_of` both.
 
     Args:
-        vectors: the encoder's, of ``documents`` as they are indexed.
+        vectors: the encoder's, of the documents as they are indexed.
+        bm25: over the same documents, by the analyser ``analysis`` of ``language``.
         encode: encodes the queries of ``balancing``.
     """
-    from vtkit.search.analysers import analyser
-    from vtkit.search.bm25 import Bm25, bm25_impacts
     from vtkit.search.engine import index_in_memory
     from vtkit.search.lexical import LexicalPart
 
-    contents = (document.contents for document in documents)
-    impacts, terms = bm25_impacts(contents, analyser(language, analysis))
-    system, bm25 = SparseSystem(index_in_memory(vectors), encode), Bm25System(Bm25.of(impacts, terms))
-    found = balance_of(system, bm25, balancing, DEPTH, measure, probed)
-    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, found.weight, found.deviations)
-    return part.documents(vectors, impacts), part, found
+    measured = balance_of(SparseSystem(index_in_memory(vectors), encode), bm25, balancing, DEPTH, measure, probed)
+    impacts, factors = bm25.bm25.impacts, (measured.weight, measured.deviations)
+    part = LexicalPart.balanced(language, analysis, bm25.bm25.terms, vectors, impacts, *factors)
+    return part.documents(vectors, impacts), part, measured
 
 
 def beside_bm25(
@@ -142,8 +139,9 @@ def beside_bm25(
         collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
     )
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
-    indexed, part, found = in_one_index(vectors, documents, encode, spans, language, analysis, probed, "nDCG@10")
-    console.say(f"BM25 is balanced with the encoder on {found.measured_on}; the encoder weighs {found.weight:g}")
+    bm25 = Bm25System.over(collection, language, analysis)
+    indexed, part, measured = in_one_index(vectors, bm25, encode, spans, language, analysis, probed, "nDCG@10")
+    console.say(f"BM25 is balanced with the encoder on {measured.measured_on}; the encoder weighs {measured.weight:g}")
     return indexed, part
 
 

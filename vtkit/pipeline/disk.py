@@ -97,11 +97,23 @@ def estimate(steps: Collection[Step]) -> Estimate:
     things = (thing for step in steps for thing in required_things(step.recipe)) if hub.downloads_allowed() else ()
     for name, what in dict.fromkeys((each.value, each.what) for each in things if each.what in ("model", "tokenizer")):
         if local_path(name) is None and not hub.in_cache(name):
-            fetched = _to_fetch(name, what)
-            if fetched is None:
+            try:
+                weights = 0
+                if what == "model":
+                    weights = hub.bytes_to_fetch(name, ["*.safetensors"]) or hub.bytes_to_fetch(name, ["*.bin"])
+                needed.downloads += weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"])
+            except VtkitError:
                 needed.unknown[name] = None
-            needed.downloads += fetched or 0
     return needed
+
+
+def show_disk(steps: Collection[Step], runs: Path, *, refuse: bool) -> None:
+    """Say how much disk ``steps``, those that run, need; if ``refuse``, :func:`refuse_full_disk` too."""
+    needed, free = estimate(steps), free_bytes(runs)
+    if needed.bytes or needed.unknown:
+        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
+    if refuse:
+        refuse_full_disk(needed, free, runs)
 
 
 def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
@@ -191,17 +203,6 @@ def _lines(path: Path) -> tuple[int, int]:
             share = whole / max(min(raw.tell(), whole), 1)
         return round(text.count(b"\n") * share), round(len(text) * share)
     return 0, whole
-
-
-def _to_fetch(name: str, what: str) -> int | None:
-    """Bytes of a model, or of the files of a tokenizer, that are to be fetched; None if the hub does not say."""
-    try:
-        weights = 0
-        if what == "model":
-            weights = hub.bytes_to_fetch(name, ["*.safetensors"]) or hub.bytes_to_fetch(name, ["*.bin"])
-        return weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"])
-    except VtkitError:
-        return None
 
 
 def _folder(model: str) -> Path | None:

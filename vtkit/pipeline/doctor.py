@@ -19,7 +19,7 @@ from vtkit.system.console import size
 from vtkit.system.runtime import bf16_is_fast, user_cache
 from vtkit.system.version import __version__
 
-FOR_AUTHORS = ("dev", "docs", "test")  # extras that only those need who change vtkit
+FOR_AUTHORS = {"dev", "docs", "test"}  # extras that only those need who change vtkit
 LITTLE_DISK = 5 * 10**9  # bytes free, below which usual runs are likely to fail
 
 
@@ -33,10 +33,10 @@ class Finding:
     remedy: str = ""
 
 
-def examine(runs: Path, *, ask_hub: bool = False) -> list[Finding]:
-    """Examine this machine. ``ask_hub`` also asks the hub for an answer."""
+def examine(runs: Path) -> list[Finding]:
+    """Examine this machine, without the network."""
     findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
-    return [*findings, *_packages(), *_accelerator(), *_hub(ask_hub), *_disk(runs), *_extras()]
+    return [*findings, *_packages(), *_accelerator(), _hub(), *_disk(runs), *_extras()]
 
 
 def _requirements() -> list[Requirement]:
@@ -65,10 +65,11 @@ def _packages() -> Iterator[Finding]:
         for name in ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
         if name not in [said.split()[0] for said in wrong]
     )
+    install = "pip install -c constraints.txt -e ."
     if not needed:
-        yield Finding("packages", shown, "note", "vtkit is not installed here; pip install -c constraints.txt -e .")
+        yield Finding("packages", shown, "note", f"vtkit is not installed here; {install}")
     elif wrong:
-        yield Finding("packages", "; ".join(wrong), "amiss", "pip install -c constraints.txt -e .")
+        yield Finding("packages", "; ".join(wrong), "amiss", install)
     else:
         yield Finding("packages", f"{shown}; all {len(needed)} meet the requirements")
 
@@ -89,23 +90,12 @@ def _accelerator() -> Iterator[Finding]:
     yield Finding("bf16", fast if bf16_is_fast() else "not in hardware, or off by VTKIT_BF16")
 
 
-def _hub(ask: bool) -> Iterator[Finding]:
-    cache = hub.cache_folder()
-    kinds = ("models", "datasets")
-    counts = {kind: len(list(cache.glob(f"{kind}--*"))) if cache.is_dir() else 0 for kind in kinds}
-    said = f"{cache}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}"
-    offline = [
-        name for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(name) not in (None, "", "0")
-    ]
+def _hub() -> Finding:
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    offline = " and ".join(name for name in names if os.environ.get(name) not in (None, "", "0"))
     if offline:
-        yield Finding("hub", f"{said}; {' and '.join(offline)} keep it offline", "note", "unset to use --download")
-    elif not ask:
-        yield Finding("hub", f"{said}; add --download to check whether the hub answers")
-    elif hub.reachable():
-        yield Finding("hub", f"{said}; the hub answers")
-    else:
-        remedy = "check the network and its proxy, or use local folders"
-        yield Finding("hub", f"{said}; the hub does not answer", "note", remedy)
+        return Finding("hub", f"{hub.cache_folder()}; {offline} keep it offline", "note", "unset to use --download")
+    return Finding("hub", str(hub.cache_folder()))
 
 
 def _disk(runs: Path) -> Iterator[Finding]:
@@ -130,11 +120,10 @@ def _extras() -> Iterator[Finding]:
     """Each extra of the installed vtkit, except those for its authors."""
     by_extra: dict[str, list[Requirement]] = {}
     for each in _requirements():
-        for extra in re.findall(r"extra == .([\w-]+).", str(each.marker)):
+        for extra in set(re.findall(r"extra == .([\w-]+).", str(each.marker))) - FOR_AUTHORS:
             by_extra.setdefault(extra, []).append(each)
     for extra, packages in sorted(by_extra.items()):
-        wrong = [said for each in packages if (said := _wrong(each)) is not None]
-        if wrong and extra not in FOR_AUTHORS:
+        if wrong := [said for each in packages if (said := _wrong(each)) is not None]:
             yield Finding(f"extra {extra}", "; ".join(wrong), "note", f"pip install 'vtkit[{extra}]'")
-        elif extra not in FOR_AUTHORS:
+        else:
             yield Finding(f"extra {extra}", "installed")

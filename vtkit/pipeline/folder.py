@@ -18,6 +18,7 @@ from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import publish, write_atomically
 
 RUN_RECORD, RESOLVED, LOCK = "run.json", "recipe.resolved.toml", ".lock"
+AGAIN = "Run the recipe again: vtkit run RECIPE; what is done is not repeated."
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,7 @@ class RunFolder:
     def model(self, stage: str) -> str:
         """Folder (or hub id, for a source) of a stage's model; DataError where it is missing."""
         if stage not in self.models:
-            raise DataError(
-                f"{self.folder}: the model of {stage!r} is missing from its stage output. Run the recipe again: "
-                "vtkit run RECIPE."
-            )
+            raise DataError(f"{self.folder}: the model of {stage!r} is missing from its stage output. {AGAIN}")
         return self.models[stage]
 
 
@@ -50,22 +48,18 @@ def is_run_folder(folder: Path) -> bool:
 def open_run(folder: Path) -> RunFolder:
     """Open the run in ``folder``, or raise VtkitError. A run that was copied or moved away from its store has only the
     final model and its index, which lie in the folder itself."""
-    path = folder / RUN_RECORD
+    path, store = folder / RUN_RECORD, folder.absolute().parent / STORE
     try:
         recorded = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
-        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.") from error
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
-    store = folder.absolute().parent / STORE
-    try:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
         source = recorded["source"]
         index = IndexSection.model_validate(recorded["index"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
+        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}: {error}). {AGAIN}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
     models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
     if gone:
@@ -95,10 +89,7 @@ def report_of(folder: Path) -> ReportData | None:
     if "report" in steps:
         return result_of(steps["report"], ReportData)
     path = folder / "report.json"  # of a run without its store
-    try:
-        return ReportData.from_json(json.loads(path.read_text("utf-8"))) if path.is_file() else None
-    except (ValueError, TypeError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
+    return ReportData.from_file(path, AGAIN) if path.is_file() else None
 
 
 def finished_steps(folder: Path) -> dict[str, str]:
@@ -167,9 +158,3 @@ def run_name(step: str) -> str:
     """The name of an evaluation's run file: ``finetune`` for ``evaluate:finetune``, ``peer-NAME`` for
     ``evaluate:peer:NAME``."""
     return step.removeprefix("evaluate:").replace(":", "-")
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        f"{path} is damaged ({why}). Run the recipe again: vtkit run RECIPE; what is done is not repeated."
-    )

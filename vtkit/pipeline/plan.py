@@ -22,7 +22,7 @@ from vtkit.pipeline.steps.evaluate_systems import (
     EVALUATE_HYBRID,
     EVALUATE_HYBRID_PEER,
     EVALUATE_PEER,
-    with_each_peer,
+    peers_of,
 )
 from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
@@ -267,7 +267,8 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
         add(EVALUATE_HYBRID, {**bm25, "model": f"evaluate:{final}", **searched})
     if DEPLOY.name in plan.steps:
         add(EVALUATE_DEPLOYED, deployed)
-    for peer, of_peer in with_each_peer(recipe).items():
+    for peer, embedder in peers_of(recipe).items():  # each alone, so that others change nothing of its results
+        of_peer = recipe.model_copy(update={"evaluate": section.model_copy(update={"peers": (embedder,)})})
         alone = plan.add(of_peer, "", EVALUATE_PEER, model=peer)
         if bm25:
             plan.add(of_peer, "", EVALUATE_HYBRID_PEER, {**bm25, "model": alone}, peer)

@@ -60,7 +60,14 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
         raise VtkitError(f"{folder} has no report yet. Run its recipe to the end: vtkit run RECIPE.")
     model = Path(run.model(run.final_model))
     of_source = source_license(run, report.recipe_toml)
-    chosen = _licensed(of_source, license)
+    parts = set((of_source or "").lower().replace("_", "-").split("-"))
+    if NO_DERIVATIVES in parts:
+        raise RecipeError(f"the source's licence, {of_source}, does not allow derived models to be published.")
+    if license not in (None, of_source) and any(part in word for part in BINDING for word in parts):
+        raise RecipeError(
+            f"--license {license}: the model must keep the source's licence, {of_source}. Leave --license out."
+        )
+    chosen = license or of_source
     data = tuple(dict.fromkeys(need.name if not need.local else Path(need.name).name for need in report.needs))
     published = Published(repository, chosen, data, intervals(run))
     files = {
@@ -117,19 +124,6 @@ def source_license(run: RunFolder, recipe_toml: str) -> str | None:
     except Exception:  # a header that is no YAML, of whichever library that reads it
         return None
     return str(named) if named else None
-
-
-def _licensed(source: str | None, wanted: str | None) -> str | None:
-    """The licence of the card; RecipeError where the source's does not allow it."""
-    parts = set((source or "").lower().replace("_", "-").split("-"))
-    if NO_DERIVATIVES in parts:
-        raise RecipeError(f"the source's licence, {source}, does not allow derived models to be published.")
-    bound = any(part in word for part in BINDING for word in parts)
-    if source is not None and wanted is not None and wanted != source and bound:
-        raise RecipeError(
-            f"--license {wanted}: the model must keep the source's licence, {source}. Leave --license out."
-        )
-    return wanted or source
 
 
 def intervals(run: RunFolder) -> dict[str, dict[str, tuple[float, float]]]:

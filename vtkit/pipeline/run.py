@@ -7,14 +7,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from vtkit.data.documents import keep_large_collections
-from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk, show_earlier_times
+from vtkit.pipeline.disk import show_disk, show_earlier_times
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
 from vtkit.pipeline.stage import StageFunction
@@ -72,19 +72,16 @@ def run(
             "by itself, add --set sweep=none."
         )
     recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
-    not_fetched = None
     try:
         check_settings(loaded)
     except NotFetched as error:
         if not dry_run:
             raise
-        not_fetched = error
+        console.warn(f"{error}\nThe plan assumes that it fits; this is checked once it has been fetched.")
     folder = runs / recipe.recipe.name
     store = Store(runs / STORE)
     if dry_run:
-        _planned(recipe, store, folder, runs, until=until, start=start, force=force)
-        if not_fetched is not None:
-            console.warn(f"{not_fetched}\nThe plan assumes that it fits; this is checked once it has been fetched.")
+        _planned(recipe, store, folder, refuse=False, until=until, start=start, force=force)
         return folder
     store.prepare(folder)
     keep_large_collections(store.root / ".collections")
@@ -95,8 +92,7 @@ def run(
     ):
         remove_half_written(folder)
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
-        plan, decisions, disk = _planned(recipe, store, folder, runs, until=until, start=start, force=force)
-        refuse_full_disk(*disk, runs)
+        plan, decisions = _planned(recipe, store, folder, refuse=True, until=until, start=start, force=force)
         if any(decision.runs for decision in decisions):
             check_contents(loaded, store)
         want_threads(threads)
@@ -111,9 +107,7 @@ def run(
                 console.say(f"[{number}/{len(decisions)}] {step.name}")
                 started, before = time.monotonic(), time.process_time()
                 inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
-                reuse_memory()
-                limit_threads()
-                _seed(step.dependencies.seed)
+                _begin(step.dependencies.seed)
                 make = partial(_make, step, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
                 seconds, each = time.monotonic() - started, (time.process_time() - before) / processor_threads()
@@ -129,17 +123,16 @@ def run(
     return folder
 
 
-def _planned(
-    recipe: Recipe, store: Store, folder: Path, runs: Path, **asked: Any
-) -> tuple[Plan, list[Decision], tuple[Estimate, int]]:
-    """Plan the run in ``folder``, and say what runs and why, how much disk that needs, and how long it took before."""
+def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **asked: Any) -> tuple[Plan, list[Decision]]:
+    """Plan the run in ``folder``, and say what runs and why, how much disk that needs, and how long it took before. If
+    ``refuse``, a run that does not fit on the disk is refused."""
     plan = Plan(recipe, store)
     decisions = plan.decide(finished_steps(folder), **asked)
     _show(decisions)
     running = [decision.step for decision in decisions if decision.runs]
-    disk = show_disk(running, runs)
+    show_disk(running, folder.parent, refuse=refuse)
     show_earlier_times(running, store)
-    return plan, decisions, disk
+    return plan, decisions
 
 
 def _end_with_sweep() -> None:
@@ -169,9 +162,7 @@ def _train_along(store: Path, threads: int | None) -> None:
     want_threads(threads)
     while (work := distributed.from_main()) is not None:
         stage, recipe, inputs, out = work
-        reuse_memory()
-        limit_threads()
-        _seed(recipe.recipe.seed)
+        _begin(recipe.recipe.seed)
         try:
             stage.function(stage.view(recipe), inputs, out)
         except VtkitError:
@@ -220,12 +211,15 @@ def check_contents(loaded: LoadedRecipe, store: Store) -> None:
         console.say(f"data: {checked.known} unchanged since they were checked")
 
 
-def _seed(seed: int) -> None:
+def _begin(seed: int) -> None:
+    """Prepare this process for a stage."""
     import random
 
     import numpy as np
     import torch
 
+    reuse_memory()
+    limit_threads()
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
@@ -247,15 +241,6 @@ def _show(decisions: list[Decision]) -> None:
         lines[PLAN_LINES - 2 :] = [f"  {', '.join(others)}: for other reasons"]
     head = f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)"
     console.say("\n".join(full), short="\n".join([head, *lines]))
-
-
-def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
-    """Say how much disk ``steps``, those that run, need; returns the estimate and the bytes that are free."""
-    needed = estimate(steps)
-    free = free_bytes(runs)
-    if needed.bytes or needed.unknown:
-        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
-    return needed, free
 
 
 def check_first_stage(recipe: Recipe) -> None:

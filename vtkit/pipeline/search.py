@@ -66,30 +66,29 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     if is_index_folder(folder):
         if model is not None or collection is not None:
             raise RecipeError(f"{folder} is a single index: --model and --collection apply to runs only.")
-        found = searched_by(folder)
-        return Searched(found[0], folder, found[1])
+        encoder, settings = searched_by(folder)
+        return Searched(encoder, folder, settings)
     from vtkit.pipeline.folder import open_run
-    from vtkit.pipeline.steps.deploy_index import DEPLOYED, DeployResult
+    from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
     from vtkit.pipeline.steps.index_corpus import IndexResult
     from vtkit.pipeline.store import result_of
 
     run = open_run(folder)
     name = model or run.final_model
-    indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
-    deployed = model is None and f"index:{DEPLOYED}" in run.steps
-    if not deployed and (name not in indexed or name == DEPLOYED):
-        indexed = [each for each in indexed if each != DEPLOYED]
+    steps = [step for step in run.steps if step.startswith("index:") and step != DEPLOY.name]
+    indexed = [step.removeprefix("index:") for step in steps]
+    deployed = model is None and DEPLOY.name in run.steps
+    if not deployed and name not in indexed:
         raise VtkitError(
             f"{folder} has no index for {name!r}. "
             + (f"Choose another with --model: {', '.join(indexed)}." if indexed else "Run its recipe to the end.")
         )
-    index = run.steps[f"index:{DEPLOYED if deployed else name}"]
-    of = run.model(name)
+    index = run.steps[DEPLOY.name if deployed else f"index:{name}"]
     sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. It has {', '.join(sets)}.")
-    return Searched(of, index / chosen, run.index)
+    return Searched(run.model(name), index / chosen, run.index)
 
 
 def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None) -> Opened:

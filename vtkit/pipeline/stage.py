@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from vtkit.settings.finetune import FinetuneSection
 
 WHOLE_RECIPE = "*"  # entry of `Stage.reads`: every setting, paths included, as the report quotes them
-ALWAYS_READ = ("recipe.seed",)
-
 CHANGES_NO_OUTPUT = ("adapt.checkpoint_every", "finetune.checkpoint_every", "report.training")  # in no key
 
 
@@ -108,7 +106,7 @@ class Stage(Generic[R]):
 
     def view(self, recipe: Recipe) -> View:
         """``recipe`` as the stage sees it."""
-        reads = set(Recipe.model_fields) if WHOLE_RECIPE in self.reads else {*self.reads, *ALWAYS_READ}
+        reads = set(Recipe.model_fields) if WHOLE_RECIPE in self.reads else {*self.reads, "recipe.seed"}
         view: View = _part(View, recipe, "", reads, self.name)
         view._corpora = {setting: texts(recipe) for setting, texts in self.corpora.items()}
         view._stage = self.name
@@ -174,12 +172,10 @@ def _part(kind: type[BaseModel], whole: BaseModel, path: str, reads: set[str], s
     for name in type(whole).model_fields:
         value, setting = getattr(whole, name), f"{path}{name}"
         inside = {entry for entry in reads if entry.startswith(f"{setting}.")}
-        if setting in reads or (value is None and inside):
+        if setting in reads:
             kept[name] = value
-        elif inside:
-            kept[name] = _part(type(value), value, f"{setting}.", inside, stage)
-        elif f"{setting}?" in reads:
-            kept[name] = value if value is None else _part(type(value), value, f"{setting}.", set(), stage)
+        elif inside or f"{setting}?" in reads:
+            kept[name] = value if value is None else _part(type(value), value, f"{setting}.", inside, stage)
     part = _raising(kind).model_construct(**kept)
     for name in type(whole).model_fields:
         if name not in kept:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.compare import per_query
-from vtkit.pipeline.disk import refuse_full_disk, show_earlier_times
+from vtkit.pipeline.disk import show_disk, show_earlier_times
 from vtkit.pipeline.folder import finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
-from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk
+from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run
 from vtkit.pipeline.store import Store, result_of
 from vtkit.recipe.checks import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
@@ -75,27 +75,22 @@ def run_sweep(
     """Run every cell that is not finished, ``jobs`` at the same time, each in a process of its own (1: one after the
     other in this one), with so many processor ``threads`` together; returns the cells that failed, by their names, with
     the reason."""
-    not_fetched = None
     try:
         check_cells(grid)
     except NotFetched as error:
         if not dry_run:
             raise
-        not_fetched = error
+        console.warn(str(error))
     store = Store(runs.absolute() / STORE)
     if not dry_run:
         store.prepare()
     planned = plan_sweep(grid, runs)
     waiting = [each for each in planned if not each.finished]
-    _show(planned)
-    missing = _missing(waiting)
-    needed, free = show_disk(missing.values(), runs.absolute())
+    missing = _show(planned)
+    show_disk(missing.values(), runs.absolute(), refuse=not dry_run)
     if dry_run:
         show_earlier_times(missing.values(), store)
-        if not_fetched is not None:
-            console.warn(str(not_fetched))
         return {}
-    refuse_full_disk(needed, free, runs.absolute())
     for_every_cell(waiting, lambda each: check_contents(each.cell.loaded, store), lambda each: each.cell.name)
     folder = runs / grid.name / CELLS
     with machine_errors(runs.absolute(), " Cells that are finished are kept."):
@@ -116,15 +111,11 @@ def _command(grid: Grid, cell: Cell, runs: Path) -> tuple[str, ...]:
     return ("vtkit", "run", str(_recipe_file(grid, cell, runs)))
 
 
-def _missing(planned: Sequence[PlannedCell]) -> dict[str, Step]:
-    """The outputs to make, without duplicates."""
-    return {name: each.steps[name] for each in planned for name in each.missing}
-
-
-def _show(planned: Sequence[PlannedCell]) -> None:
-    """Cells, and for each stage how many outputs they need in all and how many are to be made."""
+def _show(planned: Sequence[PlannedCell]) -> dict[str, Step]:
+    """Show the cells, and for each stage how many outputs they need in all and how many are to be made; returns the
+    outputs to make, without duplicates."""
     every = {name: step for each in planned for name, step in each.steps.items()}
-    missing = _missing(planned)
+    missing = {name: each.steps[name] for each in planned for name in each.missing}
     asked = sum(len(each.steps) for each in planned)
     console.say(
         f"sweep: {sum(each.finished for each in planned)} of {len(planned)} cells are finished; their {asked} steps "
@@ -137,6 +128,7 @@ def _show(planned: Sequence[PlannedCell]) -> None:
     for each in planned:
         state = "finished" if each.finished else f"{len(each.missing)} of {len(each.steps)} steps"
         console.say(f"  {each.cell.name}: {state}", short="")
+    return missing
 
 
 def _one_by_one(grid: Grid, cells: Sequence[Cell], runs: Path, threads: int | None) -> dict[str, str]:

@@ -65,11 +65,7 @@ class Bm25:
 
     @classmethod
     def build(
-        cls,
-        texts: Iterable[str],
-        language: str,
-        analysis: Analysis = "full",
-        folder: Path | None = None,
+        cls, texts: Iterable[str], language: str, analysis: Analysis = "full", folder: Path | None = None
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``. More than
         :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores."""
@@ -90,10 +86,12 @@ class Bm25:
             parts.append(index)
         return cls(parts, terms)
 
-    @classmethod
-    def of(cls, impacts: sp.csr_matrix, terms: TermDimensions) -> Bm25:
-        """Impacts of :func:`bm25_impacts`, held in memory."""
-        return cls([ExactIndex.build(impacts)], terms)
+    @property
+    def impacts(self) -> sp.csr_matrix:
+        """BM25's impact of each term on each document, (documents, dimensions) float32."""
+        width, parts = len(self.terms), self.parts
+        lists = [((part.weights, part.documents, part.starts), (part.document_count, width)) for part in parts]
+        return sp.vstack([sp.csc_matrix(arrays, shape) for arrays, shape in lists], format="csr")
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""

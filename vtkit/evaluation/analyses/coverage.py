@@ -65,8 +65,5 @@ def coverage(
         products = np.asarray(documents[judged].multiply(query[None]).sum(axis=0)).ravel()
         if products.sum() > 0:
             own_score.append(float(products[own].sum() / products.sum()))
-    return Coverage(*(_mean(values) for values in (split, some, lengths, met, elsewhere, own_score)))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(sum(values) / len(values)) if len(values) else None
+    figures = (split, some, lengths, met, elsewhere, own_score)
+    return Coverage(*(sum(values) / len(values) if values else None for values in figures))

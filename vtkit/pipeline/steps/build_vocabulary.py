@@ -65,22 +65,15 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
 
 VOCABULARY = Stage("vocabulary", version=6, reads=("vocabulary", "casing.input"), function=build_vocabulary)
 
-VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")  # where the vocabulary is the source's own
-
-TRIMMED_VOCABULARY = replace(VOCABULARY_OF_SOURCE, corpora={"vocabulary.corpus": trimming_corpus})
-"""Where it is trimmed to texts, whatever sections those come from."""
-
 
 def vocabulary_stage(recipe: Recipe) -> Stage[VocabularyResult]:
     """The stage as the vocabulary of ``recipe`` needs it."""
     match recipe.vocabulary:
         case SourceVocabulary():
-            return VOCABULARY_OF_SOURCE
-        case TrimmedVocabulary():
-            return TRIMMED_VOCABULARY
+            return VOCABULARY.reading("source.model")
+        case TrimmedVocabulary():  # to texts, whatever sections these come from
+            return replace(VOCABULARY.reading("source.model"), corpora={"vocabulary.corpus": trimming_corpus})
+        case _ if recipe.casing.input == "keep":
+            return VOCABULARY
         case _:
-            return (
-                VOCABULARY
-                if recipe.casing.input == "keep"
-                else VOCABULARY.reading("casing.language", "recipe.language")
-            )
+            return VOCABULARY.reading("casing.language", "recipe.language")

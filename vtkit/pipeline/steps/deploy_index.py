@@ -70,7 +70,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         if index.lexical != "none":
             documents, part, balance = in_one_index(
                 vectors,
-                place.whole.documents,
+                place.bm25(recipe.recipe.language, index.bm25_analyser),
                 stored(inputs["queries"] / place.folder / BALANCING),
                 balancing_of(recipe, place),
                 recipe.recipe.language,

@@ -228,16 +228,6 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     return peers
 
 
-def with_each_peer(recipe: Recipe) -> dict[str, Recipe]:
-    """Every peer, and ``recipe`` with it as the only one, so that another changes nothing of what this one found."""
-    section = recipe.evaluate
-    assert section is not None
-    return {
-        name: recipe.model_copy(update={"evaluate": section.model_copy(update={"peers": (model,)})})
-        for name, model in peers_of(recipe).items()
-    }
-
-
 def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set with a dense embedder that could be used instead, exactly and by its own similarity.
 

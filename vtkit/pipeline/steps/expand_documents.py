@@ -12,7 +12,6 @@ from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.texts import EVALUATED, collection_of, evaluated_in_training, evaluation_sets, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.finetune import BM25
-from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 
@@ -48,17 +47,14 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     return ExpandedDocuments(len(texts), mean)
 
 
-def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
-    """The documents of finetune.data."""
-    section = recipe.finetune
-    return () if section is None else (Corpus(section.data, section.split),)
-
-
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
     version=3,
     reads=("expand_documents.method", "expand_documents.keep", "recipe.language"),
-    corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
+    corpora={
+        "finetune.data": lambda recipe: (Corpus(tuning.data, tuning.split),) if (tuning := recipe.finetune) else (),
+        "evaluate.sets": evaluation_sets,
+    },
     function=expand_documents,
 )
 

@@ -5,11 +5,10 @@ from itertools import chain, count
 from pathlib import Path
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import adaptation_corpus, collection_of, evaluation_sets, read_texts
 from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
-from vtkit.settings.recipe import Recipe
 from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
 
 DOCUMENTS = 2_000  # sampled of all sets together: shares of words are then known to a percentage point
@@ -57,15 +56,10 @@ def _sampled(parts: Iterable[Iterable[str]], most: int, seed: int) -> tuple[list
     return texts, next(counted)
 
 
-def _texts(recipe: Recipe) -> tuple[Corpus, ...]:
-    """The evaluation sets; what adaptation reads where there are none."""
-    return evaluation_sets(recipe) or adaptation_corpus(recipe)
-
-
 PROFILE = Stage(
     "profile",
     version=3,
     reads=("recipe.language", "source.model", "casing.output"),
-    corpora={"profile.texts": _texts},
+    corpora={"profile.texts": lambda recipe: evaluation_sets(recipe) or adaptation_corpus(recipe)},
     function=profile_vocabularies,
 )

@@ -169,14 +169,14 @@ def trained_documents(tuned: Iterable[Corpus], name: str, collection: RetrievalS
     on; in files of training data they are recognised by their texts."""
     found = set[str]()
     for each in tuned:
-        assert each.split is not None
+        split = str(each.split)
         if is_training_data(each.name):
-            data = load_retrieval(each.name, each.split)
+            data = load_retrieval(each.name, split)
             relevant = {name for judged in data.qrels.values() for name, grade in judged.items() if grade > 0}
             texts = {document.contents.strip() for document in data.documents if document.id in relevant}
             found |= {document.id for document in collection.documents if document.contents.strip() in texts}
         elif os.path.realpath(each.name) == os.path.realpath(name):
-            judged = judgements(each.name, each.split).values()
+            judged = judgements(each.name, split).values()
             found |= {document for grades in judged for document, grade in grades.items() if grade > 0}
     return found
 
@@ -217,14 +217,12 @@ def unevaluated(recipe: View, split: str, purpose: str) -> RetrievalSet:
 def _same_queries(tuned: Corpus, corpus: Corpus) -> bool:
     """Whether queries of ``corpus``, a collection and its split, are in ``tuned``: some in the same folder; elsewhere
     most of their texts, or of their ids, as in translations of a collection."""
-    assert corpus.split is not None
-    assert tuned.split is not None
-    texts = query_keys(corpus.name, corpus.split)
-    if 2 * len(texts & query_keys(tuned.name, tuned.split)) > len(texts):
+    (own, split), (other, tuned_split) = ((each.name, str(each.split)) for each in (corpus, tuned))
+    texts, asked = query_keys(own, split), judgements(own, split).keys()
+    if 2 * len(texts & query_keys(other, tuned_split)) > len(texts):
         return True
-    own = judgements(corpus.name, corpus.split).keys()
-    shared = len(own & judgements(tuned.name, tuned.split).keys())
-    return shared > 0 if os.path.realpath(tuned.name) == os.path.realpath(corpus.name) else 2 * shared > len(own)
+    shared = len(asked & judgements(other, tuned_split).keys())
+    return shared > 0 if os.path.realpath(other) == os.path.realpath(own) else 2 * shared > len(asked)
 
 
 def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
