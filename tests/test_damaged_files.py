@@ -247,7 +247,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         IndexRecord("exact", vectors.shape[1], tokenizer_digest(ours.tokenizer)).to_file(out / "tiny" / "index.json")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
         (out / "tiny" / "documents.jsonl").write_text("\n".join(lines) + "\n")
-        return IndexResult({"tiny": IndexedSet(12, 1, Sparsity(0.0))})
+        return IndexResult({"tiny": IndexedSet(Sparsity(0.0))})
 
     store = Store(root / "runs" / "artifacts")
     store.prepare()

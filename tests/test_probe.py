@@ -22,7 +22,7 @@ from vtkit.evaluation.probe import (
 from vtkit.pipeline.plan import STAGES
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.adapt_encoder import chosen_objectives
-from vtkit.pipeline.steps.checks import CHECK_ADAPTATION
+from vtkit.pipeline.steps.run_gates import CHECK_ADAPTATION
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import CollapseError

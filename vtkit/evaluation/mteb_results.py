@@ -11,7 +11,6 @@ task is called as its folder.
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,7 @@ _TASKS = {
 """Collection of BEIR -> mteb's task."""
 
 _SCRIPTS = {"ko": "Hang", "ja": "Jpan", "zh": "Hans"}
-_ALPHABETS = {"LATIN": "Latn", "CYRILLIC": "Cyrl", "GREEK": "Grek", "TAMIL": "Taml", "ARMENIAN": "Armn"}
-"""Unicode's name -> ISO 15924, where that is not its first four letters."""
+"""Language -> the script of all its letters, where Unicode has several."""
 
 
 def write_mteb(
@@ -116,6 +114,7 @@ def mteb_task(name: str) -> tuple[str, str]:
 
 def languages_in_mteb(texts: list[str]) -> list[str]:
     """ISO 639-3 code and ISO 15924 script of texts, such as ``eng-Latn``; nothing where they do not tell."""
+    from fontTools import unicodedata
     from lingua import IsoCode639_1, Language
 
     from vtkit.data.parallel import languages_of
@@ -125,6 +124,5 @@ def languages_in_mteb(texts: list[str]) -> list[str]:
         return []
     language = Language.from_iso_code_639_1(IsoCode639_1.from_str(code))
     letters = (char for text in texts for char in text if char.isalpha())
-    alphabet = unicodedata.name(next(letters, "a")).split()[0]
-    script = _SCRIPTS.get(code) or _ALPHABETS.get(alphabet, alphabet.title()[:4])
+    script = _SCRIPTS.get(code) or unicodedata.script(next(letters, "a"))
     return [f"{language.iso_code_639_3.name.lower()}-{script}"]

@@ -10,7 +10,6 @@ from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.adapt_encoder import ADAPT, adaptation_stage
 from vtkit.pipeline.steps.build_vocabulary import VOCABULARY, vocabulary_stage
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
-from vtkit.pipeline.steps.checks import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
@@ -28,6 +27,7 @@ from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.pipeline.steps.profile_vocabularies import PROFILE
+from vtkit.pipeline.steps.run_gates import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.steps.write_report import REPORT

@@ -19,7 +19,7 @@ from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_result
 from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
 from vtkit.pipeline.stage import StageFunction
 from vtkit.pipeline.steps.build_vocabulary import build_vocabulary, vocabulary_stage
-from vtkit.pipeline.steps.checks import CHECK_VOCABULARY, look_at_vocabulary
+from vtkit.pipeline.steps.run_gates import CHECK_VOCABULARY, look_at_vocabulary
 from vtkit.pipeline.steps.texts import forget_collections, used_where_left_open
 from vtkit.pipeline.store import Store, versions
 from vtkit.recipe.checks import NotFetched, check_data, check_names

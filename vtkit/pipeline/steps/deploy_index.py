@@ -34,11 +34,7 @@ DEPLOYED = "deployed"  # what this index is called in steps, beside those of sin
 class DeployedSet(Result):
     """The documents of one evaluation set in the index to be used."""
 
-    documents: int
-    postings: int  # weights above zero, of all documents together; with those of the lexical part ...
-    lexical_postings: int  # ... which are so many of them
-    terms: int  # dimensions of the lexical part
-    balance: Balance | None = None
+    balance: Balance | None = None  # of its lexical part with the encoder, if it has one
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         place, folder = collection_of(corpus), out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        documents, vocabulary, part, balance, postings = vectors, vectors.shape[1], None, None, 0
+        documents, part, balance = vectors, None, None
         if index.lexical != "none":
             documents, part, balance = in_one_index(
                 vectors,
@@ -78,13 +74,13 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
                 encoded[place.folder].probed,
                 recipe.evaluate.measures[0],
             )
-            postings = int((documents.indices >= vocabulary).sum())
         write_index(folder, index, documents, inputs["vectors"] / place.folder / DOCUMENTS, tokenizer, part)
-        rows, terms = documents.shape[0], documents.shape[1] - vocabulary
-        sets[place.folder] = DeployedSet(rows, documents.nnz, postings, terms, balance)
+        sets[place.folder] = DeployedSet(balance)
         if balance is not None:
+            terms = documents.shape[1] - vectors.shape[1]
+            of_document = (documents.nnz - vectors.nnz) / max(vectors.shape[0], 1)
             (console.warn if balance.contradicted else console.say)(
-                f"  {place.folder}: lexical part of {terms:,} dimensions, {postings / max(rows, 1):.0f} a document; "
+                f"  {place.folder}: lexical part of {terms:,} dimensions, {of_document:.0f} a document; "
                 f"scores compared on {balance.measured_on}; the encoder weighs {balance.weight:g}: {balance.words}"
             )
     return DeployResult(sets)

@@ -16,11 +16,7 @@ from vtkit.system.results import Result
 class EncodedSet(Result):
     """The documents of one evaluation set as vectors."""
 
-    documents: int
-    postings: int  # weights above zero, of all documents together
     share_cut: float = 0.0  # share of the documents of which the encoder does not read the end
-    postings_removed: float = 0.0  # share of the weights that `index.top_dimensions` took away
-    mass_removed: float = 0.0  # share of the sum of all weights that went with them
 
 
 @dataclass(frozen=True)
@@ -64,10 +60,9 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         )
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
-        removed = encoded.removed
-        removed.say(folder)
+        encoded.removed.say(folder)
         write_documents(collection.documents, out / folder / DOCUMENTS)
-        sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
+        sets[folder] = EncodedSet(cut)
     return EncodeResult(sets, query_encoder_of(encoder))
 
 

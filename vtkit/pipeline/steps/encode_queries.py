@@ -43,8 +43,6 @@ SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log")  # read t
 class EncodedQueries(Result):
     """The queries of one evaluation set as vectors."""
 
-    judged: int
-    balancing: int  # that bring two rankings together: training queries, users' queries, or spans of documents
     probed: ProbedWeight | None = None  # the encoder's weight beside BM25 by spans; None of too few
 
 
@@ -90,7 +88,7 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
             recipe.recipe.language,
             index.bm25_analyser,
         )
-        sets[folder] = EncodedQueries(len(asked), len(balancing.texts), probed)
+        sets[folder] = EncodedQueries(probed)
     return EncodeQueriesResult(sets)
 
 

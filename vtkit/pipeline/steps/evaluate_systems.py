@@ -31,7 +31,7 @@ from vtkit.pipeline.steps.encode_queries import (
 from vtkit.pipeline.steps.texts import (
     collection_of,
     distinct,
-    peer_training_queries,
+    queries_beside,
     training_queries,
     tuned_collections,
 )
@@ -50,7 +50,7 @@ MEASURED = ("evaluate.measures", "evaluate.max_queries", "evaluate.ignore_identi
 BALANCING_RUN = "balancing.trec.gz"  # a peer's results for the queries that balance its sum with BM25
 PEERS = "evaluate.peers"
 LONGEST_NAME = 60  # characters of a peer's name in file names
-_OF_PEERS = "training queries of evaluate.sets, peers"
+_OF_PEERS = "training queries of evaluate.sets, peers"  # of the fine-tuning too, for no peer is trained on them
 
 
 def evaluate_each(recipe: View, out: Path, tag: str, system_over: Callable[[Collection], System]) -> EvaluateResult:
@@ -264,7 +264,7 @@ EVALUATE_PEER = Stage(
     "evaluate:peer",
     version=8,
     reads=(*MEASURED, *SUMMED, PEERS, "index.precision"),
-    corpora=SETS | {_OF_PEERS: peer_training_queries},
+    corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_peer,
 )
 
@@ -290,6 +290,6 @@ EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
     version=11,
     reads=(*MEASURED, *SUMMED),
-    corpora=SETS | {_OF_PEERS: peer_training_queries},
+    corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_hybrid_peer,
 )

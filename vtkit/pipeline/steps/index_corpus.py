@@ -27,8 +27,6 @@ WEIGHTING = ("index.document_weighting", "index.own_tokens", "index.top_dimensio
 class IndexedSet(Result):
     """The documents of one evaluation set in an index."""
 
-    documents: int
-    postings: int  # weights above zero, of all documents together
     sparsity: Sparsity
 
 
@@ -60,8 +58,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         exactly = IndexSection(document_weighting=recipe.index.document_weighting)
         documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
         info = write_index(folder, exactly, vectors, documents, tokenizer)
-        sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
-        sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
+        sets[str(corpus.folder)] = IndexedSet(info.sparsity(can_weigh(encoder), HISTOGRAM_BINS))
     return IndexResult(sets)
 
 

@@ -126,16 +126,11 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
     would get too large a weight.
     """
-    return _queries_beside(recipe, tuned_collections(recipe))
+    return queries_beside(recipe, tuned_collections(recipe))
 
 
-def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
-    """As :func:`training_queries`, and those that the encoder was fine-tuned on too: no peer is trained on them."""
-    return _queries_beside(recipe, ())
-
-
-def _queries_beside(recipe: Recipe, tuned: Sequence[Corpus]) -> tuple[Corpus, ...]:
-    """For each evaluation set the first other split whose queries are not those of ``tuned``."""
+def queries_beside(recipe: Recipe, tuned: Sequence[Corpus] = ()) -> tuple[Corpus, ...]:
+    """For each evaluation set, the first other split whose queries are not those of ``tuned``."""
     beside: list[Corpus] = []
     for corpus in evaluation_sets(recipe) if recipe.evaluate is not None and recipe.evaluate.bm25 else ():
         splits = [split for split in ("train", "dev") if split != corpus.split] if is_local(corpus.name) else []
