@@ -60,9 +60,9 @@ def write_mteb(
         seconds: that encoding and searching took.
     """
     task, subset = mteb_task(name)
-    found = mteb_scores(run, collection.qrels, depth)
+    measured = mteb_scores(run, collection.qrels, depth)
     languages = languages_in_mteb([text for text in collection.contents[:1000] if text])
-    scores: dict[str, list[dict[str, Any]]] = {split: [{**found, "hf_subset": subset, "languages": languages}]}
+    scores: dict[str, list[dict[str, Any]]] = {split: [{**measured, "hf_subset": subset, "languages": languages}]}
     place = folder / "results" / re.sub(r"[^\w.+-]+", "_", system.replace("/", "__")) / REVISION / f"{task}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_file():  # further subsets of a task, such as miracl:ko beside miracl:ja
@@ -83,11 +83,12 @@ def write_mteb(
 
 def mteb_scores(run: Run, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
     """Mteb's measures at its cuts up to ``depth``, and ``main_score`` (nDCG@10, or at the deepest cut there is)."""
-    names = {f"{own}_at_{cut}": f"{theirs}@{cut}" for own, theirs in MEASURES.items() for cut in CUTS if cut <= depth}
+    cuts = [cut for cut in CUTS if cut <= depth]
+    names = {f"{name}_at_{cut}": f"{kind}@{cut}" for name, kind in MEASURES.items() for cut in cuts}
     values = evaluate(run, qrels, list(names.values()))
-    found = {own: round(values[theirs], 5) for own, theirs in names.items()}
-    main = MAIN if MAIN in found else f"ndcg_at_{max(cut for cut in CUTS if cut <= depth)}"
-    return {**found, "accuracy": found["recall_at_1"], "main_score": found[main]}
+    scores = {name: round(values[measure], 5) for name, measure in names.items()}
+    main = MAIN if MAIN in scores else f"ndcg_at_{max(cuts)}"
+    return {**scores, "accuracy": scores["recall_at_1"], "main_score": scores[main]}
 
 
 def mteb_task(name: str) -> tuple[str, str]:

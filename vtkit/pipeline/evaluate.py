@@ -231,21 +231,21 @@ def _evaluated(
     return comparison
 
 
-def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[str, Judged]]], out: Path) -> None:
+def _write_pages(comparison: Comparison, judged: Sequence[tuple[Collection, Mapping[str, Judged]]], out: Path) -> None:
     """``report.html`` and ``report.md``."""
     from vtkit.report.evaluated import evaluated_page
     from vtkit.report.pages import html_page, markdown_page
     from vtkit.report.searches import outcomes
 
-    measure = found.measures[0]
+    measure = comparison.measures[0]
     won = [
         outcomes(None, place.judged, of.per_query[measure], base.per_query[measure], measure=measure, names=names)
         for place, systems in judged
-        if (base := systems.get(found.baseline)) is not None
+        if (base := systems.get(comparison.baseline)) is not None
         for label, of in systems.items()
-        if label != found.baseline and (names := (label, found.baseline))
+        if label != comparison.baseline and (names := (label, comparison.baseline))
     ]
-    page = evaluated_page(found, won, time.strftime("%Y-%m-%d %H:%M"))
+    page = evaluated_page(comparison, won, time.strftime("%Y-%m-%d %H:%M"))
     (out / "report.html").write_text(html_page(page), encoding="utf-8")
     (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
 

@@ -45,8 +45,8 @@ def activation(presence: sp.csr_matrix, vectors: sp.csr_matrix) -> Activation:
     both = np.asarray(presence.multiply(active).sum(axis=0), dtype=float).ravel()
     there = np.flatnonzero(frequency)
     ordered = there[np.argsort(frequency[there], kind="stable")]
-    told = len(there) > 1 and len(np.unique(frequency[there])) > 1 and len(np.unique(fires[there])) > 1
-    correlation = float(spearmanr(frequency[there], fires[there]).statistic) if told else None
+    varies = len(there) > 1 and len(np.unique(frequency[there])) > 1 and len(np.unique(fires[there])) > 1
+    correlation = float(spearmanr(frequency[there], fires[there]).statistic) if varies else None
     bands = tuple(
         Band(len(of), float(frequency[of].mean()), float(fires[of].mean()), float((both[of] / frequency[of]).mean()))
         for of in np.array_split(ordered, BANDS)

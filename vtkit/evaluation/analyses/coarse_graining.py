@@ -64,9 +64,9 @@ def coarse_graining(pairs: sp.csr_matrix, merged_to: NDArray[np.int64], seed: in
     for dimension in np.flatnonzero(sizes[merged_to] > 1):
         own = columns[:, [dimension]].toarray().ravel()
         if own.any():
-            found = _best_error(own, merged[:, [merged_to[dimension]]].toarray().ravel())
-            if found > error:
-                worst, error = int(dimension), found
+            best = _best_error(own, merged[:, [merged_to[dimension]]].toarray().ravel())
+            if best > error:
+                worst, error = int(dimension), best
     largest = float(pairs.max()) if pairs.nnz else 0.0
     kept = int((sizes > 0).sum())
     return CoarseGraining(

@@ -81,11 +81,11 @@ def rsj_gap(
     frequency = np.asarray(presence.sum(axis=0), dtype=float).ravel()
     idf = np.log(documents / np.maximum(frequency, 1))
     true, estimated, rarity, counted = [np.empty(0)], [np.empty(0)], [np.empty(0)], 0
-    for terms, judged, found in zip(queries, relevant, retrieved, strict=True):
-        if len(terms) and len(judged) and len(found):
+    for terms, judged, results in zip(queries, relevant, retrieved, strict=True):
+        if len(terms) and len(judged) and len(results):
             counted += 1
             true.append(rsj_weights(presence, terms, judged))
-            estimated.append(rsj_weights(presence, terms, found[:RETRIEVED]))
+            estimated.append(rsj_weights(presence, terms, results[:RETRIEVED]))
             rarity.append(idf[terms])
     weights, gap = np.concatenate(true), np.concatenate(estimated) - np.concatenate(true)
     rare = np.concatenate(rarity)

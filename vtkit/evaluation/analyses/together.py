@@ -85,8 +85,8 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     precision = fastest_precision()
     document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
     query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
-    found = index_in_memory(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
-    gap = rsj_gap(sample.presence, sample.terms, relevant, [row[row >= 0] for row in found])
+    ids = index_in_memory(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
+    gap = rsj_gap(sample.presence, sample.terms, relevant, [row[row >= 0] for row in ids])
     if writes_units(encoder):
         return Analyses(len(questions), len(texts), gap)
     tokenizer, width = output_tokenizer(encoder), document_vectors.shape[1]

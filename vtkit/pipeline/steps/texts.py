@@ -162,18 +162,18 @@ def tuned_collections(recipe: Recipe) -> tuple[Corpus, ...]:
 def trained_documents(tuned: Iterable[Corpus], name: str, collection: RetrievalSet) -> Set[str]:
     """Ids of the documents of ``collection``, in the folder ``name``, that are relevant to queries that were fine-tuned
     on; in files of training data they are recognised by their texts."""
-    found = set[str]()
+    trained = set[str]()
     for each in tuned:
         split = str(each.split)
         if is_training_data(each.name):
             data = load_retrieval(each.name, split)
             relevant = {name for judged in data.qrels.values() for name, grade in judged.items() if grade > 0}
             texts = {document.contents.strip() for document in data.documents if document.id in relevant}
-            found |= {document.id for document in collection.documents if document.contents.strip() in texts}
+            trained |= {document.id for document in collection.documents if document.contents.strip() in texts}
         elif os.path.realpath(each.name) == os.path.realpath(name):
             judged = judgements(each.name, split).values()
-            found |= {document for grades in judged for document, grade in grades.items() if grade > 0}
-    return found
+            trained |= {document for grades in judged for document, grade in grades.items() if grade > 0}
+    return trained
 
 
 def evaluated_in_training(recipe: Recipe) -> tuple[Corpus, ...]:
