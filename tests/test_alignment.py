@@ -9,7 +9,7 @@ import tiny
 from test_overlap import wordpiece
 
 from vtkit.commands.recipe import check_recipe
-from vtkit.data.checking import Doubt, pairs_findings
+from vtkit.data.checking import check_pairs
 from vtkit.data.parallel import Alignment, alignment_of, read_pairs
 from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
@@ -94,10 +94,11 @@ def test_every_real_file_passes_and_its_shuffled_and_shifted_copies_are_refused(
             assert judged(shifted(pairs)).shifts[0] == -1, file.name
         if len(pairs) <= 1000:
             assert judged(shuffled(pairs, 2)).doubtful, file.name
-    assert not [each for each in pairs_findings(str(files[0]), None) if not isinstance(each, Doubt)]
+    list(check_pairs(str(files[0]), None))  # raises nothing
     for wrong, words in ((shifted(pairs), "1 line further up"), (shifted(pairs, since=500), "third quarter on")):
-        assert words in " ".join(pairs_findings(put(tmp_path / "pairs.tsv", wrong), None))
-    assert not list(pairs_findings(str(shared / "data" / "parallel" / "tatoeba-en-ar.tsv.gz"), "ar"))
+        with pytest.raises(DataError, match=words):
+            list(check_pairs(put(tmp_path / "pairs.tsv", wrong), None))
+    assert not list(check_pairs(str(shared / "data" / "parallel" / "tatoeba-en-ar.tsv.gz"), "ar"))
 
 
 def test_shuffled_pairs_stop_a_recipe_before_anything_is_run(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_one_language_twice_and_swapped_columns_are_said(tmp_path: Path) -> None
         ((GERMAN, ENGLISH), None, ""),
         ((ENGLISH, GERMAN), "de", ""),
     ):
-        doubts = list(pairs_findings(put(tmp_path / "pairs.tsv", [pair] * 40), language))
+        doubts = list(check_pairs(put(tmp_path / "pairs.tsv", [pair] * 40), language))
         assert doubt in " ".join(doubts)
         assert bool(doubts) == bool(doubt)
 

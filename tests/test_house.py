@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1839, 103),
-    "data": (2315, 287),
+    "data": (2300, 283),
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1409, 137),
@@ -33,7 +33,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "system": (603, 90),
     "training": (2405, 257),
     "transfer": (1705, 147),
-    "vocabulary": (2617, 242),
+    "vocabulary": (2598, 238),
     "vtkit": (466, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

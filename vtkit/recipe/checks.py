@@ -9,7 +9,7 @@ be found after hours of training.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -265,7 +265,7 @@ class _Reading(NamedTuple):
     setting: str
     subject: str  # what is read, with everything the answer depends on beside the files
     paths: tuple[str, ...]
-    findings: Callable[[], Iterator[str]]
+    doubts: Callable[[], Iterable[str] | None]
 
 
 CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")
@@ -296,13 +296,14 @@ def check_data(
             passed_over += 1
             continue
         read += bool(check.paths)
-        findings = list(check.findings())
-        for finding in findings:
-            if isinstance(finding, checking.Doubt):
-                console.warn(f"{check.setting}: {finding}")
-            else:
-                problems.append(Problem((places or {}).get(check.setting, ""), check.setting, finding))
-        sound |= {key} if key and not findings else set()
+        try:
+            doubts = list(check.doubts() or ())
+        except DataError as error:
+            problems.append(Problem((places or {}).get(check.setting, ""), check.setting, str(error)))
+            continue
+        for doubt in doubts:
+            console.warn(f"{check.setting}: {doubt}")
+        sound |= {key} if key and not doubts else set()
     problems += [Problem((places or {}).get(setting, ""), setting, what) for setting, what in _overlaps(recipe)]
     if memory is not None and sound and memory.parent.is_dir():
         with suppress(OSError):  # the data are read again next time, and nothing else is lost
@@ -320,7 +321,7 @@ def _readings(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Reading]:
         reading = partial(_reading, thing)
         match thing.what:
             case "model" if local and thing.setting not in CHECKED_ELSEWHERE:
-                yield _Reading(thing.setting, f"model {value}", (), partial(_model_problems, Path(value)))
+                yield _Reading(thing.setting, f"model {value}", (), partial(check_model, Path(value), value))
             case "retrieval" if local or not hub.downloads_allowed():
                 section = tuning if thing.setting == "finetune.data" else recipe.evaluate
                 split = (section.split if section is not None else None) or collections.default_split(value)
@@ -333,35 +334,27 @@ def _readings(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Reading]:
                     own = "" if skips else "evaluate.ignore_identical_ids"
                     if tuning is None or tuning.data != value:  # these choose the weight of the sum with BM25
                         splits += ["train"] if split != "train" and "train" in collections.splits_of(value) else []
-                yield reading(f"retrieval {own} {split}", checking.collection_findings, split, own)
+                yield reading(f"retrieval {own} {split}", checking.check_collection, split, own)
                 for judged in splits[1:]:
-                    yield reading(f"retrieval {judged}", checking.collection_findings, judged)
+                    yield reading(f"retrieval {judged}", checking.check_collection, judged)
             case "corpus" if local:
-                yield reading("corpus", checking.corpus_problems)
+                yield reading("corpus", checking.check_corpus)
             case "pairs":
                 language = recipe.recipe.language if "language" in recipe.recipe.model_fields_set else None
-                yield reading(f"pairs {language}", checking.pairs_findings, language)
+                yield reading(f"pairs {language}", checking.check_pairs, language)
             case "vectors":
-                yield reading("vectors", checking.vectors_problems)
+                yield reading("vectors", checking.check_vectors)
             case "rankings" if tuning is not None and (local_path(tuning.data) or not hub.downloads_allowed()):
                 subject, scores = f"{thing.setting} {tuning.split} {tuning.data}", thing.setting == "finetune.scores"
-                yield reading(subject, partial(checking.rankings_problems, scores=scores), tuning.data, tuning.split)
+                yield reading(subject, partial(checking.check_rankings, scores=scores), tuning.data, tuning.split)
             case "recipe" if os.path.realpath(value) not in recipes:
                 yield from _readings(load_recipe(Path(value)).recipe, (*recipes, os.path.realpath(value)))
 
 
-def _reading(thing: Named, subject: str, check: Callable[..., Iterator[str]], *about: Any) -> _Reading:
+def _reading(thing: Named, subject: str, check: Callable[..., Iterable[str] | None], *about: Any) -> _Reading:
     """``check`` of ``thing``; its answer depends on ``about``, in which an absolute path is a file that is read too."""
     paths = filter(None, (local_path(name) for name in (thing.value, *about[:1]) if name))
     return _Reading(thing.setting, f"{subject} {thing.value}", tuple(paths), partial(check, thing.value, *about))
-
-
-def _model_problems(folder: Path) -> Iterator[str]:
-    """The problem of a model folder; otherwise only the stage that opens a teacher would find the damage."""
-    try:
-        check_model(folder, str(folder))
-    except DataError as error:
-        yield str(error)
 
 
 def _overlaps(recipe: Recipe) -> Iterator[tuple[str, str]]:

@@ -77,12 +77,12 @@ def sections(report: Inspection) -> list[Section]:
     if report.overlap:
         caption = "Tokens of the vocabulary on top that the one at the left knows"
         rows = [
-            [f"from {source}", *(f"{cell.count:,} ({100 * cell.share:.2f} %)" for cell in row)]
-            for source, row in zip(names, report.overlap.matrix, strict=True)
+            [f"from {source}", *(f"{cell['count']:,} ({100 * cell['share']:.2f} %)" for cell in row)]
+            for source, row in zip(names, report.overlap["matrix"], strict=True)
         ]
         note = (
-            f"{caption}, by the rule “{report.overlap.mode}” (docs/vocabulary.md), and their share of the vocabulary "
-            "on top. Fillers are never known."
+            f"{caption}, by the rule “{report.overlap['mode']}” (docs/vocabulary.md), and their share of the "
+            "vocabulary on top. Fillers are never known."
         )
         made.append(section("Overlap", rows, [note], caption))
     if report.corpus:

@@ -137,16 +137,10 @@ def parse_languages(text: str) -> tuple[str, ...]:
 def compose(tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], han: Han = "zh") -> Composition:
     """Count the tokens by the labels of :func:`label_tokens`."""
     labels, shares, han_characters = label_tokens(Vocabulary(tokenizer), languages, han)
-
-    def named(sort: Sort) -> dict[str, int]:
-        return _counted(label.name for label in labels if label.sort == sort)
-
+    sorts = ("language", "undecided", "other", "etc")
     return Composition(
         asked_for=list(languages),
-        language=named("language"),
-        undecided=named("undecided"),
-        other=named("other"),
-        etc=named("etc"),
+        **{sort: _counted(label.name for label in labels if label.sort == sort) for sort in sorts},
         undecided_because=_counted(label.reason for label in labels),
         estimated_shares=shares,
         han_characters=han_characters,

@@ -109,10 +109,15 @@ def measure_gap(
         punctuation: whether punctuation inside a white-space word ends it.
         seed: of the sample behind :attr:`Gap.sampled`.
     """
-    counted = [_word_counts(texts, language, punctuation) for texts in (first, second)]
-    for ordinal, (_, counts) in zip(("first", "second"), counted, strict=True):
+    prepare, counted = preparation(language or ""), []
+    for ordinal, texts in (("first", first), ("second", second)):
+        chunks, counts = count_chunks(texts), Counter[str]()
+        for chunk, count in sorted(chunks.words().items()):
+            for word in words(prepare(chunk), punctuation):
+                counts[word] += count
         if not counts:
             raise DataError(f"The {ordinal} corpus has no words.")
+        counted.append((chunks.texts, counts))
     (first_texts, first_counts), (second_texts, second_counts) = counted
     vocabulary = sorted(first_counts.keys() | second_counts.keys())
     a, b = (np.array([counts[word] for word in vocabulary], dtype=np.int64) for _, counts in counted)
@@ -224,14 +229,3 @@ def _scripts(counts: Counter[str]) -> dict[str, float]:
     if occurrences["Japanese"] > KANA_SHARE * occurrences["Han"]:
         occurrences["Japanese"] += occurrences.pop("Han", 0)
     return {script: count / occurrences.total() for script, count in occurrences.items() if count}
-
-
-def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctuation) -> tuple[int, Counter[str]]:
-    """Number of texts, and occurrences of each word of the prepared texts."""
-    prepare = preparation(language or "")
-    chunks = count_chunks(texts)
-    counts: Counter[str] = Counter()
-    for chunk, count in sorted(chunks.words().items()):
-        for word in words(prepare(chunk), punctuation):
-            counts[word] += count
-    return chunks.texts, counts

@@ -110,27 +110,14 @@ class CorpusUse:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """How many tokens of one vocabulary another knows, and what share of it that is."""
-
-    count: int
-    share: float
-
-
-@dataclass(frozen=True)
-class OverlapMatrix:
-    """Overlap of every vocabulary (row, the source) with every other (column, the target)."""
-
-    mode: OverlapMode
-    matrix: list[list[Shared]]
-
-
-@dataclass(frozen=True)
 class Inspection:
     """Several vocabularies, what they share, and how much of each a corpus uses."""
 
     vocabularies: list[InspectedVocabulary]
-    overlap: OverlapMatrix | None = None
+    overlap: dict[str, Any] | None = None
+    """The overlap rule's ``mode``, and the ``matrix`` of every vocabulary (row, the source) with every other (column,
+    the target): how many tokens they share, ``count``, and the ``share`` of the target that these are."""
+
     corpus: list[CorpusUse] | None = None
 
 
@@ -200,11 +187,14 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
     ]
 
 
-def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols") -> OverlapMatrix:
-    """Overlap of every vocabulary with every other, by the overlap rule (docs/vocabulary.md)."""
+def overlap_matrix(
+    tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols"
+) -> dict[str, Any]:
+    """Overlap of every vocabulary with every other, by the overlap rule (:attr:`Inspection.overlap`)."""
     vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
     overlaps = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
-    return OverlapMatrix(mode, [[Shared(len(cell.overlap_ids), cell.share) for cell in row] for row in overlaps])
+    matrix = [[{"count": len(cell.overlap_ids), "share": cell.share} for cell in row] for row in overlaps]
+    return {"mode": mode, "matrix": matrix}
 
 
 def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
