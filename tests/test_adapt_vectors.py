@@ -159,11 +159,6 @@ def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> 
 # training
 
 
-def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
-    one, other = (weights(trained(tmp_path / str(seed), steps=1, seed=seed)[0]) for seed in (5, 6))
-    assert not same(one, other)
-
-
 @pytest.mark.bf16
 def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
     _, curves = trained(tmp_path, steps=40, learning_rate=5e-3, flops=1e-4)
@@ -200,12 +195,6 @@ def test_with_a_frozen_transformer_only_rows_and_bias_change(tmp_path: Path) -> 
 def test_dead_vectors_stop_the_run_and_the_message_names_the_settings(tmp_path: Path) -> None:
     with pytest.raises(CollapseError, match=r"adaptation step \d+: .* vectors are dead.*Lower flops"):
         trained(tmp_path, steps=200, flops=1e5, learning_rate=0.05)
-
-
-def test_cut_texts_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for length, said in ((4, "every sampled document"), (16, "% of the texts in document")):
-        trained(tmp_path / str(length), steps=1, max_length=length)
-        assert re.search(f"{said}.* {length} tokens", capsys.readouterr().err)
 
 
 # teachers
@@ -408,16 +397,6 @@ def test_the_candidate_beside_the_own_document_is_one_that_rankings_found() -> N
     assert set(found[:, 0]) == {3, 5}
     assert set(found[:, 1]) == {4}
     assert set(found[:, 2]) == {0, 1, 3, 4, 5}  # where they found none, one of all others
-
-
-def test_a_query_stands_beside_its_own_document_and_what_models_mined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adaptation, "DEPTH", 1)  # of BM25, which finds the own document first
-    monkeypatch.setattr(adaptation, "system_rankings", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
-    columns, _ = adaptation._distill(TEXTS, section("distill", steps=2), 6, 5, tmp_path, "en", [], None)
-    assert all(query in own for query, own in zip(columns["query"], columns["document"], strict=True))
-    assert columns["negative_1"].count(TEXTS[7]) > 6
 
 
 @pytest.mark.parametrize(

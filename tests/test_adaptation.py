@@ -311,19 +311,6 @@ def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
     assert padding(batches) < 0.2 * padding(np.array_split(order, 38))
 
 
-@pytest.mark.parametrize(("steps", "checkpoint_every"), [(100, 20), (100, 7), (3, 20), (15, 10), (5, 5)])
-def test_checkpoints_fall_on_points_of_the_curve(steps: int, checkpoint_every: int, tmp_path: Path) -> None:
-    settings = Schedule(steps, 1, 1e-3, 0.1, "linear", checkpoint_every, seed=1).settings(model(), tmp_path)
-    if checkpoint_every <= steps:
-        assert settings["save_steps"] % settings["logging_steps"] == 0
-    assert settings["logging_steps"] <= steps
-
-
-def test_a_curve_is_read_from_the_log_without_its_last_line() -> None:
-    history = [{"step": 10, "loss": 2.0, "x": 1.0}, {"step": 20, "loss": 1.0}, {"step": 20, "train_loss": 1.5}]
-    assert curve(history, "loss", "x") == {"steps": [10, 20], "loss": [2.0, 1.0], "x": [1.0, 0.0]}
-
-
 @pytest.mark.parametrize("bytes_held", [1, 2**20])
 def test_the_masked_loss_and_gradients_are_of_all_logits(bytes_held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlm, "LOGITS_BYTES", bytes_held)  # one position at a time, and all of them

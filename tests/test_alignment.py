@@ -101,18 +101,6 @@ def test_every_real_file_passes_and_its_shuffled_and_shifted_copies_are_refused(
     assert not list(check_pairs(str(shared / "data" / "parallel" / "tatoeba-en-ar.tsv.gz"), "ar"))
 
 
-def test_shuffled_pairs_stop_a_recipe_before_anything_is_run(tmp_path: Path) -> None:
-    put(tmp_path / "pairs.tsv", shuffled(made_pairs(600)))
-    tiny.bare(tmp_path / "model")
-    (tmp_path / "text.txt").write_text(" ".join(target for _, target in made_pairs(50)))
-    (tmp_path / "small.toml").write_text(
-        '[recipe]\nname = "small"\n[source]\nmodel = "./model"\n[vocabulary]\nkind = "trained"\nsize = 400\n'
-        'corpus = ["text.txt"]\n[transfer]\nmethod = "parallel"\nparallel.files = ["pairs.tsv"]\n'
-    )
-    with pytest.raises(DataError, match=r"transfer\.parallel\.files.*not translations of each other"):
-        check_recipe(tmp_path / "small.toml", data=True)
-
-
 ENGLISH = "The government said on Monday that the new bridge over the river will be opened to traffic next summer."
 GERMAN = "Die Regierung teilte am Montag mit, dass die neue Brücke über den Fluss im nächsten Sommer geöffnet wird."
 

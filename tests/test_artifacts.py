@@ -246,14 +246,6 @@ def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store, tm
         result_of(tmp_path, Rows)
 
 
-def test_a_store_is_written_only_when_it_is_needed_and_says_where_it_cannot_be(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("one\n")
-    Store(tmp_path / "runs" / "artifacts").digest(str(tmp_path / "file"))
-    assert not (tmp_path / "runs").exists()
-    with pytest.raises(VtkitError, match=r"file/artifacts.*--runs"):
-        Store(tmp_path / "file" / "artifacts").prepare()
-
-
 # digests of the user's files
 
 

@@ -125,12 +125,3 @@ def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:
     assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
 
 
-def test_an_english_vocabulary_of_medicine_reads_stems_and_reassigns_the_others(shared: Path) -> None:
-    source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
-    target = wordpiece("apoptosis", "receptors", "proteins", "mg", "the")
-    pair = pair_of(source, target)
-    mixture = with_reassigned(auto_mixture(pair, {}), pair)
-    found = dict(zip(tokens(target), mixture.methods, strict=True))
-    assert found["the"] == found["proteins"] == "overlap"
-    assert found["receptors"] in ("overlap", "subtoken")
-    assert found["apoptosis"] == "reassigned"

@@ -95,6 +95,7 @@ def test_only_what_differs_in_the_recipes_is_told(compared: ComparedRuns) -> Non
     figures = {line.name: line.values for line in compared.figures}
     assert len(set(figures["vocabulary.target_size"])) == 1
     assert figures["seconds"][0] > 0
+    assert figures[f"document_dimensions, {SET}"][2] == 2
 
 
 def test_queries_are_filtered_by_their_words_and_by_split_ones(runs: Path) -> None:
@@ -116,11 +117,6 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
         ([tiny_run, queries, "--model", "finetune"], "finetune"),
     ):
         assert words in str(invoke("compare", *arguments).exception)
-
-
-def test_costs_of_the_final_encoders_are_among_the_figures(compared: ComparedRuns) -> None:
-    costs = {line.name: line.values for line in compared.figures}
-    assert costs[f"document_dimensions, {SET}"][2] == 2
 
 
 def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:

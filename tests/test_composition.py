@@ -162,23 +162,6 @@ def test_tokens_that_are_equal_once_normalised_are_duplicates() -> None:
     assert duplicates(wordpiece("the", "The"), Vocabulary(wordpiece("the", "The")).forms) == []
 
 
-def test_normalizers_are_said_in_words() -> None:
-    bert = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
-    cased = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=None, lowercase=False)
-    several = normalizers.Sequence(
-        [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase(), normalizers.Prepend("▁")]
-    )
-    for normalizer, parts in (
-        (None, []),
-        (cased, ["BERT"]),
-        (bert, ["BERT", "Chinese", "accents", "lower case"]),
-        (several, ["NFKC", r"“\s+”", "lower case", "“▁”"]),
-    ):
-        steps = normalizer_steps(wordpiece("a", normalizer=normalizer))
-        assert len(steps) == len(parts)
-        assert all(part in step for part, step in zip(parts, steps, strict=True))
-
-
 @given(st.lists(st.sampled_from(["the", "##ing", "한", "山", "42", "...", "[unused0]", "к", "ひ", "é"]), unique=True))
 def test_every_token_is_counted_once(words: list[str]) -> None:
     composition = compose(wordpiece(*words), parse_languages("all"))
@@ -246,14 +229,6 @@ def test_a_table_too_wide_for_the_terminal_is_broken_between_its_columns() -> No
     assert list(table_lines(columns, rows, 15)) == list(table_lines(columns, rows, 3)) == parts
 
 
-def test_chart_is_the_same_from_call_to_call_and_refers_to_nothing() -> None:
-    drawn = stacked_bars("Tokens", {"a <b>": {"English": 0.5, "other": 0.5}, "b": {"English": 1.0, "other": 0.0}}, 1)
-    assert svg(drawn) == svg(drawn)
-    assert "a &lt;b&gt;" in svg(drawn)
-    assert not re.search(r'(href|src)="(?!#)', svg(drawn))
-    assert drawn.description == "a <b>: English 50 %, other 50 %; b: English 100 %"
-
-
 def test_every_part_of_a_bar_is_as_long_as_its_share() -> None:
     rows = {"a": {"English": 0.25, "other": 0.75}, "b": {"English": 1.0, "other": 0.0}}
     drawn = svg(stacked_bars("Tokens", rows, 1))
@@ -307,15 +282,3 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_cannot_be_done_is_one_message(folders: list[str]) -> None:
-    first = folders[0]
-    for arguments, error, said in (
-        (["nowhere/at/all"], DataError, "neither a folder"),
-        ([first, "--languages", "klingon"], RecipeError, "not a known language"),
-        ([first, "--html", first], RecipeError, "is a folder"),
-        ([first, "--png", f"{first}/no/where.png"], RecipeError, "does not exist"),
-        ([first, "--languages", "en", "--corpus", f"{first}/none.txt"], DataError, "no such file"),
-    ):
-        result = invoke("inspect-vocab", *arguments)
-        assert isinstance(result.exception, error)
-        assert said in str(result.exception)

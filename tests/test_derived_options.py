@@ -50,11 +50,6 @@ def test_every_setting_of_the_section_is_an_option_with_its_default(command: str
             assert option.help.endswith(f"Default: {field.default}.")
 
 
-def test_what_methods_need_are_options_of_transfer() -> None:
-    assert set(ARGUMENTS) <= set(options("transfer"))
-    assert {"parallel", "embedder", "target_embeddings", "vectors", "source_vectors", "dictionary"} <= set(ARGUMENTS)
-
-
 def test_all_that_is_wrong_is_said_under_the_names_of_the_options(tmp_path: Path) -> None:
     arguments = ["calibrate", "model", "--corpus", "x", "--target", "2", "--max-length", "0"]
     problems = str(invoke(*arguments).exception).splitlines()

@@ -40,11 +40,6 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name}: {target} names no heading"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_holds_the_marks_of_a_merge(page: Path) -> None:
-    assert not re.search(r"^(?:<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
-
-
 def test_torch_is_installed_pinned_and_without_cuda() -> None:
     """The line of torch's own page for processors, with the version of ``make``."""
     (pinned,) = re.findall(r"^torch==\S+$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)

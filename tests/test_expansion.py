@@ -289,13 +289,6 @@ def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Pa
     assert all(again.tokenize(token.replace("Ġ", " ")) == [token] for token in found.added if token.startswith("Ġ"))
 
 
-def test_the_order_of_the_texts_does_not_matter() -> None:
-    texts = made_up_texts()
-    first, second = (expand_vocabulary(wordpiece(), order, section()) for order in (texts, texts[::-1]))
-    assert first.added == second.added
-    assert first.stats.curve == second.stats.curve
-
-
 def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Kinase KINASE kinase DNA"] * 4
     base = wordpiece("DNA", *"DNAKISE", *(f"##{letter}" for letter in "DNAKISE"), lowercase=False)
@@ -402,20 +395,6 @@ def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     page = expansion_page(stats, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
     assert all(text not in page for text in ("<script", "<b>base", "\u202e"))
     assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))
-
-
-def test_the_command_refuses_in_one_message(base_and_corpus: list[str]) -> None:
-    for options, message in (
-        (["--epsilon", "0.1"], "epsilon belongs to"),
-        (["--stop", "first-gain", "--epsilon", "2"], "--epsilon"),
-        (["--size", "10"], "cannot be reached"),
-        (["--out", "."], "already exists"),
-        (["--stop", "never"], "never"),
-    ):
-        done = command_line.call(Path.cwd(), ["expand", *base_and_corpus, *options], os.environ)
-        assert done.returncode in (1, 2)
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
 
 
 def test_the_command_reads_standard_input_and_replaces_bad_bytes_on_request(base_and_corpus: list[str]) -> None:

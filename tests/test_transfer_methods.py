@@ -123,13 +123,6 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
 
 
-def test_a_list_of_one_method_is_that_method() -> None:
-    alone = subtoken_mixture(PAIR)
-    listed = back_off([("subtoken", alone)])
-    assert np.array_equal(listed.methods, alone.methods)
-    assert (listed.weights != alone.weights).nnz == 0
-
-
 def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
     """``mixture`` with the rows of the target tokens ``ids`` masked: made of no source token, and never active."""
     keep = np.ones(len(mixture.methods), dtype=np.float32)
@@ -198,16 +191,6 @@ def test_every_row_is_a_convex_combination(seed: int) -> None:
     assert np.allclose(sums, [name not in ("mean", "random") for name in mixture.methods])
     ones = np.ones(ROWS, dtype=np.float32)
     assert np.allclose(mixture.bias(ones), 1)
-
-
-def test_each_vocabulary_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes seconds where there are many tokens."""
-    reads: list[Any] = []
-    kind = type(SOURCE)
-    whole = kind.get_vocab
-    monkeypatch.setattr(kind, "get_vocab", lambda self: reads.append(self) or whole(self))
-    subtoken_mixture(pair_of(SOURCE, TARGET))
-    assert reads == [SOURCE, TARGET]
 
 
 def test_subtokens_are_the_pieces_of_the_text_not_of_the_spelling() -> None:
