@@ -62,7 +62,7 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
 
-# What kills, flipped bits and Ctrl-C do to vtkit, about half an hour; `make soak PARTS="kills flips"` for some of it.
+# What kills and Ctrl-C do to vtkit, about 20 minutes; `make soak PARTS=kills` for some of it.
 soak: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak.py $(PARTS)
 

@@ -1,10 +1,10 @@
-"""``make soak``: half an hour of what kills, flipped bits and Ctrl-C do to vtkit, in a table.
+"""``make soak``: what kills and Ctrl-C do to vtkit, in a table.
 
 Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
 code that does not fit, a message without content, raw control characters, a changed number, or something left behind;
-the exit code is 1 if there was any. The seed is printed: the same seed does the same damage. PART.log in that folder
-has a line for each case; --keep leaves it. What recipes, full disks and each kind of fault in a file lead to is tested
-by name in ``make test``.
+the exit code is 1 if there was any. The seed is printed: the same seed kills at the same moments. PART.log in that
+folder has a line for each case; --keep leaves it. What recipes, full disks and each kind of fault in a file lead to is
+tested by name in ``make test``.
 """
 
 import argparse
@@ -133,39 +133,6 @@ def kills(finished: Path, draw: random.Random, found: Findings) -> None:
             found.fail(f"left behind: {left[:3]}")
 
 
-def kinds(runs: Path) -> dict[str, list[Path]]:
-    """Stored files by what they are: the stage and the file's place in its output, ids and numbers aside."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(runs.rglob("*")):
-        if path.is_file() and not path.is_symlink() and ".locks" not in path.parts and path.stat().st_size:
-            parts = path.relative_to(runs).parts
-            name = "/".join(re.sub(r"-[0-9a-f]{20}$", "", part) for part in parts)
-            found.setdefault(re.sub(r"(index|evaluate)-\w+", r"\1", name), []).append(path)
-    return found
-
-
-def flips(finished: Path, draw: random.Random, found: Findings) -> None:
-    """A flipped bit in one stored file of each kind: found, made again, and the numbers stay."""
-    folder = copy(finished, "flipped")
-    for kind in kinds(folder / "runs"):
-        files = kinds(folder / "runs").get(kind)
-        if not files:
-            continue
-        path = draw.choice(files)
-        raw = bytearray(path.read_bytes())
-        at = draw.randrange(len(raw))
-        raw[at] ^= 1 << draw.randrange(8)
-        path.unlink()  # what is published is a hard link to what is stored
-        path.write_bytes(raw)
-        found.note(f"search after a flip at {at} of {kind}", vtkit(folder, *QUERY), (0, 1))
-        done = vtkit(folder, "run", "korean.toml")
-        whole = found.note(f"run after a flip at {at} of {kind}", done, (0,)) and numbers(folder) == numbers(finished)
-        if not whole:
-            found.fail(f"flip at {at} of {kind}: other numbers than undisturbed")
-        if not (found.note(f"search after the run ({kind})", vtkit(folder, *QUERY), (0,)) and whole):
-            folder = copy(finished, "flipped")
-
-
 def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
     """Ctrl-C in every command that takes a while, imports included: one line, exit code 130, no waiting."""
     folder = copy(finished, "interrupted")
@@ -201,7 +168,7 @@ def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
             found.note(f"{' '.join(arguments)} after {moment} s", done, (130, 0, 1), slowest=3.0)
 
 
-PARTS = {"kills": kills, "flips": flips, "interrupts": interrupts}
+PARTS = {"kills": kills, "interrupts": interrupts}
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
 """Adaptation of the vectors: its losses, its texts, that it learns, repeats and survives interruptions."""
 
 import math
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from tiny import WORDS as KNOWN
-from tiny import cross_encoder, dense, encoder, same, texts, tokenizer, weights
+from tiny import cross_encoder, dense, encoder, texts, tokenizer, weights
 from transformers import BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder

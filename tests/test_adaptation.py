@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, TOKENS, encoder, model, same, texts, weights
+from tiny import ARCHITECTURES, TOKENS, encoder, same, texts, weights
 from transformers import TrainerState
 
 from vtkit.data.sequences import Ragged
@@ -21,7 +21,7 @@ from vtkit.training import masking, mlm, resuming
 from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
-from vtkit.training.resuming import COMPLETE, Schedule, curve, fixed_order, last_complete_checkpoint
+from vtkit.training.resuming import COMPLETE, fixed_order, last_complete_checkpoint
 
 TEXTS = texts(80, seed=11)
 NEW = np.arange(60, 90)

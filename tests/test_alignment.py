@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny
 from test_overlap import wordpiece
 
-from vtkit.commands.recipe import check_recipe
 from vtkit.data.checking import check_pairs
 from vtkit.data.parallel import Alignment, alignment_of, read_pairs
 from vtkit.system.errors import DataError

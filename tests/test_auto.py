@@ -1,7 +1,5 @@
 """Tokens without evidence, and the method that chooses by evidence."""
 
-from pathlib import Path
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_un
 from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
-from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
 
@@ -123,5 +120,3 @@ def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:
     assert found["고래"] == found["학고래교"] == "mean"  # nothing of it is known; a third of it is too little
     rows = dict(zip(tokens(target), mixture.weights.toarray(), strict=True))
     assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
-
-

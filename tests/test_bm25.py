@@ -4,7 +4,6 @@ import math
 import sys
 import unicodedata
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest

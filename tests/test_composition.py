@@ -11,13 +11,13 @@ from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from test_overlap import ROLES, byte_level, wordpiece
-from tokenizers import Regex, normalizers
+from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.report.plots import stacked_bars, svg
 from vtkit.report.vocabulary_page import sections
 from vtkit.system.console import table_lines
-from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.errors import RecipeError
 from vtkit.vocabulary.composition import (
     EVIDENCE_PROBABILITY,
     LANGUAGES,
@@ -32,7 +32,7 @@ from vtkit.vocabulary.composition import (
 )
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary, normalizer_steps
+from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary
 from vtkit.vocabulary.pair import pair_of
 from vtkit.vocabulary.reachability import duplicates, unreachable
 
@@ -280,5 +280,3 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert len(ids) == len(set(ids))
     assert "http://" not in html
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-

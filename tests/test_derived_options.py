@@ -14,7 +14,6 @@ from vtkit.commands.options import option_name
 from vtkit.recipe.problems import section_of
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.casing import CasingSection
-from vtkit.settings.transfer import ARGUMENTS
 from vtkit.settings.types import Section
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError

@@ -4,7 +4,6 @@ the corpus once; then what a user sees of it."""
 import gzip
 import json
 import math
-import os
 import random
 import re
 from collections import Counter
@@ -12,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
 from command_line import invoke
 from hypothesis import given, settings

@@ -1,13 +1,13 @@
 """How long it takes to encode one query: with the encoder of documents, and by a static table (inference-free).
 
 Both are timed through vtkit's search path (``encode_side``) and through plain sentence-transformers (``encode_query``),
-one query at a time on one thread, over the words of a made-up vocabulary or the texts of a file. Processor time is what
+one query at a time on one thread, over the words of a made-up vocabulary. Processor time is what
 is compared, as the machine may be shared. The library walks over all modules of an encoder at every call, those of the
 documents' side too; its query side alone is a row of its own.
 
-    python tests/benchmarks/query_encoding.py [--model FOLDER] [--queries FILE] [--repeats 300]
+    python tests/benchmarks/query_encoding.py [--repeats 300]
 
-Without ``--model`` the encoder is the small one with random weights of ``sparse_head.py``, of 30,522 tokens.
+The encoder is the small one with random weights of ``sparse_head.py``, of 30,522 tokens.
 """
 
 import argparse
@@ -44,21 +44,13 @@ def times(encode: Callable[[str], object], queries: list[str], repeats: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="SparseEncoder folder")
-    parser.add_argument("--queries", type=Path, help="a query a line")
     parser.add_argument("--repeats", type=int, default=300)
     given = parser.parse_args()
     torch.set_num_threads(1)
     draw = random.Random(0)
-    if given.model is None:
-        shared = build(30_522).eval()
-        words = [f"t{draw.randrange(10_000)}" for _ in range(4_000)]
-    else:
-        shared = load_encoder(given.model)
-        words = [token for token in shared.tokenizer.get_vocab() if token.isalpha()]
+    shared = build(30_522).eval()
+    words = [f"t{draw.randrange(10_000)}" for _ in range(4_000)]
     queries = [" ".join(draw.choices(words, k=draw.randint(3, 12))) for _ in range(100)]
-    if given.queries is not None:
-        queries = [line for line in given.queries.read_text("utf-8").splitlines() if line.strip()]
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         save_encoder(with_query_table(shared, idf_query_weights(shared, queries), frozen=True), Path(folder))

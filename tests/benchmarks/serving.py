@@ -4,7 +4,7 @@ Starts ``vtkit serve MODEL`` on this machine and lets some clients at once send 
 answer is compared with ``encode`` of all texts together. One by one is the same encoder in this process, a text at a
 time; the processor's time is given beside the clock's.
 
-    python tests/benchmarks/serving.py MODEL [--texts FILE] [--clients 50] [--seconds 60] [--prompt document]
+    python tests/benchmarks/serving.py MODEL [--clients 50] [--seconds 60] [--prompt document]
 """
 
 import argparse
@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -73,19 +72,14 @@ def percentile(values: list[float], share: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--texts", type=Path, help="jsonl with text, or a text a line")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--prompt", choices=["query", "document"], default="document")
     given = parser.parse_args()
     encoder = load_encoder(given.model)
-    if given.texts is None:
-        draw = random.Random(0)
-        words = [token for token in encoder.tokenizer.get_vocab() if token.isalpha()]
-        texts = [" ".join(draw.choices(words, k=draw.randint(5, 80))) for _ in range(500)]
-    else:
-        lines = given.texts.read_text("utf-8").splitlines()[:500]
-        texts = [json.loads(line)["text"] if given.texts.suffix == ".jsonl" else line for line in lines if line.strip()]
+    draw = random.Random(0)
+    words = [token for token in encoder.tokenizer.get_vocab() if token.isalpha()]
+    texts = [" ".join(draw.choices(words, k=draw.randint(5, 80))) for _ in range(500)]
     longest = encoder.max_seq_length or 512
     wanted = encode_side(encoder, texts, given.prompt, longest).toarray()
 

@@ -3,15 +3,13 @@ reference.
 
 Both start from the same unit vectors in this process: the peer makes all similarities with one matrix product and
 solves every row over all of them, vtkit finds the few that matter. The vectors are those of a made-up vocabulary, words
-in clusters of different tightness around topics; or, with ``--embedder``, of a real one's tokens.
+in clusters of different tightness around topics.
 
     python tests/benchmarks/sparse_weights.py [--queries 512] [--anchors 30522] [--width 384] [--alpha 4] [--repeats 5]
-                                      [--embedder FOLDER --vocabulary FOLDER]
 """
 
 import argparse
 import json
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from entmax import entmax_bisect
+from memory import forget_peak, peak_mebibytes
 from numpy.typing import NDArray
 
 from vtkit.transfer.entmax import entmax_rows
@@ -41,19 +40,6 @@ def clustered(count: int, width: int, seed: int, topics: int = 800) -> NDArray[n
     return vectors
 
 
-def real(embedder: str, vocabulary: str, queries: int, anchors: int) -> tuple[NDArray[np.float32], ...]:
-    """Vectors of tokens of a vocabulary: every so many of them as queries, the others as anchors."""
-    from vtkit.transfer.embedders import embed
-    from vtkit.vocabulary.existing import load_tokenizer
-    from vtkit.vocabulary.forms import Vocabulary
-
-    texts = sorted({text.strip() for text, _ in Vocabulary(load_tokenizer(vocabulary)).surfaces if text.strip()})
-    vectors = embed(texts, embedder)
-    asked = np.zeros(len(vectors), dtype=bool)
-    asked[:: len(vectors) // queries] = True
-    return vectors[asked][:queries], vectors[~asked][:anchors]
-
-
 def timed(call: Callable[[], Any], repeats: int) -> dict[str, float]:
     call()
     seconds = []
@@ -64,10 +50,6 @@ def timed(call: Callable[[], Any], repeats: int) -> dict[str, float]:
     return {"median_s": statistics.median(seconds), "worst_s": max(seconds)}
 
 
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=512)
@@ -75,24 +57,20 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--alpha", type=float, default=4.0)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--embedder")
-    parser.add_argument("--vocabulary")
     arguments = parser.parse_args()
-    if arguments.embedder:
-        queries, anchors = real(arguments.embedder, arguments.vocabulary, arguments.queries, arguments.anchors)
-    else:
-        queries = clustered(arguments.queries, arguments.width, 1)
-        anchors = clustered(arguments.anchors, arguments.width, 2)
+    queries, anchors = (
+        clustered(getattr(arguments, name), arguments.width, seed) for name, seed in (("queries", 1), ("anchors", 2))
+    )
     single = torch.from_numpy(queries), torch.from_numpy(anchors)
 
     weights = entmax_rows(queries, anchors, arguments.alpha)  # the first call imports what finds the device
-    before = peak_mib()
+    before = forget_peak()
     ours = timed(lambda: entmax_rows(queries, anchors, arguments.alpha), arguments.repeats)
-    ours["extra_mib"] = peak_mib() - before
+    ours["extra_mib"] = peak_mebibytes() - before
     product = timed(lambda: single[0] @ single[1].T, arguments.repeats)
-    before = peak_mib()
+    before = forget_peak()
     peer = timed(lambda: entmax_bisect(single[0] @ single[1].T, arguments.alpha, dim=1), max(1, arguments.repeats // 2))
-    peer["extra_mib"] = peak_mib() - before
+    peer["extra_mib"] = peak_mebibytes() - before
 
     exact = entmax_bisect(single[0].double() @ single[1].double().T, arguments.alpha, dim=1, n_iter=100).numpy()
     off = float(np.abs(weights.toarray() - exact).max())

@@ -7,18 +7,15 @@ time stands beside it. Model, texts, loss, optimiser and mixed precision (bf16 w
 differs is how they are computed:
 
     vtkit       as vtkit trains
-    cached      the same with gradient caching, 8 texts at once (``finetune.texts_at_once``)
     library     SparseEncoder.forward (MLM transformer, SPLADE pooling) and SpladeLoss of sentence-transformers, bf16
     library32   the same in float32, the library's default
-    library_cached   CachedSpladeLoss of sentence-transformers, 8 texts at once, bf16
     transformer as vtkit trains but without a head, the maximum of the hidden states in its place: what is left of a
                 step if the head costs nothing
 
-Without ``--model`` the encoder has 6 layers of width 384 and random weights, over texts of random tokens; its decoder
-bias makes a realistic share of dimensions active. Peak memory is what the steps take above the loaded model.
+The encoder has 6 layers of width 384 and random weights, over texts of random tokens; its decoder bias makes a
+realistic share of dimensions active. Peak memory is what the steps take above the loaded model.
 
     python tests/benchmarks/training_step.py [--vocabulary 32500] [--pairs 32] [--length 96] [--repeats 7]
-                                             [--model FOLDER --data BEIR_FOLDER]
 """
 
 import argparse
@@ -34,45 +31,12 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-PATHS = ("vtkit", "cached", "library", "library32", "library_cached", "transformer")
-DEFAULT = ("vtkit", "library", "library32", "transformer")
-
-AT_ONCE = 8
-"""Texts whose activations the cached paths hold."""
+PATHS = ("vtkit", "library", "library32", "transformer")
 
 RAMP = 100
 """Steps until the penalties are at full strength; measured at that step."""
 
 TARGETS = {"library32": 5.0}
-
-
-def build(arguments: argparse.Namespace) -> Any:
-    """The encoder in training mode."""
-    from sparse_head import build as made_up
-
-    if arguments.model is None:
-        return made_up(arguments.vocabulary, dropout=0.1)
-    from sentence_transformers import SparseEncoder
-
-    return widened(SparseEncoder(arguments.model, device="cpu"), arguments.vocabulary).train()
-
-
-def widened(encoder: Any, vocabulary: int) -> Any:
-    """``encoder`` over ``vocabulary`` tokens, the further ones with rows of those it has."""
-    import torch
-
-    model = encoder[0].auto_model
-    before = model.config.vocab_size
-    if vocabulary <= before:
-        return encoder
-    model.resize_token_embeddings(vocabulary, mean_resizing=False)
-    decoder = model.get_output_embeddings()
-    with torch.no_grad():
-        for parameter in {
-            id(p): p for p in (model.get_input_embeddings().weight, decoder.weight, decoder.bias)
-        }.values():
-            parameter[before:] = parameter[1000 : 1000 + vocabulary - before]
-    return encoder
 
 
 def highest_states() -> Any:
@@ -87,12 +51,10 @@ def highest_states() -> Any:
     return HighestStates()
 
 
-def batch_of(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]]:
+def batch_of(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Padded queries and documents."""
     import torch
 
-    if arguments.data is not None:
-        return real_batch(arguments, encoder)
     columns = []
     for shortest, longest, seed in ((8, 24, 1), (arguments.length * 2 // 3, arguments.length, 2)):
         generator = torch.Generator().manual_seed(seed)
@@ -103,21 +65,6 @@ def batch_of(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]
     return columns
 
 
-def real_batch(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]]:
-    """The first judged pairs of a collection, as the trainer cuts them."""
-    from vtkit.data.collections import load_retrieval
-
-    folder = Path(arguments.data)
-    data = load_retrieval(folder, "train" if list((folder / "qrels").glob("train.*")) else "test")
-    documents, queries = ({text.id: text for text in column} for column in (data.documents, data.queries))
-    pairs = [(queries[name].text, documents[next(iter(data.qrels[name]))].contents) for name in sorted(data.qrels)]
-    columns = []
-    for texts, length in zip(zip(*pairs[: arguments.pairs], strict=True), (64, arguments.length), strict=True):
-        read = encoder.tokenizer(list(texts), truncation=True, max_length=length, padding=True, return_tensors="pt")
-        columns.append({name: read[name] for name in ("input_ids", "attention_mask")})
-    return columns
-
-
 def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], dict[str, Any]]:
     """The loss of a batch, as the path computes it."""
     from vtkit.settings.finetune import FinetuneSection
@@ -125,27 +72,19 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
 
     section = FinetuneSection(data="unused")
     if path.startswith("library"):
-        from sentence_transformers.sparse_encoder.losses import (
-            CachedSpladeLoss,
-            SparseMultipleNegativesRankingLoss,
-            SpladeLoss,
-        )
+        from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
 
-        settings = {
-            "loss": SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce_scale),
-            "query_regularizer_weight": section.penalties("query")["flops"],
-            "document_regularizer_weight": section.penalties("document")["flops"],
-        }
-        if path == "library_cached":
-            return CachedSpladeLoss(encoder, mini_batch_size=AT_ONCE, **settings)  # type: ignore[no-any-return]
-        return SpladeLoss(encoder, **settings)  # type: ignore[no-any-return]
+        return SpladeLoss(  # type: ignore[no-any-return]
+            encoder,
+            SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce_scale),
+            query_regularizer_weight=section.penalties("query")["flops"],
+            document_regularizer_weight=section.penalties("document")["flops"],
+        )
     gate = Gate("benchmark", vocabulary=encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
     from vtkit.training.finetune import objective_terms
     from vtkit.training.objective import Objective
 
-    objective = Objective(encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate)
-    objective.texts_at_once = AT_ONCE if path == "cached" else None
-    return objective
+    return Objective(encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate)
 
 
 def follow(arguments: argparse.Namespace) -> None:
@@ -154,7 +93,7 @@ def follow(arguments: argparse.Namespace) -> None:
 
     path = arguments.path
     from memory import forget_peak, peak_mebibytes
-    from sentence_transformers import SparseEncoder  # noqa: F401 (loaded before memory is measured)
+    from sparse_head import build
 
     from vtkit.encoder.kernels.sparse_head import streaming
     from vtkit.system.runtime import bf16_is_fast, reuse_memory
@@ -163,8 +102,8 @@ def follow(arguments: argparse.Namespace) -> None:
         reuse_memory()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    encoder = build(arguments)
-    batch = batch_of(arguments, encoder)
+    encoder = build(arguments.vocabulary, dropout=0.1)
+    batch = batch_of(arguments)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-7, fused=True)
     tokens = sum(int(column["attention_mask"].sum()) for column in batch)
     print(json.dumps({"tokens": tokens}), flush=True)
@@ -205,9 +144,8 @@ def started(path: str, arguments: argparse.Namespace) -> subprocess.Popen[str]:
     """The process of a path, with its encoder loaded."""
     here = Path(__file__).resolve()
     command = [sys.executable, str(here), "--path", path]
-    for name in ("vocabulary", "pairs", "length", "model", "data"):
-        if (value := getattr(arguments, name)) is not None:
-            command += [f"--{name}", str(value)]
+    for name in ("vocabulary", "pairs", "length"):
+        command += [f"--{name}", str(getattr(arguments, name))]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{here.parents[2]}{os.pathsep}{here.parent}",
@@ -237,9 +175,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=32)
     parser.add_argument("--length", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--model", help="Folder of a SparseEncoder instead of random weights.")
-    parser.add_argument("--data", help="BEIR folder whose judged pairs are the texts, instead of random tokens.")
-    parser.add_argument("--paths", nargs="+", default=list(DEFAULT), choices=PATHS)
+    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.path:

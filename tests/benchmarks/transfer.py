@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from memory import peak_mebibytes
 from numpy.typing import NDArray
-from sparse_weights import clustered, peak_mib
+from sparse_weights import clustered
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -65,11 +66,11 @@ def measure_memory(arguments: argparse.Namespace) -> dict[str, float]:
     """Peak growth of this process, from the moment all is imported: with its inputs, and beyond them."""
     small = clustered(64, 16, 4)
     transfer(small, small, small, arguments.alpha)
-    empty = peak_mib()
+    empty = peak_mebibytes()
     given = inputs(arguments)
-    loaded = peak_mib()
+    loaded = peak_mebibytes()
     transfer(*given, arguments.alpha)
-    return {"with_inputs_mib": peak_mib() - empty, "beyond_inputs_mib": peak_mib() - loaded}
+    return {"with_inputs_mib": peak_mebibytes() - empty, "beyond_inputs_mib": peak_mebibytes() - loaded}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A vocabulary of 100k tokens learned from a corpus of 1 GB: seconds, and memory that does not grow with the corpus.
 
-    VTKIT_DATA=../shared python tests/benchmarks/vocabulary_training.py [--megabytes 1000] [--size 100000] [--no-peer]
+    VTKIT_DATA=../shared python tests/benchmarks/vocabulary_training.py [--megabytes 1000] [--size 100000]
 
 The corpus is real text, repeated with words respelled as often as real text has new ones. It is written to a temporary
 folder, which goes away at the end, and read from there as a stream. vtkit counts its words, and learns a vocabulary
@@ -160,7 +160,6 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000, help="tokens of the vocabulary")
     parser.add_argument("--peer-megabytes", type=float, default=50, help="of the corpus, for the comparison")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of each side of the comparison")
-    parser.add_argument("--no-peer", action="store_true", help="without the comparison")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vtkit-benchmark-") as folder:
         path = Path(folder, "corpus.txt")
@@ -172,30 +171,27 @@ def main() -> None:
             "count": measured(count, path, given.megabytes, given.size),
             "whole": measured(learn, path, given.megabytes, given.size),
         }
-        if not given.no_peer:
-            rounds = range(given.repeats)
-            for name, work in (("vtkit", learn), ("peer", peer)):
-                runs = [measured(work, path, given.peer_megabytes, given.size) for _ in rounds]
-                seconds = [run["seconds"] for run in runs]
-                facts |= {
-                    f"{name}_median_seconds": statistics.median(seconds),
-                    f"{name}_worst_seconds": max(seconds),
-                    f"{name}_mebibytes": max(run["peak_mebibytes"] for run in runs),
-                }
-            facts["ratio"] = round(facts["peer_median_seconds"] / facts["vtkit_median_seconds"], 2)
+        for name, work in (("vtkit", learn), ("peer", peer)):
+            runs = [measured(work, path, given.peer_megabytes, given.size) for _ in range(given.repeats)]
+            seconds = [run["seconds"] for run in runs]
+            facts |= {
+                f"{name}_median_seconds": statistics.median(seconds),
+                f"{name}_worst_seconds": max(seconds),
+                f"{name}_mebibytes": max(run["peak_mebibytes"] for run in runs),
+            }
+        facts["ratio"] = round(facts["peer_median_seconds"] / facts["vtkit_median_seconds"], 2)
     counted, whole = facts["count"], facts["whole"]
     print(
         f"{facts['megabytes']} MB, {counted['chunks']:,} words, {counted['distinct']:,} different: counted in "
         f"{counted['seconds']} s with {counted['peak_mebibytes']} MiB at the most; {whole['size']:,} tokens learned in "
         f"{whole['seconds']} s with {whole['peak_mebibytes']} MiB"
     )
-    if not given.no_peer:
-        print(
-            f"{given.peer_megabytes:g} MB: vtkit {facts['vtkit_median_seconds']} s (worst "
-            f"{facts['vtkit_worst_seconds']}, {facts['vtkit_mebibytes']} MiB), WordPieceTrainer "
-            f"{facts['peer_median_seconds']} s (worst {facts['peer_worst_seconds']}, {facts['peer_mebibytes']} MiB): "
-            f"{facts['ratio']} times as long"
-        )
+    print(
+        f"{given.peer_megabytes:g} MB: vtkit {facts['vtkit_median_seconds']} s (worst "
+        f"{facts['vtkit_worst_seconds']}, {facts['vtkit_mebibytes']} MiB), WordPieceTrainer "
+        f"{facts['peer_median_seconds']} s (worst {facts['peer_worst_seconds']}, {facts['peer_mebibytes']} MiB): "
+        f"{facts['ratio']} times as long"
+    )
     print(json.dumps(facts))
 
 
