@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1839, 103),
-    "data": (2300, 283),
+    "data": (2284, 275),
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1409, 137),

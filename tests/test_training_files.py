@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.data.training_files import load_training_file
+from vtkit.data.training_files import load_training_data
 from vtkit.system.errors import DataError
 
 
@@ -67,10 +67,10 @@ MARGIN = {"what is vt": {"a vocabulary": (1, 0.0), "a bird": (0, -11.5)}}
     ],
 )
 def test_a_line_of_each_layout_by_eye(tmp_path: Path, name: str, line: object, wanted: object) -> None:
-    assert by_text(load_training_file(put(tmp_path / name, [line]))) == wanted
+    assert by_text(load_training_data(put(tmp_path / name, [line]))) == wanted
     if isinstance(line, dict):
         pq.write_table(pa.Table.from_pylist([line]), tmp_path / "x.parquet")
-        assert by_text(load_training_file(tmp_path / "x.parquet")) == wanted
+        assert by_text(load_training_data(tmp_path / "x.parquet")) == wanted
 
 
 def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> N
         {"query": "q", "positive": "p", "negative": "m", "score": 7.0},
     ]
     wanted = {"q": {"p": (1, 0.0), "n": (0, -4.0), "m": (0, -7.0)}}
-    assert by_text(load_training_file(put(tmp_path / "x.jsonl", lines))) == wanted
+    assert by_text(load_training_data(put(tmp_path / "x.jsonl", lines))) == wanted
     together = {"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m", "label": [4.0, 7.0]}
-    assert by_text(load_training_file(put(tmp_path / "y.jsonl", [together]))) == wanted
+    assert by_text(load_training_data(put(tmp_path / "y.jsonl", [together]))) == wanted
 
 
 def test_a_damaged_parquet_file_is_said_to_be_damaged(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
     with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet after row 0"):
-        load_training_file(tmp_path / "cut.parquet")
+        load_training_data(tmp_path / "cut.parquet")
 
 
 TEXT = st.text("abc", min_size=1, max_size=2)
@@ -102,9 +102,9 @@ def test_layouts_agree_and_what_is_relevant_once_is_relevant(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("layouts")
-    tsv = load_training_file(put(folder / "x.tsv", ["\t".join(row) for row in rows]))
+    tsv = load_training_data(put(folder / "x.tsv", ["\t".join(row) for row in rows]))
     fields = ("query", "positive", "negative")
-    jsonl = load_training_file(put(folder / "x.jsonl", [dict(zip(fields, row, strict=True)) for row in rows]))
+    jsonl = load_training_data(put(folder / "x.jsonl", [dict(zip(fields, row, strict=True)) for row in rows]))
     assert by_text(tsv) == by_text(jsonl)
     found = by_text(tsv)
     for query, positive, negative in rows:
@@ -124,7 +124,7 @@ def test_compressed_with_a_header_and_through_the_collections(tmp_path: Path) ->
 def test_empty_sides_and_negatives_that_are_relevant_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = load_training_file(put(tmp_path / "x.tsv", ["q\td\td", " \td\te", "q\t \te", "q\td\te"]))
+    data = load_training_data(put(tmp_path / "x.tsv", ["q\td\td", " \td\te", "q\t \te", "q\td\te"]))
     assert by_text(data) == {"q": {"d": (1, None), "e": (0, None)}}
     said = capsys.readouterr().err
     assert "left out: 2 rows of x.tsv without a query or a relevant document" in said
@@ -158,12 +158,12 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        load_training_file(put(tmp_path / name, lines))
+        load_training_data(put(tmp_path / name, lines))
 
 
 @pytest.mark.parametrize("first", ["score_pos\tscore_neg\tquery\tpositive\tnegative", "", "3\t1\ts\td\te"])
 def test_a_header_or_a_blank_line_leaves_the_layout_as_it_is(tmp_path: Path, first: str) -> None:
-    data = load_training_file(put(tmp_path / "x.tsv", [first, *SCORED]))
+    data = load_training_data(put(tmp_path / "x.tsv", [first, *SCORED]))
     queries = {query.text: query.id for query in data.queries}
     assert queries.keys() - {"s"} == {"q", "r"}
     assert data.scores[queries["r"]] == {"d1": 2.5, "d2": -0.3}

@@ -33,7 +33,9 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     if str(spec).startswith("datasets:"):
         texts = read_column(str(spec))
     elif path.is_file():
-        texts = _texts(path, invalid)
+        if fault := form_fault(path):
+            raise DataError(fault)
+        texts = read_pieces(path, invalid) if form_of(path) == ".txt" else _row_texts([path], invalid)
     elif is_collection(spec):
         texts = _row_texts(files_of(str(spec), "corpus"), invalid)
     else:
@@ -71,12 +73,6 @@ def form_fault(path: Path) -> str | None:
             )
         case _:
             return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}.{conversion(path)}"
-
-
-def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
-    if fault := form_fault(path):
-        raise DataError(fault)
-    yield from read_pieces(path, invalid) if form_of(path) == ".txt" else _row_texts([path], invalid)
 
 
 def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,15 @@ class Document:
         return texts.contents(self.title, self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query of a collection."""
+
+    id: str
+    text: str
+
+
+Item = TypeVar("Item", Document, Query)
 Place = tuple[Path, int, Document]  # file and line (or row) of a document, and the document
 
 
@@ -71,7 +80,7 @@ def gathered(files: Sequence[Path], rows: Callable[[], Iterable[Place]], problem
     sizes = (path.stat().st_size * (COMPRESSED if path.suffix in (".gz", ".zst", ".parquet") else 1) for path in files
              if path.is_file())  # fmt: skip
     if sum(sizes) < LARGE:
-        return _held(rows(), problems)
+        return without_repeated(rows(), problems)
     key = hashlib.sha256(json.dumps([FORM, [texts.file_digest(path) for path in files]]).encode()).hexdigest()[:20]
     folder = _folder or _temporary_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,16 +170,17 @@ class DocumentNumbers(Mapping[str, int]):
                 yield number, before
 
 
-def _held(rows: Iterable[Place], problems: Problems) -> list[Document]:
-    documents: list[Document] = []
+def without_repeated(rows: Iterable[tuple[Path, int, Item]], problems: Problems) -> list[Item]:
+    """The documents or queries of ``rows``, each with its file and line; repeated ids go to ``problems``."""
+    items: list[Item] = []
     places: dict[str, tuple[Path, int]] = {}
-    for path, line, document in rows:
-        before = places.setdefault(document.id, (path, line))
+    for path, line, item in rows:
+        before = places.setdefault(item.id, (path, line))
         if before != (path, line):
-            problems.add_repeated(path, line, document.id, before)
+            problems.add_repeated(path, line, item.id, before)
         else:
-            documents.append(document)
-    return documents
+            items.append(item)
+    return items
 
 
 def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:

@@ -87,14 +87,15 @@ class Problems:
         """Raise one DataError with the first few problems of each file and their count, and ``advice`` at its end."""
         if not self.found:
             return
-        blocks = [self._block(path, complaints) for path, complaints in self.found.items()]
+        blocks = []
+        for path, complaints in self.found.items():
+            count = self.counts[path]
+            if count == 1:
+                blocks.append(f"{path}: {complaints[0].removesuffix('.')}.")
+            else:
+                more = [f"  ... and {count - len(complaints)} more"] if count > len(complaints) else []
+                listed = (f"  {complaint}" for complaint in complaints)
+                blocks.append("\n".join([f"{path}: {count} problems", *listed, *more]))
         if advice:
             blocks.append(advice)
         raise DataError((" " if self.counts.total() == 1 else "\n").join(blocks))
-
-    def _block(self, path: Path, complaints: list[str]) -> str:
-        count = self.counts[path]
-        if count == 1:
-            return f"{path}: {complaints[0].removesuffix('.')}."
-        more = [f"  ... and {count - len(complaints)} more"] if count > len(complaints) else []
-        return "\n".join([f"{path}: {count} problems", *(f"  {complaint}" for complaint in complaints), *more])

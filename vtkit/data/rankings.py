@@ -7,6 +7,7 @@ reads the same rows with texts instead of ids.
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -125,15 +126,13 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
         judged.add(scored.query)
     named = ", ".join(filter(None, systems)) or "no named system"
     console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
-    return [_ranking(data, gathering.finish()[0]) for gathering in systems.values()]
+    scores = [gathering.finish()[0] for gathering in systems.values()]
+    return [Lazy(len(data.queries), partial(_best_first, data, of_system)) for of_system in scores]
 
 
-def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
-    def best_first(row: int) -> list[int]:
-        scored = sorted(data.by_number(scores, data.queries[row].id).items(), key=lambda scored: -scored[1])
-        return [document for document, _ in scored if document >= 0]
-
-    return Lazy(len(data.queries), best_first)
+def _best_first(data: RetrievalSet, scores: ByQuery[float], row: int) -> list[int]:
+    scored = sorted(data.by_number(scores, data.queries[row].id).items(), key=lambda scored: -scored[1])
+    return [document for document, _ in scored if document >= 0]
 
 
 def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet:

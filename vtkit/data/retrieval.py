@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from vtkit.data import text as texts
 from vtkit.data.documents import Document as Document
-from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered
+from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered, without_repeated
+from vtkit.data.documents import Query as Query
 from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.rows import (
@@ -40,14 +41,6 @@ V = TypeVar("V", int, float)
 
 _SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
 _LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query of a collection."""
-
-    id: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -145,17 +138,14 @@ def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Docume
 
 def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
     """The queries in files of rows (:mod:`vtkit.data.rows`) with an id and a text."""
-    queries: list[Query] = []
-    places: dict[str, tuple[Path, int]] = {}
-    for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
-        before = places.setdefault(identity, (path, number))
-        if before != (path, number):
-            problems.add_repeated(path, number, identity, before)
-        elif not text.strip():
-            problems.add(path, f"line {number}: query {identity!r} has no text")
-        else:
-            queries.append(Query(identity, text))
-    return queries
+
+    def rows() -> Iterator[tuple[Path, int, Query]]:
+        for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
+            if not text.strip():
+                problems.add(path, f"line {number}: query {identity!r} has no text")
+            yield path, number, Query(identity, text)
+
+    return without_repeated(rows(), problems)
 
 
 def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, Mapping[str, int]]:

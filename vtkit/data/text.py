@@ -24,7 +24,7 @@ LONGEST_TEXT = 2**20
 """Bytes of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
 
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
-_LAST_SPACE, _LAST_PUNCTUATION = regex.compile(r"(?r)[ \t\r\f]"), regex.compile(r"(?r)[\p{P}\p{S}\p{Z}]")
+_LAST_PUNCTUATION = regex.compile(r"(?r)[\p{P}\p{S}\p{Z}]")
 
 
 Item = TypeVar("Item", str, tuple[str, str])  # a text, or a pair of texts
@@ -69,7 +69,7 @@ def read_jsonl(
             continue
         if not isinstance(entry, kinds):
             yield number, f"is not a JSON object but {_JSON_KINDS[type(entry)]}"
-        elif _UNPAIRED.search(line) and not _can_be_written(entry):
+        elif _UNPAIRED.search(line) and not console.is_utf8(json.dumps(entry, ensure_ascii=False)):
             yield number, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
         else:
             yield number, entry
@@ -159,9 +159,9 @@ def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -
 def _border(raw: bytes) -> int:
     """The position at which to cut a piece of a line: before its last white space, else after its last punctuation; 0
     without either."""
+    if (border := max(raw.rfind(space, 1) for space in (b" ", b"\t", b"\r", b"\f"))) > 0:
+        return border
     text = raw.decode("utf-8", "surrogateescape")
-    if (match := _LAST_SPACE.search(text, 1)) is not None:
-        return len(text[: match.start()].encode("utf-8", "surrogateescape"))
     match = _LAST_PUNCTUATION.search(text, 1)
     return 0 if match is None else len(text[: match.end()].encode("utf-8", "surrogateescape"))
 
@@ -238,11 +238,3 @@ def file_digest(path: Path) -> str:
 _JSON_KINDS = {
     type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list",
 }  # fmt: skip
-
-
-def _can_be_written(entry: object) -> bool:
-    try:
-        json.dumps(entry, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,7 +13,7 @@ from vtkit.data import text as texts
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.rankings import Row, listed, parse_row
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.data.rows import ending_of, form_of, read_parquet
+from vtkit.data.rows import form_of, read_parquet
 from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -45,30 +45,20 @@ def is_training_data(name: str | Path) -> bool:
     return str(name).startswith(PREFIX) or os.path.isfile(name)
 
 
-def is_training_file(path: str | Path) -> bool:
-    """Whether a file has the name of training data."""
-    return ending_of(Path(path)) is not None
-
-
 def load_training_data(name: str | Path) -> RetrievalSet:
-    """:func:`load_training_file`, or the same of two columns of a dataset, queries and a relevant document each
-    (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, :func:`vtkit.data.streaming.read_column_pairs`)."""
-    spec = str(name)
-    if not spec.startswith(PREFIX):
-        return load_training_file(name)
-    rows = (Row(query.strip(), [document.strip()], 1) for query, document in read_column_pairs(spec))
-    return _collected(Path(spec), rows, Problems(), Path(spec.split(":")[1]).name)
-
-
-def load_training_file(path: str | Path) -> RetrievalSet:
     """The collection in a file of training data: its distinct texts, judged 1 if they are relevant to a query and 0 if
-    they are listed as not relevant, with the file's scores.
+    they are listed as not relevant, with the file's scores. Or the same of two columns of a dataset, queries and a
+    relevant document each (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``).
 
     Lines without a query or a relevant document are left out and counted. A document that is listed both as relevant
     and as not relevant to a query is relevant, and counted.
     """
-    path, problems = Path(path), Problems()
-    return _collected(path, _rows(path, problems), problems, path.name)
+    path, problems = Path(name), Problems()
+    if not str(name).startswith(PREFIX):
+        return _collected(path, _rows(path, problems), problems, path.name)
+    pairs = read_column_pairs(str(name))
+    rows = (Row(query.strip(), [document.strip()], 1) for query, document in pairs)
+    return _collected(path, rows, problems, Path(str(name).split(":")[1]).name)
 
 
 def _collected(path: Path, rows: Iterable[Row], problems: Problems, name: str) -> RetrievalSet:
@@ -136,8 +126,12 @@ def _rows(path: Path, problems: Problems) -> Iterator[Row]:
 
 def _tsv_rows(path: Path, problems: Problems) -> Iterator[Row]:
     """The lines in the layout of most of the first :data:`HEAD`; what does not fit becomes a problem."""
-    lines = ((number, line) for number, line in enumerate(texts.read_lines(path), 1) if line.strip())
-    head = [(number, _columns(line)) for number, line in islice(lines, HEAD)]
+    lines = (
+        (number, [column.strip() for column in line.split("\t")])
+        for number, line in enumerate(texts.read_lines(path), 1)
+        if line.strip()
+    )
+    head = list(islice(lines, HEAD))
     if not head:
         return
     wanted = Counter(len(columns) for _, columns in head).most_common(1)[0][0]
@@ -145,10 +139,13 @@ def _tsv_rows(path: Path, problems: Problems) -> Iterator[Row]:
         problems.add(path, f"line {head[0][0]}: has one column, not query, tab, relevant document")
         return
     alike = [columns for _, columns in head if len(columns) == wanted]
-    scored = wanted == _SCORED_COLUMNS and 2 * sum(map(_begins_with_scores, alike)) > len(alike)
-    if _is_header(head[0][1], 2 if scored else 0):
+    # Columns that are meant as numbers, whether or not they can be used.
+    numbered = sum(all(map(_MEANT_AS_NUMBER.fullmatch, columns[:2])) for columns in alike)
+    scored = wanted == _SCORED_COLUMNS and 2 * numbered > len(alike)
+    first, second, *_ = [column.lower() for column in head[0][1][2 if scored else 0 :]] + ["", ""]
+    if first in TEXTS["query"] and second in TEXTS["relevant"]:
         del head[0]
-    for number, columns in chain(head, ((number, _columns(line)) for number, line in lines)):
+    for number, columns in chain(head, lines):
         if len(columns) != wanted:
             problems.add(path, f"line {number}: has {len(columns)} columns, most lines have {wanted}")
             continue
@@ -160,21 +157,6 @@ def _tsv_rows(path: Path, problems: Problems) -> Iterator[Row]:
                 problems.add(path, f"line {number}: {error}: {columns[0][:40]!r}, {columns[1][:40]!r}")
         else:
             yield Row(columns[0], columns[1:], 1)
-
-
-def _columns(line: str) -> list[str]:
-    return [column.strip() for column in line.split("\t")]
-
-
-def _begins_with_scores(columns: list[str]) -> bool:
-    """Whether the first two of ``columns`` are meant as numbers, whether or not they can be used."""
-    return all(map(_MEANT_AS_NUMBER.fullmatch, columns[:2]))
-
-
-def _is_header(columns: list[str], at: int) -> bool:
-    """Whether the names of query and relevant document stand in the columns ``at`` and behind it."""
-    names = [column.lower() for column in columns[at : at + 2]]
-    return len(names) == 2 and names[0] in TEXTS["query"] and names[1] in TEXTS["relevant"]
 
 
 def _text(value: Any) -> str:

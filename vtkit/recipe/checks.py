@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from vtkit.data import checking, collections, hub, irds
 from vtkit.data.corpora import form_fault, read_corpora
 from vtkit.data.overlap import WHOLE, query_key, query_keys
-from vtkit.data.training_files import FORMS, is_training_data, is_training_file
+from vtkit.data.rows import ending_of
+from vtkit.data.training_files import FORMS, is_training_data
 from vtkit.encoder.dense import configuration_folder
 from vtkit.encoder.model_folder import check_model, transformer_folder
 from vtkit.recipe.load import load_recipe, required_things
@@ -242,7 +243,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
         case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):
             return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
         case "retrieval" if thing.setting == "finetune.data" and path.is_file():
-            return None if is_training_file(path) else f"{path} has an unknown form. Training data are {FORMS}."
+            return None if ending_of(path) else f"{path} has an unknown form. Training data are {FORMS}."
         case "retrieval" if not path.is_dir():
             return f"{path} is a file, not the folder of a collection."
         case "retrieval":
