@@ -191,7 +191,7 @@ def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
         "ModernBERT-base": ("en", 0.86, 0.88),
     }
     for name, (language, low, high) in main.items():
-        tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+        tokenizer = load_tokenizer(str(shared / "vocab" / name))
         counts = compose(tokenizer, SEMBRIDGE).counts("language")
         assert low < counts[language] / len(tokenizer) < high, name
     tokenizer = load_tokenizer(str(shared / "vocab" / "bert-base-chinese"))
@@ -267,7 +267,7 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    first, second = (load_tokenizer(folder, require_roles=False) for folder in folders)
+    first, second = (load_tokenizer(folder) for folder in folders)
     assert [one["name"] for one in report["vocabularies"]] == ["first", "second"]
     assert report["overlap"]["matrix"][0][1]["count"] == len(pair_of(first, second).overlap.overlap_ids)
     assert report["corpus"][0]["used"] == 2

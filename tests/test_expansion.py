@@ -219,7 +219,7 @@ def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> 
     )
     assert found.stats.stopped == "size"
     assert [step.added for step in found.stats.curve] == [0, 150, 300, 450, 600, 700]
-    gpt2 = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False).backend_tokenizer
+    gpt2 = load_tokenizer(str(shared / "vocab" / "gpt2")).backend_tokenizer
     merges = [(left, right) for left, right in json.loads(gpt2.to_str())["model"]["merges"][:1000]]
     bpe = byte_level(*merges, lowercase=False)
     found = compare(bpe, real_texts(shared, 150), section(increment=250, size=1261 + 900))

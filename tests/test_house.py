@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1839, 103),
+    "commands": (1835, 102),
     "data": (2284, 275),
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1409, 137),
-    "pipeline": (3418, 275),
-    "recipe": (1102, 102),
+    "pipeline": (3419, 275),
+    "recipe": (1098, 101),
     "report": (2040, 188),
     "search": (2213, 230),
     "settings": (960, 121),
-    "system": (603, 90),
+    "system": (595, 88),
     "training": (2405, 257),
     "transfer": (1705, 147),
-    "vocabulary": (2598, 238),
-    "vtkit": (466, 51),
+    "vocabulary": (2599, 238),
+    "vtkit": (460, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

@@ -111,7 +111,7 @@ def respelled(folder: Path, work: Path, old: str, new: str) -> PreTrainedTokeniz
     work.mkdir()
     shutil.copy(folder / "tokenizer_config.json", work)
     (work / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    return load_tokenizer(str(work), require_roles=False)
+    return load_tokenizer(str(work))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def respelled(folder: Path, work: Path, old: str, new: str) -> PreTrainedTokeniz
 def test_a_vocabulary_with_other_marks_is_the_same_vocabulary(
     name: str, old: str, new: str, shared: Path, tmp_path: Path
 ) -> None:
-    source = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    source = load_tokenizer(str(shared / "vocab" / name))
     target = respelled(shared / "vocab" / name, tmp_path / "respelled", old, new)
     assert Vocabulary(target).forms == Vocabulary(source).forms
     for pair in (pair_of(source, target), pair_of(target, source)):
@@ -295,7 +295,7 @@ def test_the_shares_of_the_vocabulary_transfer_paper_come_out(shared: Path) -> N
     assert fuzzy > found.share > exact
 
     # RoBERTa's vocabulary is GPT-2's; here with GPT-2's special tokens, of which three roles are played.
-    found = pair_of(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False), target).overlap
+    found = pair_of(load_tokenizer(str(shared / "vocab" / "gpt2")), target).overlap
     assert found.counts == {"new": 12337, "exact": 18161, "symbol": 21, "special": 3, "fuzzy": 0}
     assert 100 * found.share == pytest.approx(59.58, abs=0.005)
 

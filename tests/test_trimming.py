@@ -220,7 +220,7 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
 )
 @pytest.mark.parametrize("size", [None, 6_500])
 def test_published_tokenizers_cut_real_texts_as_before(name: str, corpus: str, size: int | None, shared: Path) -> None:
-    tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    tokenizer = load_tokenizer(str(shared / "vocab" / name))
     texts = [text[:60] for text in islice(read_corpora([str(shared / "data" / corpus)]), 400)]
     trimmed = trim_vocabulary(tokenizer, texts, size)[0]
     kept = kept_ids(tokenizer, trimmed)

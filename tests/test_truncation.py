@@ -28,7 +28,7 @@ long_texts = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(1, 2000)), m
 
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_the_first_tokens_are_those_of_the_whole_text(shared: Path, name: str) -> None:
-    tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    tokenizer = load_tokenizer(str(shared / "vocab" / name))
 
     @settings(max_examples=15)
     @given(text=long_texts, length=st.sampled_from([4, 32]))

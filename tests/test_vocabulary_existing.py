@@ -40,8 +40,8 @@ def test_a_file_is_as_good_as_its_folder(shared: Path, name: str) -> None:
 def test_a_missing_mask_or_pad_token_is_named_with_the_way_out_which_works(shared: Path, tmp_path: Path) -> None:
     gpt2 = str(shared / "vocab" / "gpt2")
     with pytest.raises(DataError, match=r'no pad and no mask token.*"pad_token".*"mask_token"'):
-        load_tokenizer(gpt2)
-    assert special_roles(load_tokenizer(gpt2, require_roles=False)) == dict.fromkeys(("unk", "cls", "sep"), 50256)
+        load_tokenizer(gpt2, require_roles=True)
+    assert special_roles(load_tokenizer(gpt2)) == dict.fromkeys(("unk", "cls", "sep"), 50256)
     shutil.copy(shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "[PAD]", "mask_token": "[MASK]"}')
     tokenizer = load_tokenizer(str(tmp_path))
@@ -137,15 +137,15 @@ def test_added_tokens_that_would_get_other_ids_than_their_file_says_are_refused(
     folder = added_to(shared, tmp_path, "vocab.txt")
     (folder / "added_tokens.json").write_text('{"covid": 30530}')
     with pytest.raises(DataError, match="'covid' is 30522 for 30530"):
-        load_tokenizer(str(folder), require_roles=False)
+        load_tokenizer(str(folder))
 
 
 def test_saved_dropout_is_off_and_said(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = json.loads((shared / "vocab" / "gpt2" / "tokenizer.json").read_text("utf-8"))
     content["model"]["dropout"] = 0.1
     (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    tokenizer = load_tokenizer(str(tmp_path), require_roles=False)
-    owner = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False)
+    tokenizer = load_tokenizer(str(tmp_path))
+    owner = load_tokenizer(str(shared / "vocab" / "gpt2"))
     assert "saved with a BPE dropout of 0.1" in capsys.readouterr().err
     text = "the quick schools of Cologne " * 500
     assert tokenizer(text)["input_ids"] == owner(text)["input_ids"]

@@ -17,10 +17,7 @@ from vtkit.api import index_vectors as index_vectors
 from vtkit.api import inspect_vocabulary as inspect_vocabulary
 from vtkit.api import load_encoder as load_encoder
 from vtkit.api import load_recipe as load_recipe
-from vtkit.api import load_tokenizer as load_tokenizer
-from vtkit.api import open_run as open_run
 from vtkit.api import overlap as overlap
-from vtkit.api import report_of as report_of
 from vtkit.api import run_recipe as run_recipe
 from vtkit.api import save_encoder as save_encoder
 from vtkit.api import save_tokenizer as save_tokenizer
@@ -35,6 +32,8 @@ from vtkit.encoder.calibrated import Calibration as Calibration
 from vtkit.encoder.casing import CasingChange as CasingChange
 from vtkit.evaluation.comparison import Comparison as Comparison
 from vtkit.pipeline.folder import RunFolder as RunFolder
+from vtkit.pipeline.folder import open_run as open_run
+from vtkit.pipeline.folder import report_of as report_of
 from vtkit.report.data import ReportData as ReportData
 from vtkit.search.bm25 import Bm25 as Bm25
 from vtkit.search.exact import ExactIndex as ExactIndex
@@ -52,6 +51,7 @@ from vtkit.system.version import __version__ as __version__
 from vtkit.vocabulary.casing import CasingCounts as CasingCounts
 from vtkit.vocabulary.casing import count_casing as count_casing
 from vtkit.vocabulary.corpus_gap import Gap as Gap
+from vtkit.vocabulary.existing import load_tokenizer as load_tokenizer
 from vtkit.vocabulary.expanded import Expansion as Expansion
 from vtkit.vocabulary.fragmentation import Fragmentation as Fragmentation
 from vtkit.vocabulary.inspection import InspectedVocabulary as InspectedVocabulary

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.evaluation.comparison import Comparison
-    from vtkit.report.data import ReportData
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.settings.recipe import Recipe
@@ -98,17 +97,6 @@ def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
     from vtkit.encoder.checkpoint import save_encoder as save
 
     save(encoder, _new_folder(folder))
-
-
-def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
-    """A tokenizer from a folder, a file (``tokenizer.json``, ``vocab.txt``, SentencePiece ``.model``) or a hub id.
-
-    Raises:
-        DataError: there is no usable tokenizer.
-    """
-    from vtkit.vocabulary.existing import load_tokenizer as load
-
-    return load(str(name), require_roles=False)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Name) -> None:
@@ -618,33 +606,12 @@ def run_recipe(
         RecipeError: the recipe or an argument is invalid; nothing was changed.
         CollapseError: a check failed, or a training collapsed.
     """
+    from vtkit.pipeline.folder import open_run
     from vtkit.pipeline.run import run
 
     overrides = tuple(_overrides(settings))
     folder = run(Path(path), overrides, runs=Path(runs), until=until, start=start, force=tuple(force), threads=threads)
     return open_run(folder)
-
-
-def open_run(folder: Name) -> RunFolder:
-    """The run in ``folder``: its models by stage, and the outputs of its steps.
-
-    Raises:
-        VtkitError: there is no run, or it is damaged.
-    """
-    from vtkit.pipeline.folder import open_run as opened
-
-    return opened(Path(folder))
-
-
-def report_of(run: Name | RunFolder) -> ReportData | None:
-    """The report of a run, the contents of its ``report.json``; None if it has not been written yet.
-
-    Raises:
-        VtkitError: there is no such run, or another version of vtkit wrote its report.
-    """
-    from vtkit.pipeline.folder import report_of as report
-
-    return report(run.folder if isinstance(run, RunFolder) else Path(run))
 
 
 def search_run(
@@ -859,6 +826,8 @@ def _side(side: Literal["query", "document"]) -> Literal["query", "document"]:
 
 
 def _tokenizer(tokenizer: Name | PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    from vtkit.vocabulary.existing import load_tokenizer
+
     return load_tokenizer(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
 
 

@@ -24,7 +24,7 @@ def test_a_tokenizer_json_is_read_as_tokenizers_reads_it_and_again_once_saved(la
     owner = tokenizer_of(layout)
     with TemporaryDirectory() as work:
         (Path(work) / "tokenizer.json").write_text(json.dumps(layout), encoding="utf-8")
-        tokenizer = load_tokenizer(work, require_roles=False)
+        tokenizer = load_tokenizer(work)
         save_tokenizer(tokenizer, Path(work) / "saved")
         again = AutoTokenizer.from_pretrained(f"{work}/saved", local_files_only=True)
         alone = TokenizerFile.load(Path(work) / "saved", json.loads((Path(work) / "saved" / SETTINGS).read_text()))

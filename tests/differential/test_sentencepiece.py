@@ -54,7 +54,7 @@ def read(content: bytes) -> Any:
     """The model as vtkit reads it."""
     with TemporaryDirectory() as work:
         (Path(work) / "x.model").write_bytes(content)
-        return load_tokenizer(f"{work}/x.model", require_roles=False)
+        return load_tokenizer(f"{work}/x.model")
 
 
 def comparable(text: str) -> bool:
@@ -100,7 +100,7 @@ def test_a_small_model_cuts_texts_as_sentencepiece_does(seed: int, settings: dic
 @pytest.fixture(scope="module")
 def published(shared: Path) -> tuple[Any, sentencepiece.SentencePieceProcessor]:
     file = str(shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model")
-    return load_tokenizer(file, require_roles=False), sentencepiece.SentencePieceProcessor(model_file=file)
+    return load_tokenizer(file), sentencepiece.SentencePieceProcessor(model_file=file)
 
 
 @cases(150)

@@ -83,7 +83,7 @@ def test_a_vocabulary_is_the_same_in_the_spelling_of_another_family(layout: Layo
 def test_a_published_vocabulary_is_the_same_in_the_spelling_of_another_family(
     place: int, name: str, shared: Path
 ) -> None:
-    vocabulary = Vocabulary(load_tokenizer(str(shared / "vocab" / name), require_roles=False))
+    vocabulary = Vocabulary(load_tokenizer(str(shared / "vocab" / name)))
     lost = check_whole(vocabulary, CONVENTIONS[place % len(CONVENTIONS)])
     # Only BPE over bytes writes several bytes that are no whole character, or an ASCII byte beside its letter.
     assert lost <= 0.02 * len(vocabulary)
@@ -96,13 +96,13 @@ def test_trimming_keeps_the_tokens_of_texts(
 ) -> None:
     with TemporaryDirectory() as work:
         (Path(work) / "tokenizer.json").write_text(json.dumps(layout), encoding="utf-8")
-        tokenizer = load_tokenizer(work, require_roles=False)
+        tokenizer = load_tokenizer(work)
         check_trimmed(tokenizer, [*counted, "a"], other, size, Path(work) / "trimmed")
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_trimming_keeps_the_tokens_of_texts_of_published_tokenizers(name: str, shared: Path, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+    tokenizer = load_tokenizer(str(shared / "vocab" / name))
     words = [f"{a} {b}{c}" for a, b, c in zip(WORDS, WORDS[1:], ODD * 3, strict=False)]
     check_trimmed(tokenizer, words[::2], words, None, tmp_path)
 
@@ -113,7 +113,7 @@ def check_trimmed(
     """Check that a trimmed tokenizer, saved and loaded, cuts texts whose tokens it keeps as before."""
     trimmed, _ = trim_vocabulary(tokenizer, counted, size)
     save_tokenizer(trimmed, folder)
-    again = load_tokenizer(str(folder), require_roles=False)
+    again = load_tokenizer(str(folder))
     assert again.get_vocab() == trimmed.get_vocab()
     assert sorted(again.get_vocab().values()) == list(range(len(again)))
     kept = kept_ids(tokenizer, again)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vtkit.data import hub
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
@@ -42,13 +39,6 @@ def advise(command: str, flag: str = "") -> None:
     for each in TO_TRY:
         console.write(f"  {command} {flag}{each.name} --download   # {each.what}")
     console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
-
-
-def load(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer called ``name``; roles may be missing, since nothing is trained."""
-    from vtkit.vocabulary.existing import load_tokenizer
-
-    return load_tokenizer(name, require_roles=False)
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -50,10 +50,9 @@ def casing(
         _write(located(name), settings, out, as_json)
         return
 
-    from vtkit import api
+    from vtkit.vocabulary.existing import load_tokenizer
 
-    tokenizer = api.load_tokenizer(located(name))
-    _show(name, tokenizer, listed, as_json)
+    _show(name, load_tokenizer(located(name)), listed, as_json)
 
 
 def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:

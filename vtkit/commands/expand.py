@@ -37,9 +37,9 @@ def expand(
     if out is not None:
         refuse_existing(out)
 
-    from vtkit.api import load_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_chart, expansion_page
     from vtkit.report.plots import write_png
+    from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.expanded import expand_vocabulary
     from vtkit.vocabulary.saved import save_tokenizer
 

@@ -8,7 +8,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.candidates import advise, load, short_names
+from vtkit.commands.candidates import advise, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -62,6 +62,7 @@ def fragmentation(
     without the special tokens around it; of a corpus of more than ten million characters a sample is read, and the
     result says so.
     """
+    from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.fragmentation import language_groups, measure_fragmentation
     from vtkit.vocabulary.words import RULE, script_of_text
 
@@ -76,7 +77,7 @@ def fragmentation(
     if not named:
         advise(f"vtkit fragmentation {shlex.quote(corpus)}", "-t ")
         return
-    loaded = dict(zip(short_names(named), map(load, named), strict=True))
+    loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
     by_script = script_of_text if language is None else lambda text: language
     group_of = language_groups() if by_language else by_script
     with console.progress("texts read") as bar:

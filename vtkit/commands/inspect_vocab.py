@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vtkit.commands.candidates import load, short_names
+from vtkit.commands.candidates import short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
@@ -58,12 +58,13 @@ def inspect_vocab(
         return
     console.say(f"reading {', '.join(tokenizers)}")
     from vtkit.vocabulary.composition import parse_languages
+    from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
     codes = parse_languages(languages)
     for file in (html, png):
         refuse_folder(file)
-    loaded = [load(name) for name in tokenizers]
+    loaded = list(map(load_tokenizer, tokenizers))
     names = short_names(tokenizers)
     vocabularies = []
     with console.progress("vocabularies", total=len(loaded)) as bar:

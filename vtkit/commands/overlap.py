@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from vtkit.commands.candidates import load, short_names
+from vtkit.commands.candidates import short_names
 from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system import console
@@ -25,10 +25,11 @@ def overlap(
 
     The first is SOURCE, the second TARGET. Shows the tokens by class, with examples, and the counts of the other modes.
     """
+    from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.overlap_report import HEADER, overlap_report, pair_rows
 
     refuse_folder(list_file)
-    known, wanted = load(source), load(target)
+    known, wanted = load_tokenizer(source), load_tokenizer(target)
     report = {"source": source, "target": target, **overlap_report(known, wanted, mode, examples)}
     if list_file is not None:
         rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode))]

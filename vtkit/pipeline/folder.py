@@ -45,9 +45,16 @@ def is_run_folder(folder: Path) -> bool:
     return (folder / RUN_RECORD).is_file()
 
 
-def open_run(folder: Path) -> RunFolder:
-    """Open the run in ``folder``, or raise VtkitError. A run that was copied or moved away from its store has only the
-    final model and its index, which lie in the folder itself."""
+def open_run(folder: str | Path) -> RunFolder:
+    """The run in ``folder``: its models by stage, and the outputs of its steps.
+
+    A run that was copied or moved away from its store has only the final model and its index, which lie in the folder
+    itself.
+
+    Raises:
+        VtkitError: there is no run, or it is damaged.
+    """
+    folder = Path(folder)
     path, store = folder / RUN_RECORD, folder.absolute().parent / STORE
     try:
         recorded = json.loads(path.read_text("utf-8"))
@@ -79,16 +86,16 @@ def open_run(folder: Path) -> RunFolder:
     return RunFolder(folder, name, language, final_model, steps, models, index)
 
 
-def report_of(folder: Path) -> ReportData | None:
-    """The data of a run's report, or None if that stage has not run.
+def report_of(run: str | Path | RunFolder) -> ReportData | None:
+    """The report of a run, the contents of its ``report.json``; None if it has not been written yet.
 
     Raises:
-        VtkitError: no such run, or another version of vtkit made its report.
+        VtkitError: there is no such run, or another version of vtkit wrote its report.
     """
-    steps = open_run(folder).steps
-    if "report" in steps:
-        return result_of(steps["report"], ReportData)
-    path = folder / "report.json"  # of a run without its store
+    opened = open_run(run.folder if isinstance(run, RunFolder) else run)
+    if "report" in opened.steps:
+        return result_of(opened.steps["report"], ReportData)
+    path = opened.folder / "report.json"  # of a run without its store
     return ReportData.from_file(path, AGAIN) if path.is_file() else None
 
 

@@ -34,7 +34,7 @@ from rich.progress import (
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _warned: list[str] = []  # since the log file was begun
-_bars: Progress | None = None
+_bar_is_shown = False
 _details = False
 _draws_bars = True
 
@@ -173,56 +173,42 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 
 
 class Bar:
-    """One line of the progress display, with words after it."""
+    """One line of a progress display, with words after it."""
 
-    def __init__(self, description: str, total: int | None, done: int = 0, *, in_bytes: bool = False) -> None:
-        self.description, self.total, self.done, self.words = description, total, done, ""
-        self.aside = ""
-        """Further words, which ``advance`` does not change."""
+    def __init__(self, display: Progress, description: str, total: int | None, in_bytes: bool) -> None:
+        self._display = display
+        display.add_task(description, total=total, words="")
+        (self._task,) = display.tasks
         self._shown = size if in_bytes else str
-        self._started = self._spoke = time.monotonic()
-        self._begun_at = done
-        self._task = _bars.add_task(description, total=total, completed=done, words="") if _bars is not None else None
+        self._spoke = time.monotonic()
+        self._latest = ""
+        self.aside = ""
+        """Words that stay until they are replaced, such as the best validation score."""
 
     def advance(self, steps: int = 1, words: str | None = None) -> None:
-        self.done += steps
-        self.words = self.words if words is None else words
-        if _bars is not None and self._task is not None:
-            _bars.update(self._task, completed=self.done, words=escape(one_line(self._words())))
-        elif time.monotonic() - self._spoke >= QUIET_SECONDS_BETWEEN_LINES:
+        """Count ``steps``; ``words`` replace the earlier ones."""
+        self._latest = self._latest if words is None else words
+        words = "  ".join(filter(None, (self._latest, self.aside)))
+        self._display.update(self._task.id, advance=steps, words=escape(one_line(words)))
+        if self._display.disable and time.monotonic() - self._spoke >= QUIET_SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            say(self._line())
+            task = self._task
+            of = "" if task.total is None else f"/{self._shown(task.total)}"
+            left = "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
+            say(f"  {task.description} {self._shown(task.completed)}{of}{left}{'  ' + words if words else ''}")
 
     def skip(self, steps: int) -> None:
         """Count steps of earlier work, which the time left does not go by."""
-        self._begun_at += steps
-        self.advance(steps)
-
-    def _line(self) -> str:
-        steps = self.done - self._begun_at
-        of = f"/{self._shown(self.total)}" if self.total is not None else ""
-        left = ""
-        if self.total is not None and steps > 0:
-            seconds = (time.monotonic() - self._started) / steps * (self.total - self.done)
-            left = f", about {seconds:.0f} s left"
-        return f"  {self.description} {self._shown(self.done)}{of}{left}{'  ' + self._words() if self._words() else ''}"
-
-    def _words(self) -> str:
-        return "  ".join(filter(None, (self.words, self.aside)))
+        self._task.completed += steps
 
 
 @contextmanager
-def progress(
-    description: str | Bar, total: int | None = None, done: int = 0, *, in_bytes: bool = False
-) -> Iterator[Bar]:
+def progress(description: str | Bar, total: int | None = None, *, in_bytes: bool = False) -> Iterator[Bar]:
     """The progress display of one loop, with the time left; its steps are bytes if ``in_bytes``. A bar in place of a
     description stays on display: the loop is a part of its work."""
-    global _bars
+    global _bar_is_shown
     if isinstance(description, Bar):
         yield description
-        return
-    if not _draws_bars or not sys.stderr.isatty() or _bars is not None:
-        yield Bar(description, total, done, in_bytes=in_bytes)
         return
     columns = (
         TextColumn("  {task.description}"),
@@ -232,11 +218,16 @@ def progress(
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}"),
     )
-    with Progress(*columns, console=_terminal, transient=True) as _bars:
+    drawn = _draws_bars and sys.stderr.isatty() and not _bar_is_shown
+    hour = 3600.0  # over which the time left is estimated: a step may take minutes
+    with Progress(
+        *columns, console=_terminal, transient=True, speed_estimate_period=hour, disable=not drawn
+    ) as display:
+        _bar_is_shown |= drawn
         try:
-            yield Bar(description, total, done, in_bytes=in_bytes)
+            yield Bar(display, description, total, in_bytes)
         finally:
-            _bars = None
+            _bar_is_shown &= not drawn
 
 
 @contextmanager

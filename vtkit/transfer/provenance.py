@@ -85,7 +85,7 @@ def output_vocabulary(transfer: Path) -> Vocabulary:
     from vtkit.vocabulary.existing import load_tokenizer
 
     own = transfer / "model" / "output_tokenizer"  # of head-only transfer
-    return Vocabulary(load_tokenizer(str(own if own.is_dir() else transfer / "model"), require_roles=False))
+    return Vocabulary(load_tokenizer(own if own.is_dir() else transfer / "model"))
 
 
 def read_mixture(path: Path, source_rows: int) -> Mixture:

@@ -65,7 +65,7 @@ UNREACHABLE_SHARE = 0.01
 """Accents are not stripped where more than this share of the tokens could never be matched afterwards."""
 
 
-def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokenizerFast:
+def load_tokenizer(name: str | Path, *, require_roles: bool = False) -> PreTrainedTokenizerFast:
     """The tokenizer called ``name``, ready to be an encoder's: fast, without truncation or padding, with ``input_ids``
     and ``attention_mask`` as its outputs.
 
@@ -77,7 +77,7 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
     Raises:
         DataError: nothing usable under that name, a damaged file, or no token for a role that is needed.
     """
-    path = Path(name)
+    name, path = str(name), Path(name)
     if path.is_dir():
         folder, where = path, f"the folder {name}"
     elif path.is_file():

@@ -38,7 +38,8 @@ def build(
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary
 
-            expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
+            base = load_tokenizer(vocabulary.tokenizer, require_roles=True)
+            expansion = expand_vocabulary(base, texts, vocabulary, casing)
             return Built(expansion.tokenizer, expansion=expansion.stats)
         case _:
             assert_never(vocabulary)

@@ -51,7 +51,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
             tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size)
             console.say(f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens are kept")
         case ExistingVocabulary(tokenizer=name):
-            tokenizer = with_casing(load_tokenizer(name), recipe.input_casing)
+            tokenizer = with_casing(load_tokenizer(name, require_roles=True), recipe.input_casing)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
             built = build(section, recipe.input_casing)
             tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion

@@ -96,7 +96,7 @@ def load_table(name: str) -> Table:
     config = read_json(folder / "config.json", label)
     static = not isinstance(config, dict) or config.get("model_type") in (None, "model2vec")
     vectors = _static(name, folder) if static else _input_embeddings(name, folder)
-    vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
+    vocabulary = Vocabulary(load_tokenizer(folder))
     size = len(vocabulary)
     if vectors.ndim != 2 or len(vectors) < size:
         raise DataError(
