@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.recipe.write import toml_text
+from vtkit.recipe.write import toml_value
 from vtkit.system import console
 
 ESC, CSI, OSC_8, RLO, NUL = "\x1b[31m", "\x9b2J", "\x1b]8;;http://e.vil\x1b\\", "\u202e", "\0"
@@ -69,7 +69,7 @@ def test_json_says_the_same_with_such_characters_written_out(capsys: pytest.Capt
     assert "한국어" in out
     assert "\\u001b[31m" in out
     assert "\\udb40\\udc41" in out  # a tag character, as JSON writes what is beyond 16 bits
-    text = toml_text(value["id"] + "\U000e0041")
+    text = toml_value(value["id"] + "\U000e0041")
     assert not obeyed(text)
     assert tomllib.loads(f"a = {text}")["a"] == value["id"] + "\U000e0041"
 

@@ -534,9 +534,9 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
     from vtkit.recipe.load import load_specification
     from vtkit.vocabulary.specification import build
 
-    loaded = load_specification(Path(specification), _overrides(settings))
-    check_names(loaded.specification, path=Path(specification), places=loaded.places)
-    return build(loaded.specification.vocabulary, loaded.specification.casing)
+    loaded, places = load_specification(Path(specification), _overrides(settings))
+    check_names(loaded, path=Path(specification), places=places)
+    return build(loaded.vocabulary, loaded.casing)
 
 
 def expand_tokenizer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -33,11 +34,15 @@ TO_TRY = (  # if there is no other
 )
 
 
-def advise(command: str, flag: str = "") -> None:
-    """Print ``command`` with each of :data:`TO_TRY`."""
-    console.write("No tokenizer was found in the runs of this folder or in the hub's cache. Three to begin with:")
-    for each in TO_TRY:
-        console.write(f"  {command} {flag}{each.name} --download   # {each.what}")
+def list_candidates(candidates: Sequence[Candidate], command: str) -> None:
+    """Print ``command`` with each of ``candidates``, or with each of :data:`TO_TRY` if there are none."""
+    if candidates:
+        console.write("No tokenizer is named. Found here:")
+    else:
+        console.write("No tokenizer was found in the runs of this folder or in the hub's cache. Three to begin with:")
+    for each in candidates or TO_TRY:
+        name = shlex.quote(each.name) + (" --download" if each in TO_TRY else "")
+        console.write(f"  {command} {name}   # {each.what}")
     console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
 
 
@@ -94,20 +99,19 @@ def all_candidates() -> list[Candidate]:
     patterns = (f"models--*/snapshots/*/{file}" for file in TOKENIZER_FILES)
     cached = {file.parent for pattern in patterns for file in hub.cache_folder().glob(pattern)}
     candidates: list[Candidate] = []
-    for run in sorted(runs, key=_newest):
+
+    def newest(path: Path) -> float:
+        return -path.stat().st_mtime
+
+    for run in sorted(runs, key=newest):
         try:
             candidates += of_run(run.parent)
         except VtkitError as error:
             console.warn(f"{run.parent} is ignored: {error}")
-    names = (
-        folder.parents[1].name.removeprefix("models--").replace("--", "/") for folder in sorted(cached, key=_newest)
-    )
-    candidates += [Candidate(name, "in the hub's cache") for name in names]
+    for folder in sorted(cached, key=newest):
+        name = folder.parents[1].name.removeprefix("models--").replace("--", "/")
+        candidates.append(Candidate(name, "in the hub's cache"))
     by_name: dict[str, Candidate] = {}
     for each in candidates:
         by_name.setdefault(each.name, each)
     return [each for each in by_name.values() if each.is_there]
-
-
-def _newest(path: Path) -> float:
-    return -path.stat().st_mtime

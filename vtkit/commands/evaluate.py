@@ -7,13 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import (
-    DownloadOption,
-    JsonOption,
-    argument,
-    option,
-    set_option,
-)
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option, set_option
+from vtkit.commands.search import QueryLanguageOption
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 
@@ -49,14 +44,7 @@ def evaluate(
             "SPLIT",
         ),
     ] = None,
-    query_language: Annotated[
-        str | None,
-        option(
-            "Language of the queries, if it is that of a run's source. The run's deployed index then translates them "
-            "with its own parallel text.",
-            "CODE",
-        ),
-    ] = None,
+    query_language: QueryLanguageOption = None,
     rerank: Annotated[
         str | None, option("Cross-encoder that reranks each system; adds a row for each.", "MODEL")
     ] = None,

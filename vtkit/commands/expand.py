@@ -9,8 +9,7 @@ from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
-from vtkit.system.errors import VtkitError
-from vtkit.system.outputs import new_folder, refuse_existing
+from vtkit.system.outputs import new_folder, refuse_existing, refuse_folder, write_text
 
 NEW_TOKENS_SHOWN = 40
 
@@ -36,7 +35,8 @@ def expand(
     """
     if out is not None:
         refuse_existing(out)
-
+    for file in (png, page):
+        refuse_folder(file)
     from vtkit.report.expansion import COLUMNS, cells, expansion_chart, expansion_page
     from vtkit.report.plots import write_png
     from vtkit.vocabulary.existing import load_tokenizer
@@ -47,16 +47,13 @@ def expand(
     casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
     expansion = expand_vocabulary(load_tokenizer(located(base)), texts, settings, casing)
     stats = expansion.stats
-    try:
-        if out is not None:
-            with new_folder(out) as folder:
-                save_tokenizer(expansion.tokenizer, folder)
-        if png is not None:
-            write_png([expansion_chart(stats)], png)
-        if page is not None:
-            page.write_text(expansion_page(stats, base, corpora, expansion.added), encoding="utf-8")
-    except OSError as error:
-        raise VtkitError(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
+    if out is not None:
+        with new_folder(out) as folder:
+            save_tokenizer(expansion.tokenizer, folder)
+    if png is not None:
+        write_png([expansion_chart(stats)], png)
+    if page is not None:
+        write_text(page, expansion_page(stats, base, corpora, expansion.added))
     if as_json:
         console.write_json({**stats.to_json(), "tokens": expansion.added})
         return

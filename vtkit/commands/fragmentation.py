@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.candidates import advise, short_names
+from vtkit.commands.candidates import list_candidates, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -23,7 +23,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.vocabulary.fragmentation import Counts, Fragmentation
+    from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts
 
 SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
@@ -75,7 +75,7 @@ def fragmentation(
         console.write_json({"tokenizers": []})
         return
     if not named:
-        advise(f"vtkit fragmentation {shlex.quote(corpus)}", "-t ")
+        list_candidates([], f"vtkit fragmentation {shlex.quote(corpus)} -t")
         return
     loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
     by_script = script_of_text if language is None else lambda text: language
@@ -105,10 +105,13 @@ def fragmentation(
     if punctuation == "cut":
         console.write("       punctuation inside a white-space word ends it")
     console.write("")
-    console.write_table(_COLUMNS, [_row(result) for result in found])
-    if found[0].queries is not None:
+    rows = [[result.name, *(figure(result) for figure in _FIGURES.values())] for result in found]
+    console.write_table(["tokenizer", *_FIGURES], rows)
+    queries_of = {result.name: result.queries for result in found if result.queries is not None}
+    if queries_of:
         console.write("")
-        _print_queries(found)
+        rows = [[name, *(figure(counts) for figure in _OF_QUERIES.values())] for name, counts in queries_of.items()]
+        console.write_table([f"{next(iter(queries_of.values())).texts:,} queries", *_OF_QUERIES], rows)
     if len(found[0].groups) > 1:
         console.write("")
         _print_groups(found)
@@ -141,66 +144,43 @@ def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list
     return named
 
 
-_COLUMNS = [
-    *("tokenizer", "tokens/word", "words split", "words unknown", "words lost"),
-    *("tokens/text", "unknown tokens", "entropy", "tokens used"),
-]
+_FIGURES: dict[str, Callable[[Fragmentation], str]] = {
+    "tokens/word": lambda result: f"{result.total.tokens_per_word:.3f}",
+    "words split": lambda result: f"{result.total.split_share:.1%}",
+    "words unknown": lambda result: _percent(result.total.unknown_words, result.total.words),
+    "words lost": lambda result: _percent(result.total.lost_words, result.total.words),
+    "tokens/text": lambda result: f"{result.total.tokens_per_text:.1f}",
+    "unknown tokens": lambda result: _percent(result.total.unknown_tokens, result.total.tokens),
+    "entropy": lambda result: f"{result.entropy_bits:.2f} bits",
+    "tokens used": lambda result: f"{result.distinct_tokens:,}",
+}
+_OF_QUERIES: dict[str, Callable[[QueryCounts], str]] = {
+    "tokens/word": lambda counts: f"{counts.tokens_per_word:.3f}",
+    "words split": lambda counts: f"{counts.split_share:.1%}",
+    "tokens/query": lambda counts: f"{counts.tokens_per_text:.1f}",
+    "with a split word": lambda counts: f"{counts.split_text_share:.1%}",
+    "with unknown": lambda counts: _percent(counts.unknown_texts, counts.texts),
+}
 
 
-def _row(result: Fragmentation) -> list[str]:
-    total = result.total
-    return [
-        result.name,
-        f"{total.tokens_per_word:.3f}",
-        f"{total.split_share:.1%}",
-        _percent(total.unknown_words, total.words),
-        _percent(total.lost_words, total.words),
-        f"{total.tokens_per_text:.1f}",
-        _percent(total.unknown_tokens, total.tokens),
-        f"{result.entropy_bits:.2f} bits",
-        f"{result.distinct_tokens:,}",
-    ]
-
-
-_OF_QUERIES = ("with a split word", "with unknown")
-
-
-def _print_queries(found: list[Fragmentation]) -> None:
-    asked = [result.queries for result in found if result.queries is not None]
-    console.write_table(
-        [f"{asked[0].texts:,} queries", "tokens/word", "words split", "tokens/query", *_OF_QUERIES],
-        [
-            [
-                result.name,
-                f"{counts.tokens_per_word:.3f}",
-                f"{counts.split_share:.1%}",
-                f"{counts.tokens_per_text:.1f}",
-                f"{counts.split_text_share:.1%}",
-                _percent(counts.unknown_texts, counts.texts),
-            ]
-            for result, counts in zip(found, asked, strict=True)
-        ],
-    )
-
-
-def _print_groups(found: list[Fragmentation]) -> None:
+def _print_groups(results: list[Fragmentation]) -> None:
     """Tokens a word, and share of words split, of each language."""
-    words = found[0].total.words
-    large = [name for name, counts in found[0].groups.items() if counts.words >= SMALL_GROUP * words]
-    rows = [[name, *(_group_cell(result.groups[name]) for result in found)] for name in large]
-    if len(large) < len(found[0].groups):
-        rows.append(["others", *(_group_cell(_sum(result, large)) for result in found)])
-    console.write_table(["tokens/word, words split", *(result.name for result in found)], rows)
+    words = results[0].total.words
+    large = [name for name, counts in results[0].groups.items() if counts.words >= SMALL_GROUP * words]
+    groups = {name: [result.groups[name] for result in results] for name in large}
+    if len(large) < len(results[0].groups):
+        groups["others"] = [_sum(result, large) for result in results]
+    rows = [
+        [name, *(f"{each.tokens_per_word:.3f} {each.split_share:6.1%}" for each in counts)]
+        for name, counts in groups.items()
+    ]
+    console.write_table(["tokens/word, words split", *(result.name for result in results)], rows)
 
 
 def _sum(result: Fragmentation, without: list[str]) -> Counts:
     from vtkit.vocabulary.fragmentation import Counts, summed
 
     return Counts(*summed(astuple(counts) for name, counts in result.groups.items() if name not in without))
-
-
-def _group_cell(counts: Counts) -> str:
-    return f"{counts.tokens_per_word:.3f} {counts.split_share:6.1%}"
 
 
 def _print_details(result: Fragmentation) -> None:
@@ -241,18 +221,10 @@ def _shown(text: str) -> str:
 
 
 def _as_json(result: Fragmentation) -> dict[str, Any]:
-    def counted(counts: Counts | None) -> dict[str, Any] | None:
-        return None if counts is None else counts.as_dict()
-
-    return {
-        "name": result.name,
-        "characters_read": result.characters_read,
-        "characters": result.characters,
-        "total": counted(result.total),
-        "groups": {name: counted(counts) for name, counts in result.groups.items()},
-        "queries": counted(result.queries),
-        "entropy_bits": result.entropy_bits,
-        "distinct_tokens": result.distinct_tokens,
+    facts = vars(result) | {
+        "total": result.total.as_dict(),
+        "groups": {name: counts.as_dict() for name, counts in result.groups.items()},
+        "queries": None if result.queries is None else result.queries.as_dict(),
         "words": [word._asdict() for word in result.words],
         "unknown_characters": [
             {"character": character, "code_point": f"U+{ord(character):04X}" if character else None, "tokens": tokens}
@@ -260,6 +232,8 @@ def _as_json(result: Fragmentation) -> dict[str, Any]:
         ],
         "normalizer_losses": [loss._asdict() for loss in result.losses],
     }
+    del facts["losses"]
+    return facts
 
 
 def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from vtkit.commands.corpora import (
     CORPUS_HELP,
@@ -16,9 +16,6 @@ from vtkit.commands.corpora import (
 from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
-
-if TYPE_CHECKING:
-    from vtkit.vocabulary.corpus_gap import Gap
 
 
 def gap(
@@ -67,8 +64,16 @@ def gap(
     console.write(f"weighted Jaccard similarity {difference.similarity:.3f}")
     console.write(f"  {difference.sampled:.3f} if the smaller corpus were words sampled from the larger")
     console.write(f"\n{advice(difference)}\n")
-    console.write_table(["", *names], _sides(difference))
-    for name, corpus in zip(names, (difference.first, difference.second), strict=True):
+    corpora = (difference.first, difference.second)
+    figures = {
+        "texts": [f"{corpus.texts:,}" for corpus in corpora],
+        "words": [f"{corpus.words:,}" for corpus in corpora],
+        "distinct words": [f"{corpus.distinct:,}" for corpus in corpora],
+        "distinct words missing from the other": [f"{each.unknown_distinct / each.distinct:.1%}" for each in corpora],
+        "occurrences of these": [f"{corpus.unknown_share:.1%}" for corpus in corpora],
+    }
+    console.write_table(["", *names], [[figure, *values] for figure, values in figures.items()])
+    for name, corpus in zip(names, corpora, strict=True):
         if corpus.typical:
             console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
             rows = [
@@ -77,17 +82,3 @@ def gap(
             ]
             console.write_table(["  word", "z", "here", "there"], rows)
     console.write(f"\nWords, lower-cased: {RULE}.")
-
-
-def _sides(found: Gap) -> list[list[str]]:
-    corpora = (found.first, found.second)
-    return [
-        ["texts", *(f"{corpus.texts:,}" for corpus in corpora)],
-        ["words", *(f"{corpus.words:,}" for corpus in corpora)],
-        ["distinct words", *(f"{corpus.distinct:,}" for corpus in corpora)],
-        [
-            "distinct words missing from the other",
-            *(f"{corpus.unknown_distinct / corpus.distinct:.1%}" for corpus in corpora),
-        ],
-        ["occurrences of these", *(f"{corpus.unknown_share:.1%}" for corpus in corpora)],
-    ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vtkit.commands.candidates import short_names
+from vtkit.commands.candidates import all_candidates, list_candidates, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
@@ -54,7 +53,11 @@ def inspect_vocab(
     Otherwise lingua decides for tokens that start a word and have at least five letters; other tokens are undecided.
     """
     if not tokenizers:
-        _list_candidates(as_json)
+        candidates = all_candidates()
+        if as_json:
+            console.write_json([each._asdict() for each in candidates])
+        else:
+            list_candidates(candidates, "vtkit inspect-vocab")
         return
     console.say(f"reading {', '.join(tokenizers)}")
     from vtkit.vocabulary.composition import parse_languages
@@ -91,20 +94,3 @@ def inspect_vocab(
     from vtkit.report.vocabulary_page import sections
 
     write_sections(sections(report))
-
-
-def _list_candidates(as_json: bool) -> None:
-    """List the vocabularies here, with the command that inspects each."""
-    from vtkit.commands.candidates import advise, all_candidates
-
-    candidates = all_candidates()
-    if as_json:
-        console.write_json([each._asdict() for each in candidates])
-        return
-    if not candidates:
-        advise("vtkit inspect-vocab")
-        return
-    console.write("No tokenizer is named. Found here:")
-    for each in candidates:
-        console.write(f"  vtkit inspect-vocab {shlex.quote(each.name)}   # {each.what}")
-    console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")

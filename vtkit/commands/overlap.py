@@ -46,21 +46,19 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
         f"{shown[0]} ({report['source_size']:,} tokens) knows {report['overlap']:,} of the {report['target_size']:,} "
         f"tokens of {shown[1]}: {100 * report['share']:.2f} %, by the rule “{report['mode']}”.\n"
     )
+
+    def row(name: str, stats: dict[str, Any]) -> list[str]:
+        return [name, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"]
+
     kinds = [(kind, stats) for kind, stats in report["classes"].items() if stats["count"]]
     kinds.sort(key=lambda entry: entry[0] == "new")
-    console.write_table(
-        ["class", "tokens", "share"],
-        [[kind, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"] for kind, stats in kinds],
-    )
+    console.write_table(["class", "tokens", "share"], [row(*kind) for kind in kinds])
     console.write("")
     for kind, stats in kinds:
         if stats["examples"]:
             console.write(f"{kind}: {_pairs(stats['examples'])}")
     console.write("")
-    console.write_table(
-        ["mode", "tokens", "share"],
-        [[name, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"] for name, stats in report["modes"].items()],
-    )
+    console.write_table(["mode", "tokens", "share"], [row(*mode) for mode in report["modes"].items()])
 
 
 def _pairs(pairs: list[list[str | None]]) -> str:

@@ -83,25 +83,11 @@ def run(
 
 def _show_results(report: ReportData) -> None:
     """The results of a run as tables, and its example search."""
-    from vtkit.report.wording import amount, p_value
+    from vtkit.report.blocks import plain_text
+    from vtkit.report.results import set_table
 
-    for result in report.results:
-        measures = result.measures
-        console.show_table(
-            f"{result.label}: {result.queries} queries, {result.documents} documents",
-            ["model", *measures, "p", "exploratory p", "query dims", "document dims"],
-            [
-                [
-                    row.model,
-                    *(f"{row.measures[name]:.4f}" for name in measures),
-                    p_value(row.p_value_vs_bm25 if row is result.planned else None),
-                    p_value(None if row is result.planned else row.p_value_vs_bm25),
-                    amount(row.query_dimensions),
-                    amount(row.document_dimensions),
-                ]
-                for row in result.rows
-            ],
-        )
+    for table in map(set_table, report.results):
+        console.show_table(table.caption, table.columns, [list(map(plain_text, row)) for row in table.rows])
     for example in report.examples[:1]:
         console.say(f"example search: {console.one_line(example.query)}")
         for found in example.results[:3]:

@@ -27,6 +27,15 @@ ModelOption = Annotated[
         "--model",
     ),
 ]
+QueryLanguageOption = Annotated[
+    str | None,
+    option(
+        "Language of the queries, if it is that of the source (en). A run whose transfer had parallel text translates "
+        "them.",
+        "CODE",
+        "--query-language",
+    ),
+]
 CollectionOption = Annotated[
     str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
 ]
@@ -48,14 +57,7 @@ def search(
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
-    query_language: Annotated[
-        str | None,
-        option(
-            "Language of the queries, if it is that of the source (en). The parallel text of the transfer then "
-            "translates them.",
-            "CODE",
-        ),
-    ] = None,
+    query_language: QueryLanguageOption = None,
     why: Annotated[
         bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
     ] = False,

@@ -40,6 +40,15 @@ VERSION = 4  # to be raised when something new is looked for: data that were fou
 _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
 
+_FILES = {
+    "pairs": "a file of two tab-separated columns",
+    "rankings": "a file of rankings or scores",
+    "vectors": "a file of word vectors",
+    "recipe": "a recipe",
+}
+_FOLDERS = {"model": "a model", "retrieval": "a collection"}
+"""Kinds of named things that are a file, or a folder, and what is expected there."""
+
 Places = Mapping[str, str]  # dotted setting -> where it is written
 
 
@@ -217,35 +226,25 @@ def _local_fault(thing: Named, path: Path) -> str | None:
         return f"{path} does not exist."
     if not os.access(path, os.R_OK):
         return f"{path} cannot be read: permission denied."
+    if thing.value.startswith("datasets:"):
+        return None if path.is_dir() else f"{path} is a file, not the folder of a dataset."
+    if thing.what in _FILES and path.is_dir():
+        return f"{path} is a folder, not {_FILES[thing.what]}."
+    if thing.setting == "finetune.data" and path.is_file():
+        return None if ending_of(path) else f"{path} has an unknown form. Training data are {FORMS}."
+    if thing.what in _FOLDERS and not path.is_dir():
+        return f"{path} is a file, not the folder of {_FOLDERS[thing.what]}."
     match thing.what:
-        case "corpus" | "retrieval" if thing.value.startswith("datasets:"):
-            return None if path.is_dir() else f"{path} is a file, not the folder of a dataset."
         case "tokenizer" if path.suffix.lower() == ".toml":
             return f"{path} is a specification. Build it first, with vtkit tokenizer build, and name its folder."
-        case "pairs" if path.is_dir():
-            return f"{path} is a folder, not a file of two tab-separated columns."
-        case "rankings" if path.is_dir():
-            return f"{path} is a folder, not a file of rankings or scores."
-        case "vectors" if path.is_dir():
-            return f"{path} is a folder, not a file of word vectors."
-        case "corpus" if path.is_dir():
-            return collections.folder_fault(thing.value, "corpus")
-        case "corpus" if path.is_file() and (fault := form_fault(path)):
-            return fault
-        case "recipe" if path.is_dir():
-            return f"{path} is a folder, not a recipe."
-        case "model" if not path.is_dir():
-            return f"{path} is a file, not the folder of a model."
+        case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):
+            return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
         case "model" if thing.setting == "transfer.semantic.target_embeddings" and any(path.glob("*.safetensors")):
             return None  # a static table has no configuration
         case "model" if not any((path / name).exists() for name in _MODEL_FILES):
             return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
-        case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):
-            return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
-        case "retrieval" if thing.setting == "finetune.data" and path.is_file():
-            return None if ending_of(path) else f"{path} has an unknown form. Training data are {FORMS}."
-        case "retrieval" if not path.is_dir():
-            return f"{path} is a file, not the folder of a collection."
+        case "corpus":
+            return form_fault(path) if path.is_file() else collections.folder_fault(thing.value, "corpus")
         case "retrieval":
             return collections.folder_fault(thing.value, "corpus", "queries")
         case _:
@@ -284,7 +283,10 @@ def check_data(
     """Refuse (DataError) damaged files of ``recipe`` and of its source recipe, and count the sound ones. Their names
     must have passed :func:`check_names`. ``memory`` records the files that were sound, by ``digest``, so that they are
     not read again."""
-    known = _remembered(memory)
+    known: set[str] = set()
+    if memory is not None:
+        with suppress(OSError, ValueError, TypeError):  # what was sound is read again
+            known = set(map(str, json.loads(memory.read_text("utf-8"))))
     sound: set[str] = set()
     problems: list[Problem] = []
     read = passed_over = 0
@@ -409,12 +411,3 @@ def _choosing_queries(recipe: Recipe, name: str, split: str) -> Iterator[_Querie
         except DataError:  # which the check of the log reports
             return
         yield "index.query_log", "queries of the log, which may choose the scale without these", log
-
-
-def _remembered(memory: Path | None) -> set[str]:
-    if memory is None:
-        return set()
-    try:
-        return {str(key) for key in json.loads(memory.read_text("utf-8"))}
-    except (OSError, ValueError, TypeError):
-        return set()

@@ -48,14 +48,6 @@ class LoadedRecipe:
     places: Mapping[str, str]  # dotted setting -> where it was written: `line 14`, `base.toml line 3` or `--set 2`
 
 
-@dataclass(frozen=True)
-class LoadedSpecification:
-    """A specification of a tokenizer and where its settings stand."""
-
-    specification: Specification
-    places: Mapping[str, str]  # as in :class:`LoadedRecipe`
-
-
 def load_recipe(
     path: Path, overrides: Sequence[str] = (), *, text: str | None = None, cell: Mapping[str, int | str] | None = None
 ) -> LoadedRecipe:
@@ -89,12 +81,12 @@ def load_recipe(
     return LoadedRecipe(reading.checked(Recipe, reading.settings), reading.shown, reading.places)
 
 
-def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpecification:
+def load_specification(path: Path, overrides: Sequence[str] = ()) -> tuple[Specification, Mapping[str, str]]:
     """The specification of a tokenizer in ``path``: the sections [vocabulary] (trained or expanded) and [casing], read
-    as recipes are (:func:`load_recipe`), with the same errors."""
+    as recipes are (:func:`load_recipe`), with the same errors; and where its settings were written."""
     reading = _Reading(str(path), "cannot be built")
     reading.start(path, overrides)
-    return LoadedSpecification(reading.checked(Specification, reading.settings), reading.places)
+    return reading.checked(Specification, reading.settings), reading.places
 
 
 def load_section(kind: type[BaseModel], name: str, overrides: Sequence[str], **given: Any) -> Settings:
@@ -122,12 +114,12 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
     if what in ("corpus", "retrieval") and value.startswith("datasets:"):
         name, colon, rest = value.removeprefix("datasets:").partition(":")
         return f"datasets:{resolve_name(name, 'dataset', folder)}{colon}{rest}"
-    path = _absolute(folder / os.path.expanduser(value))
+    path = os.path.abspath(folder / os.path.expanduser(value))  # symbolic links stay as they are
     there = os.path.lexists(path)
     if what in ("corpus", "retrieval") and not there:
         if is_public(value):
             return value
-        there = ":" in value and os.path.isdir(str(path).rpartition(":")[0])
+        there = ":" in value and os.path.isdir(path.rpartition(":")[0])
     local = (
         what in _ALWAYS_PATHS
         or value in (".", "..")
@@ -137,7 +129,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
         or (what == "retrieval" and "/" in value)
         or (what in ("model", "tokenizer", "dataset") and _HUB_ID.fullmatch(value) is None)
     )
-    return str(path) if local else value
+    return path if local else value
 
 
 def required_things(recipe: Recipe | Specification) -> Iterator[Named]:
@@ -169,7 +161,7 @@ class _Reading:
     def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> Settings:
         """The settings of ``path``, or of the ``text`` that it will have, over those of the files that it extends;
         ``shown`` is its name in messages, empty for the recipe itself, and ``chain`` the files that led here."""
-        path = _absolute(path)
+        path = Path(os.path.abspath(path))
         line = f"{plain(shown)} line".lstrip() if text is None else ""
         try:
             if text is None:
@@ -198,7 +190,7 @@ class _Reading:
         settings: Settings = {}
         chain = (*chain, path)
         for name in names:
-            base = _absolute(path.parent / os.path.expanduser(name))
+            base = Path(os.path.abspath(path.parent / os.path.expanduser(name)))
             links = [os.path.realpath(link) for link in (*chain, base)]
             if links[-1] in links[:-1]:
                 circle = " -> ".join(plain(link.name) for link in (*chain, base)[links.index(links[-1]) :])
@@ -450,11 +442,6 @@ def _field_at(setting: str) -> FieldInfo | None:
         field = field_called(part, tables)
         tables = tables_in(field.annotation) if field else []
     return field
-
-
-def _absolute(path: Path) -> Path:
-    """Absolute, without ``..``, symbolic links as they are."""
-    return Path(os.path.abspath(path))
 
 
 _KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from vtkit.recipe.tables import all_settings, choices, field_called, meaning, tables_in, tags_of
+from vtkit.recipe.tables import all_settings, choices, field_called, purpose, tables_in, tags_of
 from vtkit.recipe.write import plain as plain
 from vtkit.recipe.write import toml_value
 from vtkit.settings.recipe import Recipe
@@ -171,7 +171,6 @@ def _choice(options: Sequence[str]) -> str:
 
 
 def _brief(field: FieldInfo | None) -> str:
-    """The purpose of a setting in one line: the first paragraph of its docstring."""
-    text = " ".join((meaning(field) if field else "").split("\n\n")[0].split())
-    text = re.sub(r"^\[[\w.]+\][^:]*: ", "", text).replace("`", "'")
+    """The purpose of a setting, as the end of a sentence."""
+    text = purpose(field).replace("`", "'") if field else ""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -4,7 +4,6 @@ JSON Schema, by which editors complete and check a recipe while it is written.
 ``python -m vtkit.recipe.reference > docs/settings.md`` writes the page anew; a test compares the two.
 """
 
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from vtkit.recipe.tables import choices, meaning, tables_in, tags_of
+from vtkit.recipe.tables import choices, meaning, purpose, tables_in, tags_of
 from vtkit.recipe.write import toml_value
 from vtkit.settings.recipe import Recipe, Specification
 
@@ -65,17 +64,16 @@ def _default(field: FieldInfo) -> str:
 
 
 def _meaning(field: FieldInfo) -> str:
-    text = " ".join(inspect.cleandoc(field.description or "").split())
+    text = " ".join(meaning(field).split())
     words = choices(field.annotation)
     if not all(word in text for word in words):
         numbers = all(word.isdigit() for word in words)
         text = f"One of {', '.join(f'`{word if numbers else toml_value(word)}`' for word in words)}. {text}"
-    return _linked(text.replace("``", "`").replace("|", "\\|"))
+    return _linked(text.replace("|", "\\|"))
 
 
 def _plain(table: type[BaseModel]) -> str:
-    text = " ".join(inspect.cleandoc(table.__doc__ or "").split()).replace("``", "`")
-    text = re.sub(r"^\[[\w.]+\][^:]*: ", "", text)
+    text = purpose(table)
     return _linked(text[:1].upper() + text[1:])
 
 

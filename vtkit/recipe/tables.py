@@ -1,6 +1,7 @@
 """The tables, settings and values that a recipe may hold, read off the types of its settings."""
 
 import inspect
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -55,6 +56,12 @@ def meaning(of: FieldInfo | type[BaseModel]) -> str:
     else:
         text = of.__doc__ or ""
     return inspect.cleandoc(text).replace("``", "`")
+
+
+def purpose(of: FieldInfo | type[BaseModel]) -> str:
+    """The first paragraph of the docstring in one line, without the name of the table in front of it."""
+    paragraph = " ".join(meaning(of).split("\n\n")[0].split())
+    return re.sub(r"^\[[\w.]+\][^:]*: ", "", paragraph)
 
 
 @cache

@@ -33,27 +33,23 @@ def resolved_toml(recipe: Recipe, used: Mapping[str, Any] | None = None) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """``value`` (text, number, truth value, list or tuple, dictionary) as TOML writes it, on one line."""
+    """``value`` (text, number, truth value, list or tuple, dictionary) as TOML writes it, on one line. In texts, the
+    characters that TOML forbids or a terminal would obey are escaped."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return toml_text(value)
+        quoted = json.dumps(value, ensure_ascii=False)
+        return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08X}" for letter in quoted)
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_value(entry) for entry in value)}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml_text(key)} = {toml_value(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{toml_value(key)} = {toml_value(entry)}" for key, entry in value.items()) + "}"
     return str(value)  # int and float print as TOML reads them, inf and nan included; dates too
-
-
-def toml_text(text: str) -> str:
-    """``text`` in double quotes; characters that TOML forbids or a terminal would obey are escaped."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08X}" for letter in quoted)
 
 
 def plain(text: str) -> str:
     """``text`` as it is if a terminal can show it; with control characters, in quotes and escaped."""
-    return text if text.isprintable() else toml_text(text)
+    return text if text.isprintable() else toml_value(text)
 
 
 def _table(path: str, section: BaseModel, used: Mapping[str, Any], read: set[str] | None = None) -> Iterator[str]:

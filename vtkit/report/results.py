@@ -87,7 +87,7 @@ def results_section(report: ReportData) -> Section | None:
         for row in results.rows
         if row.agreement is not None
     ]
-    blocks: list[Block] = [*map(_results_table, sets), *(Paragraph(note, "quiet") for note in notes)]
+    blocks: list[Block] = [*map(set_table, sets), *(Paragraph(note, "quiet") for note in notes)]
     blocks += filter(None, map(_weights_table, sets))
     for of in sets:
         systems = [(row.name, value, row.role) for row in of.rows if (value := of.value(row)) is not None]
@@ -95,7 +95,8 @@ def results_section(report: ReportData) -> Section | None:
     return Section("results", "Results", blocks) if sets else None
 
 
-def _results_table(results: SetResults) -> Table:
+def set_table(results: SetResults) -> Table:
+    """The systems of an evaluation set: measures, sizes and tests."""
     rows = results.rows
     planned = [row is results.planned for row in rows]
     tested = [p_value(row.p_value_vs_bm25) for row in rows]

@@ -322,11 +322,6 @@ class FinetuneSection(Section):
         return any(name != "infonce" for name in self.loss)
 
     @property
-    def bm25_teaches(self) -> bool:
-        """Whether BM25 is asked for scores, if ``data`` bring none."""
-        return self.taught and (BM25 in self.teachers or not self.teachers)
-
-    @property
     def asked_teachers(self) -> tuple[str, ...]:
         """The models among its teachers; none if no loss learns from them."""
         return tuple(name for name in self.teachers if name != BM25) if self.taught else ()
@@ -334,7 +329,8 @@ class FinetuneSection(Section):
     @property
     def asks_bm25(self) -> bool:
         """Whether BM25 finds negatives or teaches, for which the language counts."""
-        return (self.hard_negatives > 0 and BM25 in self.mining.rankings) or self.bm25_teaches
+        finds = self.hard_negatives > 0 and BM25 in self.mining.rankings
+        return finds or (self.taught and (BM25 in self.teachers or not self.teachers))
 
     @property
     def settings_read(self) -> set[str]:

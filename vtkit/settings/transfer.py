@@ -7,13 +7,15 @@ are read off its classes.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, create_model
 
 from vtkit.settings.named import find_mark
-from vtkit.settings.types import CorpusName, ModelName, PairsName, Section, VectorsName, first_sentence
+from vtkit.settings.types import CorpusName, ModelName, PairsName, Section, VectorsName
 
 Alpha = Annotated[float, Field(ge=1, le=1000)]
 
@@ -56,7 +58,8 @@ class MethodSettings(Section):
     @classmethod
     def summary(cls) -> str:
         """The origin of its rows: the first sentence of the docstring."""
-        sentence = first_sentence(cls)
+        text = re.sub(r"^\[[\w.]+\]: ", "", " ".join(inspect.cleandoc(cls.__doc__ or "").split()))
+        sentence = text.split(". ")[0].rstrip(".")
         return sentence[:1].lower() + sentence[1:]
 
 
@@ -373,15 +376,11 @@ class TransferSection(_MethodTables):
         return self.fallback == "reassigned" or (self.fallback == "auto" and METHODS[self.methods[-1]].reassigns)
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether target tokens are counted in text, for the bias or for the rows that are reassigned."""
-        return self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
-
-    @property
     def reads_texts(self) -> bool:
-        """Whether target texts are read: to count tokens, or to train the word vectors of ``focus``."""
+        """Whether target texts are read: to count tokens for the bias or for the rows that are reassigned, or to train
+        the word vectors of ``focus``."""
         trains = any(isinstance(settings, FocusTransfer) and settings.vectors is None for settings in self.used)
-        return self.counts_tokens or trains
+        return trains or self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
 
     @property
     def settings_read(self) -> set[str]:

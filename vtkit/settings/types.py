@@ -3,8 +3,6 @@ numbers with their bounds."""
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -68,9 +66,3 @@ class Section(BaseModel):
     def _faults(self) -> Iterator[str]:
         """Faults of settings that are each valid alone."""
         return iter(())
-
-
-def first_sentence(kind: type[Section]) -> str:
-    """The first sentence of a table's docstring, without the table's name and the full stop."""
-    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
-    return re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")
