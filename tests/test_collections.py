@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ir_datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
+from command_line import invoke
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vtkit.data import hub
+from vtkit.data import hub, irds
 from vtkit.data.collections import (
     default_split,
     hub_repositories,
@@ -25,6 +29,7 @@ from vtkit.data.collections import (
 )
 from vtkit.data.corpora import read_corpus
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
+from vtkit.data.hub import DOWNLOAD_VARIABLE
 from vtkit.data.public import PUBLIC, Repository
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.system.errors import DataError
@@ -527,3 +532,122 @@ def test_the_hub_is_reachable_where_allowed_and_answering(cache: Path, monkeypat
         monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert not hub.reachable(0.2)
+
+
+# Collections of ir_datasets, by their ids.
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A small collection in ir_datasets' own registry, with downloads allowed."""
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(DOWNLOAD_VARIABLE, "1")
+    (tmp_path / "d.tsv").write_text("a\tthe river\nb\tthe hill\n", "utf-8")
+    (tmp_path / "q.tsv").write_text("1\triver\n2\thill\n3\tnot judged\n", "utf-8")
+    (tmp_path / "qrels").write_text("1 0 a 2\n2 0 b 1\n2 0 gone 1\n", "utf-8")
+    name = f"vtkit-{tmp_path.name}/brooks/train"
+    dataset = ir_datasets.create_dataset(
+        docs_tsv=str(tmp_path / "d.tsv"), queries_tsv=str(tmp_path / "q.tsv"), qrels_trec=str(tmp_path / "qrels")
+    )
+    ir_datasets.registry.register(name, dataset)
+    return irds.PREFIX + name
+
+
+def test_an_id_of_ir_datasets_is_a_collection(registered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert splits_of(registered) == ["train"]
+    found = load_retrieval(registered, "train")
+    assert list(found.documents) == [Document("a", "", "the river"), Document("b", "", "the hill")]
+    assert found.queries == [Query("1", "river"), Query("2", "hill")]
+    assert found.qrels == {"1": {"a": 2}, "2": {"b": 1}}
+    (said,) = found.not_comparable
+    assert said.startswith("1 of 3 judgements left out: 0 queries and 1 documents")
+    assert list(read_corpus(registered)) == ["the river", "the hill"]
+    monkeypatch.delenv(DOWNLOAD_VARIABLE)
+    monkeypatch.setattr(ir_datasets, "load", None)  # once it was fetched, it is read from the cache
+    assert load_retrieval(registered, "train") == found
+
+
+def test_an_unknown_id_leaves_nothing_behind(registered: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"ir_datasets:beir/scifakt/test: ir_datasets has no such id"):
+        load_retrieval("ir_datasets:beir/scifakt/test", "test")
+    assert not list((tmp_path / "cache" / "ir_datasets").iterdir())
+
+
+def test_documents_without_a_text_field_are_read_by_their_default_text() -> None:
+    document = ir_datasets.load("cord19/trec-covid").docs_cls()("7", "Masks", "10.1", "2020", "They help.")
+    assert irds._document(document) == {"_id": "7", "text": "Masks They help."}
+
+
+def test_nothing_is_fetched_without_being_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv(DOWNLOAD_VARIABLE, raising=False)
+    result = invoke("gap", "ir_datasets:beir/scifact/test", "ir_datasets:beir/scifact/test")
+    assert isinstance(result.exception, DataError)
+    assert "ir_datasets:beir/scifact/test is not in vtkit's cache. Run again with --download" in str(result.exception)
+
+
+# BEIR folders; damage is in test_data_check.py.
+
+
+BILINGUAL: list[dict[str, object]] = [
+    {"_id": "d1", "title": "Seoul", "text": "The capital of Korea."},
+    {"_id": "d2", "title": "", "text": "부산은 항구 도시이다."},
+    {"_id": 3, "text": "A document whose id is a number."},
+]
+ASKED: list[dict[str, object]] = [
+    {"_id": "q1", "text": "capital"},
+    {"_id": "q2", "text": "항구"},
+    {"_id": "q3", "text": "not judged"},
+]
+JUDGED = "query-id\tcorpus-id\tscore\nq2\td2\t1\nq1\td1\t2\nq1\t3\t0\n"
+
+
+def lines(entries: list[dict[str, object]]) -> str:
+    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small sound collection that tests may damage."""
+    root = tmp_path / "small-ko"
+    (root / "qrels").mkdir(parents=True)
+    (root / "corpus.jsonl").write_text(lines(BILINGUAL), encoding="utf-8")
+    (root / "queries.jsonl").write_text(lines(ASKED), encoding="utf-8")
+    (root / "qrels" / "test.tsv").write_text(JUDGED, encoding="utf-8")
+    return root
+
+
+def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> None:
+    collection = load_retrieval(folder, "test")
+    documents = [Document(str(each["_id"]), str(each.get("title", "")), str(each["text"])) for each in BILINGUAL]
+    queries, judged = [Query("q1", "capital"), Query("q2", "항구")], {"q2": {"d2": 1}, "q1": {"d1": 2, "3": 0}}
+    assert collection == RetrievalSet("small-ko", documents, queries, judged)
+    contents = [document.contents for document in collection.documents[:2]]
+    assert contents == ["Seoul The capital of Korea.", "부산은 항구 도시이다."]
+
+
+def test_compressed_files_and_judgements_in_other_columns_give_the_same(folder: Path, tmp_path: Path) -> None:
+    plain = load_retrieval(folder, "test")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        path = folder / name
+        (folder / f"{name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert load_retrieval(folder, "test") == plain
+    (folder / "qrels" / "trec.tsv").write_text("q2 0 d2 1\nq1 Q0 d1 2\nq1 0 3 0\n")
+    (folder / "qrels" / "bare.tsv").write_text("q2\td2\t1.0\nq1\td1\t2\nq1\t3\t0\nq1\t3\t0\n")
+    assert load_retrieval(folder, "trec") == load_retrieval(folder, "bare") == plain
+
+
+@given(st.integers(0, 30), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_a_sample_is_a_part_of_the_queries_in_their_order(count: int, size: int, seed: int) -> None:
+    queries = [Query(f"q{number}", "text") for number in range(count)]
+    whole = RetrievalSet("s", [], queries, {query.id: {"d": 1} for query in queries})
+    part = whole.sample(size, seed)
+    assert len(part.queries) == min(size, count)
+    assert part == whole.sample(size, seed)
+    assert [query for query in queries if query in part.queries] == part.queries
+    assert part.qrels == {query.id: {"d": 1} for query in part.queries}
+    assert whole.sample(None, seed) is whole
+    said = (f"sampled: {size} of {count} queries",) if size < count else ()
+    assert part.not_comparable == said, "and its figures cannot stand beside those of the whole"

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import command_line
 import numpy as np
@@ -12,10 +13,13 @@ import pytest
 import torch
 from joint_training import TRAININGS, start, trained
 from safetensors import safe_open
-from tiny import SCRATCH, collection, texts, tokenizer, write_collection
+from sentence_transformers import SparseEncoder
+from tiny import SCRATCH, collection, resumed, texts, tokenizer, write_collection
 
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
+from vtkit.training import mlm, sparse_trainer
+from vtkit.training.document_expansion import tilde
 from vtkit.training.resuming import shares
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,3 +137,25 @@ def test_processes_share_the_work_of_one(monkeypatch: pytest.MonkeyPatch) -> Non
     with distributed.alone():
         assert distributed.share(3) == 3
         assert distributed.by_main(lambda: 4) == 4
+
+
+# Every training, interrupted between two checkpoints: it ends in the weights and curves of an undisturbed one.
+
+
+LOOPS = {"masked tokens": mlm, "vectors": mlm, "TILDE": tilde}
+"""Modules with a training loop of their own."""
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tilde, "CHECKPOINT_EVERY", 4)
+
+    def train(folder: Path) -> tuple[SparseEncoder, Any]:
+        ours = start(name, folder / "start", dropout=0.1)
+        return ours, TRAININGS[name](ours, folder / "checkpoints")
+
+    moments = (5, 5) if name == "every loss" else (5,)  # in each of its trainings
+    _, curves = resumed(tmp_path, LOOPS.get(name, sparse_trainer), train, *moments)
+    assert all(curves.values())

@@ -20,8 +20,8 @@ import torch
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from test_casing import CASED
 from test_families import FAMILIES, UNTIED, source_of
-from test_folding import CASED
 from test_head_only import LONGER, OUTPUT, moved
 from tiny import TOKENS, collection, encoder, shuffled, texts, tokenizer
 from transformers import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 from entmax import sparsemax
 from test_overlap import wordpiece
-from test_vectors import write_text
+from test_semantic import write_text
 
 from vtkit.data.corpora import read_corpus
 from vtkit.settings.transfer import FocusTransfer

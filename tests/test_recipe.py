@@ -1,8 +1,10 @@
 """Recipes: what a file may say, what its settings become, and what is said about a recipe that is wrong."""
 
 import os
+import random
 import re
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from itertools import product
@@ -15,13 +17,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from vtkit.commands.recipe import check_recipe
 from vtkit.data.collections import FORMS
 from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.recipe.checks import check_names
-from vtkit.recipe.load import key_lines, load_recipe, one_value, required_things, resolve_name
+from vtkit.recipe.load import MOST_BYTES, key_lines, load_recipe, one_value, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.reference import json_schema, settings_reference
-from vtkit.recipe.tables import tables_in
+from vtkit.recipe.tables import all_settings, field_called, tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
 from vtkit.settings.casing import CasingSection
@@ -29,7 +32,7 @@ from vtkit.settings.named import find_mark, named_things
 from vtkit.settings.recipe import Recipe, SweepSection
 from vtkit.settings.transfer import ParallelTransfer, SemanticTransfer, SembridgeTransfer
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
-from vtkit.system.errors import RecipeError
+from vtkit.system.errors import RecipeError, VtkitError
 
 ROOT = Path(__file__).parents[1]
 
@@ -836,3 +839,87 @@ def test_a_collection_is_judged_on_once(tmp_path: Path, monkeypatch: pytest.Monk
             load_recipe(path, [f"evaluate.sets={sets}"])
     loaded = load_recipe(path, ['evaluate.sets=["./set", "./other", "miracl:ko"]'])
     assert len(loaded.recipe.evaluate.sets) == 3
+
+
+# Values that no setting takes and files that are no recipes get an answer, and soon.
+
+
+SECONDS = 20.0
+"""Of the processor: forty times what the longest takes here, far below what is quadratic in 5,000 lines."""
+
+VALUES = [
+    "0", "-1", "1", "1e308", "-1e308", "nan", "inf", "99999999999999999999", "0o7", '""', '"\\u0000"', '"\\u001b[31m"',
+    '"\\U0010ffff"', f'"{"x" * 5000}"', '"~\\u0000/a.txt"', "'''\n'''", '"~nobody/a"', "true", "[]", "{}", "[[]]",
+    "[1, 'a', true]", "[nan]", "{a = 1}", "[{}]", "1979-05-27T07:32:00Z", "07:32:00", "[" * 100 + "]" * 100,
+    "{a = " * 100 + "1" + "}" * 100, "{a." + "a." * 100 + "a = 1}", "'unclosed", '["a", "a"]', '"./absent.txt"',
+    '"a/b/c"', '"../"', '"/dev/zero"', '"datasets:"', '"miracl:xx"', '"none"', "none",
+    '["nDCG@99999999999999999999"]', '["nDCG@0", "nDCG@-1", "P@1.5", "x", "alpha_nDCG@5"]', '["AP(rel=0)", "((("]',
+]  # fmt: skip
+
+
+def check(path: Path, *overrides: str) -> tuple[int, str]:
+    """Exit code and message of ``vtkit recipe check``; anything else than an error with a message is raised."""
+    try:
+        check_recipe(path, list(overrides))
+    except VtkitError as error:
+        return error.exit_code, str(error)
+    return 0, ""
+
+
+def expect_an_answer(path: Path, *overrides: str) -> str:
+    started = time.process_time()
+    code, message = check(path, *overrides)
+    assert time.process_time() - started < SECONDS
+    assert code in (0, 2)
+    assert len(message) < 50_000
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x1b\u202e]", message)
+    return message
+
+
+def test_settings_of_the_command_line_are_checked_or_refused() -> None:
+    draw = random.Random(0)
+    keys = [".".join(setting) for setting in all_settings()] + ["a", ".", "a." * 50 + "a", "\ud800", "vocabulary", ""]
+    for _ in range(100):
+        expect_an_answer(
+            ROOT / "recipes" / "quickstart.toml", f"{draw.choice(keys)}={draw.choice(VALUES)}".replace("\0", "")
+        )
+
+
+def test_every_number_has_bounds() -> None:
+    def unbounded(table: type, above: str) -> list[str]:
+        found = []
+        for name, field in table.model_fields.items():
+            for inner in tables_in(field.annotation):
+                found += unbounded(inner, f"{above}{name}.")
+            if {int, float} & {field.annotation, *getattr(field.annotation, "__args__", ())} or (
+                "int" in str(field.annotation) or "float" in str(field.annotation)
+            ):
+                known = field_called(name, [table])
+                marks = str(known.metadata if known else "") + str(field.annotation)
+                if not re.search(r"\bL[te]\(|\bl[te]=|Literal", marks):
+                    found.append(f"{above}{name}")
+        return found
+
+    assert unbounded(Recipe, "") == []
+
+
+def test_files_that_are_no_recipes_are_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.write_text("# " + "x" * 10_000_000)
+    assert f"more than {MOST_BYTES} bytes" in refused(path)
+    path.write_bytes(bytes(range(256)) * 100)
+    assert "not valid" in refused(path)
+    assert f"more than {MOST_BYTES} bytes" in refused(Path("/dev/zero"))
+    path.write_text(f'extends = "{"x" * 5000}"\n')
+    assert "there is no file" in refused(path)
+
+
+def test_many_problems_are_counted_and_the_first_shown(tmp_path: Path) -> None:
+    path = tmp_path / "many.toml"
+    text = (ROOT / "recipes" / "quickstart.toml").read_text("utf-8")
+    path.write_text(text + "[report.x]\n" + "".join(f"key{number} = 1\n" for number in range(5000)))
+    expect_an_answer(path)
+    path.write_text(text + "".join(f"[section{number}]\na = 1\n" for number in range(3000)))
+    message = expect_an_answer(path)
+    assert "section0: unknown section" in message
+    assert "... and 2970 more" in message

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix, diags_array, random_array
 from test_overlap import byte_level, sentencepiece, wordpiece
-from test_vectors import write_text
+from test_semantic import write_text
 from typer.testing import CliRunner
 
 from vtkit.cli import app
