@@ -11,10 +11,7 @@ from safetensors.numpy import save_file
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import ARCHITECTURES, ROLES, TOKENS, bare, dense, encoder, model, shuffled, texts, tokenizer
-from tokenizers import Tokenizer
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import Whitespace
+from tiny import ARCHITECTURES, TOKENS, bare, dense, encoder, model, shuffled, texts, tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from vtkit.encoder.asymmetric import WholeEncoder
@@ -33,7 +30,6 @@ from vtkit.settings.source import Scratch
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
-from vtkit.vocabulary.existing import wrap
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -97,21 +93,6 @@ def test_the_weights_of_a_text_do_not_depend_on_its_batch_though_files_pad_on_th
     assert np.abs(together.toarray() - library).max() < 1e-4
     save_encoder(source, tmp_path / "saved")
     assert SparseEncoder(str(tmp_path / "saved"), device="cpu").tokenizer.padding_side == "right"
-
-
-def test_saved_dropout_of_a_source_is_off_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "a", "b", "ab", "abab"]
-    backend = Tokenizer(
-        BPE({w: n for n, w in enumerate(words)}, [("a", "b"), ("ab", "ab")], unk_token="[UNK]", dropout=0.5)
-    )
-    backend.pre_tokenizer = Whitespace()
-    model(tokens=tuple(words)).save_pretrained(tmp_path)
-    wrap(backend, ROLES, "of the test").save_pretrained(str(tmp_path))
-    for load in (load_encoder, load_source_tokenizer):
-        found = load(str(tmp_path))
-        read = getattr(found, "tokenizer", found)(["abab " * 30], add_special_tokens=False)["input_ids"]
-        assert read == [[10] * 30]
-        assert "BPE dropout of 0.5" in capsys.readouterr().err
 
 
 def causal(folder: Path) -> None:

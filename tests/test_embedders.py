@@ -120,15 +120,6 @@ def test_texts_are_embedded_once_by_the_same_content(plain: str, cache: Path, tm
     assert len(list(cache.iterdir())) == 3
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_done_without(
-    plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "file"))
-    assert embed(["apple"], plain).shape == (1, 32)
-    assert "Embeddings are not kept" in capsys.readouterr().err
-
-
 def test_a_cache_that_refuses_the_vectors_does_not_make_them_be_embedded_again(
     plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,11 +169,6 @@ def test_models_of_another_kind_and_what_is_no_model_are_refused(plain: str, tmp
     (cross / "config_sentence_transformers.json").unlink()
     (cross / "model.safetensors").unlink()
     refused(cross, r"embedder = .* holds no weights")
-
-
-def test_loading_prints_no_notices_of_other_libraries(plain: str, capfd: pytest.CaptureFixture[str]) -> None:
-    embed(["apple"], plain)  # the folder has no pooler, which transformers would report at length
-    assert "pooler" not in "".join(capfd.readouterr())
 
 
 def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

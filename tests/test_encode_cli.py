@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -144,14 +143,6 @@ def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Pat
         assert list(tmp_path.iterdir()) == []
 
 
-def test_pruning_says_what_it_removed(model: Path, beir: Path, tmp_path: Path) -> None:
-    found = vtkit.encode_texts(model, beir, tmp_path / "vectors", top_dimensions=7)
-    assert 0 < found.mass_removed < found.postings_removed < 1
-    assert np.diff(read_vectors(tmp_path / "vectors" / "vectors").indptr).max() <= 7
-    said = invoke("encode", model, beir, "--out", tmp_path / "again", "--top-dimensions", "7").stdout
-    assert "of the weights were removed, with" in said
-
-
 def test_documents_come_in_several_forms(tmp_path: Path) -> None:
     for name, content, ids in (
         ("a.jsonl", '{"_id": "x", "text": "one"}\n{"_id": "y", "title": "t", "text": "two"}\n', ["x", "y"]),
@@ -191,14 +182,6 @@ def test_a_table_and_a_folder_of_texts_are_refused_with_a_command_that_makes_one
         (tmp_path / name).write_bytes(b"<a>")
         with pytest.raises(DataError, match=r"has an unknown format\. Documents are a collection"):
             read_document_file(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("content", ['{"_id": "x", "text": "a"}\n' * 2, '{"_id": "x"}\n', "no json\n", ""])
-def test_damaged_documents_are_refused_before_anything_is_made(model: Path, tmp_path: Path, content: str) -> None:
-    (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
-    done = invoke("encode", model, tmp_path / "a.jsonl", "--out", tmp_path / "vectors")
-    assert isinstance(done.exception, DataError)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import command_line
 import numpy as np
 import onnxruntime
 import psycopg
@@ -654,18 +653,3 @@ def test_openvino_gives_the_same_vectors(plain: Path, exported: Exported) -> Non
         given = {each.any_name: tokens[each.any_name] for each in compiled.inputs}
         found = compiled(given)[compiled.output("weights")]
         np.testing.assert_allclose(found, encode(encoder, [text], 48).toarray(), atol=1e-3)
-
-
-def test_the_command_says_what_it_measured(plain: Path, tmp_path: Path) -> None:
-    def vtkit(target: str, out: str) -> subprocess.CompletedProcess[str]:
-        return command_line.call(tmp_path, ["export", str(plain), "--for", target, "--out", out], os.environ)
-
-    done = vtkit("lucene", "out")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"40 documents", done.stdout)
-    assert re.search(r"(9\d\.\d+|100\.00)%", done.stdout)
-    for target, out, said in (("lucene", "out", "already exists"), ("solr", "new", "'solr'")):
-        refused = vtkit(target, out)
-        assert refused.returncode == 2
-        assert said in refused.stderr
-        assert "Traceback" not in refused.stderr

@@ -23,7 +23,6 @@ from vtkit.encoder.masked import masked_dimensions
 from vtkit.evaluation.gates.encoder import read_back_gate
 from vtkit.evaluation.probe import retrieval_gate
 from vtkit.pipeline.run import run
-from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import DataError, RecipeError
 
 TEXTS = tiny.texts(300, seed=1)
@@ -223,16 +222,3 @@ def test_a_static_embedder_is_no_source_but_can_be_evaluated_beside_it(recipe: P
     assert re.search(r"source\.model: .*no transformer to start from: it is made of StaticEmbedding", str(refused))
     recipe.write_text(plain.replace("[gates]", 'peers = ["./static"]\n[gates]'))
     assert invoke("recipe", "check", str(recipe)).exit_code == 0
-
-
-def test_recipe_new_writes_one_that_can_be_run(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(recipe.parent)
-    embedder = next(recipe.parent.glob("embedder-*/embedder")).relative_to(recipe.parent)
-    new = ["recipe", "new", "--name", "mine", "--language", "en", "--embedder", f"./{embedder}"]
-    assert invoke(*new).exit_code != 0
-    asked = invoke(*new, "--corpus", "text.txt", "--evaluate", "./collection")
-    assert asked.exit_code == 0, asked.output
-    loaded = load_recipe(Path("mine.toml")).recipe
-    assert loaded.source.units is not None
-    assert loaded.vocabulary.kind == "trimmed"
-    run(Path("mine.toml"), runs=Path("runs"), dry_run=True)

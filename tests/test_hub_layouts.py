@@ -17,7 +17,7 @@ import pytest
 import tiny
 import torch
 from hub_server import Hub, serving
-from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 from tokenizers.normalizers import BertNormalizer
@@ -38,7 +38,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import bf16_is_fast
-from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
+from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 from vtkit.transfer.embedders import embed
 from vtkit.transfer.methods.semantic import load_table
 
@@ -272,16 +272,6 @@ def test_an_embedder_in_bge_m3s_layout(tmp_path: Path) -> None:
     table = load_table(str(folder)).vectors
     np.testing.assert_array_equal(table, torch.load(folder / "pytorch_model.bin")["embeddings.word_embeddings.weight"])
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), DenseTeacher)
-
-
-def test_a_cross_encoder_whose_weights_are_a_pickle(tmp_path: Path) -> None:
-    folder = pickle_only(cross_encoder(tmp_path / "model"))
-    teacher = load_teacher(str(folder), (16, 32), "finetune.teachers")
-    assert isinstance(teacher, CrossEncoderTeacher)
-    pairs = [("river", TEXTS[0]), ("river", TEXTS[1])]
-    raw = CrossEncoder(str(folder), device="cpu", max_length=32, activation_fn=torch.nn.Identity()).predict(pairs)
-    (scores,) = teacher.scores([Asked(["river"], TEXTS[:2], [0, 1], 2)])
-    np.testing.assert_allclose(scores[0], raw, atol=1e-5)
 
 
 def test_a_big_bird_in_kobigbirds_layout(tmp_path: Path) -> None:

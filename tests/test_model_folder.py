@@ -151,23 +151,6 @@ def test_a_relative_folder_is_that_folder(
         assert load_encoder(name).max_seq_length == 48
 
 
-def test_a_hub_id_is_loaded_from_the_cache_by_the_same_rules(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = tmp_path / "models--some--model"
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("the network was touched"))
-    (cache / "refs").mkdir(parents=True)
-    (cache / "refs" / "main").write_text("0" * 40)
-    folder = Path(shutil.copytree(bare, cache / "snapshots" / ("0" * 40)))
-    loaded = load_encoder("some/model").encode(["river stone"])
-    assert torch.equal(loaded.to_dense(), load_encoder(str(bare)).encode(["river stone"]).to_dense())
-    assert len(embedded("some/model")) == 1
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(DataError, match=r"source model some/model: .*pytorch_model\.bin is refused"):
-        load_encoder("some/model")
-
-
 def test_what_is_no_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")

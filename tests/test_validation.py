@@ -38,7 +38,6 @@ from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
-from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra, RecipeError
 from vtkit.training import reporting, sparse_trainer
 from vtkit.training import validation as validation_of
@@ -274,21 +273,6 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
     assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
     page = (folder / "report.md").read_text("utf-8")
     assert "nDCG@10 on 48 queries of split dev over 48 documents" in page
-
-
-def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console, "QUIET_SECONDS_BETWEEN_LINES", 0.0)
-    settings = {"every": 5}
-    validated(tmp_path, settings, steps=12, target_active={"query": 20, "document": 40}, ramp=0.2)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  fine-tuning 11/12")]
-    assert lines[0].startswith("  fine-tuning 11/12, about ")
-    parts = (
-        " s left", "loss", "contrastive", "query flops", "document flops", " active", "λ ", "tokens/s", "nDCG@10 0.",
-    )  # fmt: skip
-    for part in (*parts, "best 0."):
-        assert part in lines[0], part
 
 
 def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:

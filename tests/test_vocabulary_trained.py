@@ -26,7 +26,7 @@ from vtkit.data.word_counts import count_chunks
 from vtkit.recipe.load import load_specification
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.system.errors import DataError, RecipeError, VtkitError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.trained import _count_words, _pipeline, train
@@ -369,32 +369,6 @@ def test_the_specifications_load() -> None:
     for path in (ROOT / "tokenizers").glob("*.toml"):
         assert load_specification(path)[0].vocabulary.corpus
     assert not (ROOT / "tokenizers" / "__init__.py").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "complaint"),
-    [
-        (b"", [], "holds no text"),
-        (b"\xff\xd8\xff\x00\x10JFIF", [], "NUL bytes"),
-        (b"caf\xe9\n", [], "line 1 is not UTF-8: byte 0xe9 at position 4"),
-        ("漢 字 仮 名\n".encode() * 20, ["--size", "110"], "too small to learn a vocabulary from"),
-        ("".join(map(chr, range(0x4E00, 0x4F00))).encode(), ["--size", "120"], "too small for this corpus"),
-        (b"some text", ["--algorithm", "bpe", "--size", "200"], "alone are 261 tokens"),
-        (b"some text", ["--size", "400000"], "--size: "),
-        (b"some text", ["--out", "."], "already exists"),
-    ],
-)
-def test_what_cannot_be_learned_from_is_refused_in_one_message(
-    content: bytes, options: list[str], complaint: str, tmp_path: Path
-) -> None:
-    (tmp_path / "corpus.txt").write_bytes(content)
-    out = [] if "--out" in options else ["--out", tmp_path / "out"]
-    done = vtkit("tokenizer", "train", tmp_path / "corpus.txt", *options, *out)
-    assert isinstance(done.exception, VtkitError), done.output
-    assert complaint in str(done.exception)
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
-    done = vtkit("tokenizer", "train", tmp_path, "--out", tmp_path / "out")  # a folder is no corpus
-    assert "not a collection but a folder of .txt files" in str(done.exception)
 
 
 @pytest.mark.parametrize(

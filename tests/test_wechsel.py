@@ -124,10 +124,6 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=match):
             wechsel_mixture(pair, **{**files(tmp_path), **changes})
 
-    narrow = write_text(tmp_path / "narrow.vec", {"집": [1, 0]})
-    refused(r"vectors of 4 numbers and .*narrow\.vec of 2", vectors=narrow)
-    (tmp_path / "one.tsv").write_text("house\n")
-    refused(r"one\.tsv: line 1 has 1 columns, not 2", dictionary=[tmp_path / "one.tsv"])
     (tmp_path / "turned.tsv").write_text("zebra\t고래\n")
     refused(r"turned\.tsv: no pair has both words in the vectors", dictionary=[tmp_path / "turned.tsv"])
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
