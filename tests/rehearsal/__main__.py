@@ -15,15 +15,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.rehearsal", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(REHEARSED)}; default: all")
     parser.add_argument("--work", type=Path, help="folder for cache and runs, kept; default: a temporary one")
-    parser.add_argument("--real", action="store_true", help="naver/splade-v3 with the weights' shape of BERT-base")
-    parser.add_argument("--embedder", type=Path, help="folder of a multilingual-e5-small to stand for the embedders")
     parser.add_argument("--markdown", type=Path, help="write the table there too")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in REHEARSED]
     if unknown:
         parser.error(f"no recipe is called {', '.join(unknown)}")
     folder = (chosen.work or Path(tempfile.mkdtemp(prefix="vtkit-rehearsal-"))).absolute()
-    build(folder, real=chosen.real, embedder=chosen.embedder)
+    build(folder)
     outcomes: list[Outcome] = []
     for name in chosen.names or REHEARSED:
         print(f"{name} …", flush=True)

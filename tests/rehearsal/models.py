@@ -5,8 +5,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import safetensors.torch
@@ -35,33 +33,21 @@ def _splade_pooling(width: int) -> bytes:
     return to_json({"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": width})
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Size of a transformer."""
-
-    layers: int
-    hidden: int
-    heads: int
-    feed_forward: int
-
-    def settings(self, kind: str) -> dict[str, int]:
-        """As the configuration of an architecture calls them."""
-        values = (self.layers, self.hidden, self.heads, self.feed_forward)
-        names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
-        if kind == "distilbert":
-            names = ("n_layers", "dim", "n_heads", "hidden_dim")
-        return dict(zip(names, values, strict=True))
+LAYERS, HIDDEN, HEADS, FEED_FORWARD = 2, 64, 4, 128
 
 
-TINY = Shape(2, 64, 4, 128)
-BERT_BASE = Shape(12, 768, 12, 3072)
-"""110 million parameters with 30,522 tokens."""
+def _shape(kind: str) -> dict[str, int]:
+    """Size of a transformer, as the configuration of an architecture calls its parts."""
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    if kind == "distilbert":
+        names = ("n_layers", "dim", "n_heads", "hidden_dim")
+    return dict(zip(names, (LAYERS, HIDDEN, HEADS, FEED_FORWARD), strict=True))
 
 
-def splade_v3(shape: Shape = TINY) -> Files:
+def splade_v3() -> Files:
     """naver/splade-v3: BERT, weights as ``pytorch_model.bin`` only, modules under their names of before 5.4."""
     tokenizer = tokenizer_files.bert("bert-base-uncased", lowercase=True)
-    config, state = _masked_lm("bert", shape, tokenizer)
+    config, state = _masked_lm("bert", tokenizer)
     state["bert.embeddings.position_ids"] = torch.arange(config["max_position_embeddings"])[None]
     former = "sentence_transformers.sparse_encoder.models"
     return {
@@ -74,11 +60,11 @@ def splade_v3(shape: Shape = TINY) -> Files:
     }
 
 
-def opensearch_router(shape: Shape = TINY) -> Files:
+def opensearch_router() -> Files:
     """opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill: one router, the document transformer at the
     root, queries by a static table."""
     tokenizer = tokenizer_files.bert("bert-base-uncased", lowercase=True)
-    config, state = _masked_lm("distilbert", shape, tokenizer)
+    config, state = _masked_lm("distilbert", tokenizer)
     former = "sentence_transformers.sparse_encoder.models"
     tokens = tokenizer["vocab.txt"].decode().split("\n")[:-1]
     weights = torch.linspace(1.0, 10.0, len(tokens))
@@ -115,12 +101,11 @@ def bert_pretrained(vocabulary: str, *, lowercase: bool) -> Files:
     """google-bert's: safetensors of the pretraining model, next-sentence head included, layer norms by gamma and
     beta."""
     tokenizer = tokenizer_files.bert(vocabulary, lowercase=lowercase)
-    config, state = _masked_lm("bert", TINY, tokenizer)
-    width = TINY.hidden
+    config, state = _masked_lm("bert", tokenizer)
     state |= {
-        "bert.pooler.dense.weight": torch.eye(width),
-        "bert.pooler.dense.bias": torch.zeros(width),
-        "cls.seq_relationship.weight": torch.zeros(2, width),
+        "bert.pooler.dense.weight": torch.eye(HIDDEN),
+        "bert.pooler.dense.bias": torch.zeros(HIDDEN),
+        "cls.seq_relationship.weight": torch.zeros(2, HIDDEN),
         "cls.seq_relationship.bias": torch.zeros(2),
     }
     renamed = {_former(name): tensor for name, tensor in state.items()}
@@ -130,7 +115,7 @@ def bert_pretrained(vocabulary: str, *, lowercase: bool) -> Files:
 def roberta() -> Files:
     """FacebookAI/roberta-base."""
     tokenizer = tokenizer_files.roberta()
-    config, state = _masked_lm("roberta", TINY, tokenizer, max_position_embeddings=514, type_vocab_size=1)
+    config, state = _masked_lm("roberta", tokenizer, max_position_embeddings=514, type_vocab_size=1)
     return {**tokenizer, "config.json": to_json(config), "model.safetensors": _saved(state)}
 
 
@@ -138,7 +123,7 @@ def modernbert() -> Files:
     """answerdotai/ModernBERT-base, whose matrix is filled up to a multiple of 64 rows."""
     tokenizer = tokenizer_files.modernbert()
     rows = -(-tokens_of(tokenizer) // 64) * 64
-    config, state = _masked_lm("modernbert", TINY, tokenizer, vocab_size=rows, max_position_embeddings=8192)
+    config, state = _masked_lm("modernbert", tokenizer, vocab_size=rows, max_position_embeddings=8192)
     return {**tokenizer, "config.json": to_json(config), "model.safetensors": _saved(state)}
 
 
@@ -150,57 +135,26 @@ def kobigbird() -> Files:
     return {**tokenizer, "config.json": to_json({**config, "tokenizer_class": "BertTokenizer"})}
 
 
-def bge_m3(embedder: Path | None = None) -> Files:
-    """BAAI/bge-m3: XLM-R, weights as ``pytorch_model.bin`` only, beside those of the heads that nothing here reads.
-
-    Args:
-        embedder: a real one to take weights, tokenizer and pooling from, a folder of a BERT with XLM-R's vocabulary
-            such as multilingual-e5-small; its position table is brought into XLM-R's form, so that it computes the
-            same.
-    """
-    if embedder is None:
-        tokenizer = tokenizer_files.xlm_roberta()
-        config, state = _embedder("xlm-roberta", tokenizer, max_position_embeddings=514, type_vocab_size=1)
-        pooling = _pooling(TINY.hidden, "cls")
-    else:
-        tokenizer = _tokenizer_of(embedder)
-        state = safetensors.torch.load_file(embedder / "model.safetensors")
-        config = json.loads((embedder / "config.json").read_text())
-        positions = state["embeddings.position_embeddings.weight"]
-        before = positions.new_zeros(config["pad_token_id"] + 1, positions.shape[1])
-        state["embeddings.position_embeddings.weight"] = torch.cat([before, positions])
-        state["embeddings.token_type_embeddings.weight"] = state["embeddings.token_type_embeddings.weight"][:1]
-        config |= {
-            "architectures": ["XLMRobertaModel"],
-            "model_type": "xlm-roberta",
-            "max_position_embeddings": len(before) + len(positions),
-            "type_vocab_size": 1,
-        }
-        pooling = (embedder / "1_Pooling" / "config.json").read_bytes()
-    width = int(config["hidden_size"])
+def bge_m3() -> Files:
+    """BAAI/bge-m3: XLM-R, weights as ``pytorch_model.bin`` only, beside those of the heads that nothing here reads."""
+    tokenizer = tokenizer_files.xlm_roberta()
+    config, state = _embedder("xlm-roberta", tokenizer, max_position_embeddings=514, type_vocab_size=1)
     return {
         **tokenizer,
         "config.json": to_json(config),
         "pytorch_model.bin": _pickled(state),
-        "colbert_linear.pt": _pickled({"weight": torch.zeros(width, width), "bias": torch.zeros(width)}),
-        "sparse_linear.pt": _pickled({"weight": torch.zeros(1, width), "bias": torch.zeros(1)}),
-        **_dense_modules(pooling, normalised=True),
+        "colbert_linear.pt": _pickled({"weight": torch.zeros(HIDDEN, HIDDEN), "bias": torch.zeros(HIDDEN)}),
+        "sparse_linear.pt": _pickled({"weight": torch.zeros(1, HIDDEN), "bias": torch.zeros(1)}),
+        **_dense_modules("cls", normalised=True),
     }
 
 
-def multilingual_e5(embedder: Path | None = None) -> Files:
-    """intfloat/multilingual-e5-small: BERT with XLM-R's vocabulary, safetensors; ``embedder`` as of :func:`bge_m3`."""
-    if embedder is None:
-        tokenizer = tokenizer_files.xlm_roberta()
-        config, state = _embedder("bert", tokenizer, pad_token_id=1)
-        weights, pooling = _saved(state), _pooling(TINY.hidden, "mean")
-    else:
-        tokenizer = _tokenizer_of(embedder)
-        config = json.loads((embedder / "config.json").read_text())
-        weights = (embedder / "model.safetensors").read_bytes()
-        pooling = (embedder / "1_Pooling" / "config.json").read_bytes()
-    files = {**tokenizer, "config.json": to_json(config), "model.safetensors": weights}
-    return files | _dense_modules(pooling, normalised=True)
+def multilingual_e5() -> Files:
+    """intfloat/multilingual-e5-small: BERT with XLM-R's vocabulary, safetensors."""
+    tokenizer = tokenizer_files.xlm_roberta()
+    config, state = _embedder("bert", tokenizer, pad_token_id=1)
+    files = {**tokenizer, "config.json": to_json(config), "model.safetensors": _saved(state)}
+    return files | _dense_modules("mean", normalised=True)
 
 
 def dense(kind: str, pooling: str, *, normalised: bool) -> Files:
@@ -208,14 +162,14 @@ def dense(kind: str, pooling: str, *, normalised: bool) -> Files:
     tokenizer = tokenizer_files.bert("bert-base-uncased", lowercase=True)
     config, state = _embedder(kind, tokenizer)
     files = {**tokenizer, "config.json": to_json(config), "model.safetensors": _saved(state)}
-    return files | _dense_modules(_pooling(TINY.hidden, pooling), normalised=normalised)
+    return files | _dense_modules(pooling, normalised=normalised)
 
 
 def cross_encoder() -> Files:
     """cross-encoder/ms-marco-MiniLM-L6-v2: BERT with one score, and its activation named in the configuration; its
     scores differ by about as much as those of a trained one."""
     tokenizer = tokenizer_files.bert("bert-base-uncased", lowercase=True)
-    config = _config("bert", TINY, tokenizer, num_labels=1)
+    config = _config("bert", tokenizer, num_labels=1)
     config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.0.1"}
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_config(config)
@@ -245,11 +199,9 @@ MODELS: Mapping[str, Callable[[], Files]] = {
 """Repository -> its files."""
 
 
-def _config(kind: str, shape: Shape, tokenizer: Files, **settings: Any) -> Any:
+def _config(kind: str, tokenizer: Files, **settings: Any) -> Any:
     known = tokenizer_ids(tokenizer)
-    return AutoConfig.for_model(
-        kind, **{"vocab_size": tokens_of(tokenizer), **known, **shape.settings(kind), **settings}
-    )
+    return AutoConfig.for_model(kind, **{"vocab_size": tokens_of(tokenizer), **known, **_shape(kind), **settings})
 
 
 def tokenizer_ids(files: Files) -> dict[str, int]:
@@ -261,31 +213,31 @@ def tokenizer_ids(files: Files) -> dict[str, int]:
     return {role: numbers[token] for role, names in roles.items() for token in names if token in numbers}
 
 
-def _masked_lm(kind: str, shape: Shape, tokenizer: Files, **settings: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _masked_lm(kind: str, tokenizer: Files, **settings: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and weights of a masked language model that reads each token back.
 
     A token's row times its own state is :data:`OWN_LOGIT`; other tokens' logits are normal, and the bias lets those
     :data:`QUANTILE` deviations up be positive.
     """
     torch.manual_seed(0)
-    config = _config(kind, shape, tokenizer, **settings)
+    config = _config(kind, tokenizer, **settings)
     model = AutoModelForMaskedLM.from_config(config)
-    deviation = OWN_LOGIT / shape.hidden
+    deviation = OWN_LOGIT / HIDDEN
     with torch.no_grad():
         model.get_input_embeddings().weight.normal_(0.0, deviation)
         ends = ("transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
         head = next(module for name, module in model.named_modules() if name.endswith(ends))
-        head.weight.copy_(torch.eye(shape.hidden))
+        head.weight.copy_(torch.eye(HIDDEN))
         if head.bias is not None:
             head.bias.fill_(2.0)  # where GELU is nearly linear; the layer norm takes it off again
-        model.get_output_embeddings().bias.fill_(-QUANTILE * OWN_LOGIT / math.sqrt(shape.hidden))
+        model.get_output_embeddings().bias.fill_(-QUANTILE * OWN_LOGIT / math.sqrt(HIDDEN))
     return _content(config, model), _state(model)
 
 
 def _embedder(kind: str, tokenizer: Files, **settings: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and weights of a transformer whose every state holds the mean of the text's tokens."""
     torch.manual_seed(0)
-    config = _config(kind, TINY, tokenizer, **settings)
+    config = _config(kind, tokenizer, **settings)
     model = AutoModel.from_config(config)
     with torch.no_grad():
         model.get_input_embeddings().weight.normal_(0.0, 1.0)
@@ -295,7 +247,7 @@ def _embedder(kind: str, tokenizer: Files, **settings: Any) -> tuple[dict[str, A
             if name.endswith(("query", "key", "q_lin", "k_lin")):
                 module.weight.zero_()
             elif name.endswith(("value", "attention.output.dense", "v_lin", "out_lin")):
-                module.weight.copy_(torch.eye(TINY.hidden))
+                module.weight.copy_(torch.eye(HIDDEN))
     return _content(config, model), _state(model)
 
 
@@ -343,26 +295,21 @@ def _modules(first: str, *others: tuple[str, str]) -> Files:
     }
 
 
-def _dense_modules(pooling: bytes, *, normalised: bool) -> Files:
+def _dense_modules(pooling: str, *, normalised: bool) -> Files:
     former = "sentence_transformers.models"
     others = [("1_Pooling", f"{former}.Pooling")]
     if normalised:
         others.append(("2_Normalize", f"{former}.Normalize"))
     return {
         **_modules(f"{former}.Transformer", *others),
-        "1_Pooling/config.json": pooling,
+        "1_Pooling/config.json": _pooling(pooling),
         "config_sentence_transformers.json": to_json(
             {"__version__": {"sentence_transformers": "2.2.2", "transformers": "4.33.0", "pytorch": "2.1.2+cu121"}}
         ),
     }
 
 
-def _pooling(width: int, which: str) -> bytes:
+def _pooling(which: str) -> bytes:
     modes = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "sqrt"}
     chosen = {f"pooling_mode_{name}": which == mode for name, mode in modes.items()}
-    return to_json({"word_embedding_dimension": width, **chosen})
-
-
-def _tokenizer_of(folder: Path) -> Files:
-    names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-    return {name: (folder / name).read_bytes() for name in names}
+    return to_json({"word_embedding_dimension": HIDDEN, **chosen})
