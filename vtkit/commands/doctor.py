@@ -20,7 +20,7 @@ def doctor(
     """
     from vtkit.pipeline.doctor import examine
 
-    findings = examine(runs)
+    findings = list(examine(runs))
     if as_json:
         console.write_json([asdict(each) for each in findings])
     else:

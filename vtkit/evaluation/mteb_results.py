@@ -11,7 +11,6 @@ task is called as its folder.
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,8 @@ _SCRIPTS = {"ko": "Hang", "ja": "Jpan", "zh": "Hans"}
 def write_mteb(
     folder: Path, system: str, collection: RetrievalSet, name: str, split: str, run: Run, depth: int, seconds: float
 ) -> Path:
-    """Write the measures of a run below ``folder``; returns the file.
+    """Write mteb's measures of a run at its cuts, and its main score (nDCG@10, or at the deepest cut there is), below
+    ``folder``; returns the file.
 
     Args:
         system: what the model is called.
@@ -60,14 +60,19 @@ def write_mteb(
         seconds: that encoding and searching took.
     """
     task, subset = mteb_task(name)
-    measured = mteb_scores(run, collection.qrels, depth)
+    cuts = [cut for cut in CUTS if cut <= depth]
+    names = {f"{name}_at_{cut}": f"{kind}@{cut}" for name, kind in MEASURES.items() for cut in cuts}
+    values = evaluate(run, collection.qrels, list(names.values()))
+    measured = {name: round(values[measure], 5) for name, measure in names.items()}
+    main = MAIN if MAIN in measured else f"ndcg_at_{max(cuts)}"
+    measured |= {"accuracy": measured["recall_at_1"], "main_score": measured[main]}
     languages = languages_in_mteb([text for text in collection.contents[:1000] if text])
     scores: dict[str, list[dict[str, Any]]] = {split: [{**measured, "hf_subset": subset, "languages": languages}]}
     place = folder / "results" / re.sub(r"[^\w.+-]+", "_", system.replace("/", "__")) / REVISION / f"{task}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_file():  # further subsets of a task, such as miracl:ko beside miracl:ja
-        for other, values in json.loads(place.read_text("utf-8"))["scores"].items():
-            kept = [each for each in values if (other, each["hf_subset"]) != (split, subset)]
+        for other, rows in json.loads(place.read_text("utf-8"))["scores"].items():
+            kept = [each for each in rows if (other, each["hf_subset"]) != (split, subset)]
             scores[other] = kept + scores.get(other, [])
     record = {
         "dataset_revision": "unknown",
@@ -79,16 +84,6 @@ def write_mteb(
     }
     place.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
     return place
-
-
-def mteb_scores(run: Run, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
-    """Mteb's measures at its cuts up to ``depth``, and ``main_score`` (nDCG@10, or at the deepest cut there is)."""
-    cuts = [cut for cut in CUTS if cut <= depth]
-    names = {f"{name}_at_{cut}": f"{kind}@{cut}" for name, kind in MEASURES.items() for cut in cuts}
-    values = evaluate(run, qrels, list(names.values()))
-    scores = {name: round(values[measure], 5) for name, measure in names.items()}
-    main = MAIN if MAIN in scores else f"ndcg_at_{max(cuts)}"
-    return {**scores, "accuracy": scores["recall_at_1"], "main_score": scores[main]}
 
 
 def mteb_task(name: str) -> tuple[str, str]:

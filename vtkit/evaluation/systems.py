@@ -88,7 +88,7 @@ class SparseSystem:
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
-        from vtkit.search.stored_vectors import row_sums
+        from vtkit.search.stored_vectors import read_sums, read_vectors, row_sums
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
@@ -98,7 +98,17 @@ class SparseSystem:
             candidates, _ = pruned(vectors, settings.candidate_dimensions)
             vectors = as_indexed(encoder, candidates, texts, settings, row_sums(vectors))
         else:
-            vectors = _kept_vectors(encoder, collection, settings, kept, said)
+            made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
+            digest = hashlib.sha256(json.dumps(made_from).encode())
+            for text in collection.contents:
+                digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+            place = kept / digest.hexdigest()[:16]
+            if not place.is_dir():
+                half = place.with_suffix(".half")
+                shutil.rmtree(half, ignore_errors=True)
+                encode_documents(encoder, collection.contents, settings, half, place.with_suffix(".parts"), said)
+                half.rename(place)
+            vectors = as_indexed(encoder, read_vectors(place), collection.contents, settings, read_sums(place))
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors), encode, query_encoder=query_encoder_of(encoder))
 
@@ -311,26 +321,6 @@ def encode_documents(
         description=description,
         total=len(texts),
     )
-
-
-def _kept_vectors(
-    encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
-) -> sp.csr_matrix:
-    """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
-    from vtkit.encoder.documents import as_indexed
-    from vtkit.search.stored_vectors import read_sums, read_vectors
-
-    made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
-    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode())
-    for text in collection.contents:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    place = kept / digest.hexdigest()[:16]
-    if not place.is_dir():
-        half = place.with_suffix(".half")
-        shutil.rmtree(half, ignore_errors=True)
-        encode_documents(encoder, collection.contents, settings, half, place.with_suffix(".parts"), description)
-        half.rename(place)
-    return as_indexed(encoder, read_vectors(place), collection.contents, settings, read_sums(place))
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:

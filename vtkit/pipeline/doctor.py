@@ -1,4 +1,4 @@
-"""What this machine has for vtkit, and what is amiss: versions, device, the hub, disk, extras."""
+"""The state of this machine and of the installation: versions, device, the hub, disk, extras, and what is amiss."""
 
 import importlib.metadata
 import os
@@ -33,17 +33,73 @@ class Finding:
     remedy: str = ""
 
 
-def examine(runs: Path) -> list[Finding]:
+def examine(runs: Path) -> Iterator[Finding]:
     """Examine this machine, without the network."""
-    findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
-    return [*findings, *_packages(), *_accelerator(), _hub(), *_disk(runs), *_extras()]
+    import torch
 
-
-def _requirements() -> list[Requirement]:
+    yield Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")
     try:
-        return [Requirement(line) for line in importlib.metadata.requires("vtkit") or ()]
+        requirements = [Requirement(line) for line in importlib.metadata.requires("vtkit") or ()]
     except importlib.metadata.PackageNotFoundError:  # run from its folder, not installed
-        return []
+        requirements = []
+    needed = [each for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
+    wrong = [problem for each in needed if (problem := _wrong(each)) is not None]
+    shown = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+        if name not in [problem.split()[0] for problem in wrong]
+    )
+    install = "pip install -c constraints.txt -e ."
+    if not needed:
+        yield Finding("packages", shown, "note", f"vtkit is not installed here; {install}")
+    elif wrong:
+        yield Finding("packages", "; ".join(wrong), "amiss", install)
+    else:
+        yield Finding("packages", f"{shown}; all {len(needed)} meet the requirements")
+
+    for number in range(torch.cuda.device_count()):
+        card = torch.cuda.get_device_properties(number)
+        yield Finding("accelerator", f"{card.name}, {size(card.total_memory)}, CUDA {torch.version.cuda}")
+    if torch.version.cuda is not None and not torch.cuda.is_available():
+        remedy = "check the driver with nvidia-smi, or install torch without CUDA: it is several gigabytes smaller"
+        yield Finding("accelerator", f"none that torch (built for CUDA {torch.version.cuda}) can use", "note", remedy)
+    elif not torch.cuda.is_available():
+        yield Finding("accelerator", "none: everything runs on the processor")
+    fast = "in hardware; training uses it, and --precision bf16 encodes with it"
+    yield Finding("bf16", fast if bf16_is_fast() else "not in hardware, or off by VTKIT_BF16")
+
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    offline = " and ".join(name for name in names if os.environ.get(name) not in (None, "", "0"))
+    if offline:
+        yield Finding("hub", f"{hub.cache_folder()}; {offline} keep it offline", "note", "unset to use --download")
+    else:
+        yield Finding("hub", str(hub.cache_folder()))
+
+    places = {
+        "runs": runs.absolute(),
+        "hub's cache": hub.cache_folder(),
+        "vtkit's cache": user_cache("").absolute(),
+        "temporary files": Path(tempfile.gettempdir()),
+    }
+    for name, place in places.items():
+        there, free = next(each for each in (place, *place.parents) if each.exists()), free_bytes(place)
+        room = f"{place}: {size(free)} free of {size(shutil.disk_usage(there).total)}"
+        if not os.access(there, os.W_OK):
+            yield Finding(f"disk, {name}", f"{room}; it cannot be written to", "note", "name another place")
+        elif free < LITTLE_DISK:
+            yield Finding(f"disk, {name}", room, "note", "free some space; `vtkit clean` shows unused outputs")
+        else:
+            yield Finding(f"disk, {name}", room)
+
+    by_extra: dict[str, list[Requirement]] = {}
+    for each in requirements:
+        for extra in set(re.findall(r"extra == .([\w-]+).", str(each.marker))) - FOR_AUTHORS:
+            by_extra.setdefault(extra, []).append(each)
+    for extra, packages in sorted(by_extra.items()):
+        if wrong := [problem for each in packages if (problem := _wrong(each)) is not None]:
+            yield Finding(f"extra {extra}", "; ".join(wrong), "note", f"pip install 'vtkit[{extra}]'")
+        else:
+            yield Finding(f"extra {extra}", "installed")
 
 
 def _wrong(requirement: Requirement) -> str | None:
@@ -55,75 +111,3 @@ def _wrong(requirement: Requirement) -> str | None:
     if requirement.specifier.contains(version, prereleases=True):
         return None
     return f"{requirement.name} {version} is not {requirement.specifier}"
-
-
-def _packages() -> Iterator[Finding]:
-    needed = [each for each in _requirements() if each.marker is None or each.marker.evaluate({"extra": ""})]
-    wrong = [said for each in needed if (said := _wrong(each)) is not None]
-    shown = ", ".join(
-        f"{name} {importlib.metadata.version(name)}"
-        for name in ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
-        if name not in [said.split()[0] for said in wrong]
-    )
-    install = "pip install -c constraints.txt -e ."
-    if not needed:
-        yield Finding("packages", shown, "note", f"vtkit is not installed here; {install}")
-    elif wrong:
-        yield Finding("packages", "; ".join(wrong), "amiss", install)
-    else:
-        yield Finding("packages", f"{shown}; all {len(needed)} meet the requirements")
-
-
-def _accelerator() -> Iterator[Finding]:
-    import torch
-
-    if torch.cuda.is_available():
-        for number in range(torch.cuda.device_count()):
-            card = torch.cuda.get_device_properties(number)
-            yield Finding("accelerator", f"{card.name}, {size(card.total_memory)}, CUDA {torch.version.cuda}")
-    elif torch.version.cuda is not None:
-        remedy = "check the driver with nvidia-smi, or install torch without CUDA: it is several gigabytes smaller"
-        yield Finding("accelerator", f"none that torch (built for CUDA {torch.version.cuda}) can use", "note", remedy)
-    else:
-        yield Finding("accelerator", "none: everything runs on the processor")
-    fast = "in hardware; training uses it, and --precision bf16 encodes with it"
-    yield Finding("bf16", fast if bf16_is_fast() else "not in hardware, or off by VTKIT_BF16")
-
-
-def _hub() -> Finding:
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    offline = " and ".join(name for name in names if os.environ.get(name) not in (None, "", "0"))
-    if offline:
-        return Finding("hub", f"{hub.cache_folder()}; {offline} keep it offline", "note", "unset to use --download")
-    return Finding("hub", str(hub.cache_folder()))
-
-
-def _disk(runs: Path) -> Iterator[Finding]:
-    places = {
-        "runs": runs.absolute(),
-        "hub's cache": hub.cache_folder(),
-        "vtkit's cache": user_cache("").absolute(),
-        "temporary files": Path(tempfile.gettempdir()),
-    }
-    for name, place in places.items():
-        there, free = next(each for each in (place, *place.parents) if each.exists()), free_bytes(place)
-        said = f"{place}: {size(free)} free of {size(shutil.disk_usage(there).total)}"
-        if not os.access(there, os.W_OK):
-            yield Finding(f"disk, {name}", f"{said}; it cannot be written to", "note", "name another place")
-        elif free < LITTLE_DISK:
-            yield Finding(f"disk, {name}", said, "note", "free some space; `vtkit clean` shows unused outputs")
-        else:
-            yield Finding(f"disk, {name}", said)
-
-
-def _extras() -> Iterator[Finding]:
-    """Each extra of the installed vtkit, except those for its authors."""
-    by_extra: dict[str, list[Requirement]] = {}
-    for each in _requirements():
-        for extra in set(re.findall(r"extra == .([\w-]+).", str(each.marker))) - FOR_AUTHORS:
-            by_extra.setdefault(extra, []).append(each)
-    for extra, packages in sorted(by_extra.items()):
-        if wrong := [said for each in packages if (said := _wrong(each)) is not None]:
-            yield Finding(f"extra {extra}", "; ".join(wrong), "note", f"pip install 'vtkit[{extra}]'")
-        else:
-            yield Finding(f"extra {extra}", "installed")

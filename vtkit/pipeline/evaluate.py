@@ -195,6 +195,10 @@ def _evaluated(
 ) -> Comparison:
     from vtkit.evaluation.comparison import Cell, Comparison, Failure, compared
     from vtkit.evaluation.mteb_results import write_mteb
+    from vtkit.report.data import Outcomes
+    from vtkit.report.evaluated import evaluated_page
+    from vtkit.report.pages import html_page, markdown_page
+    from vtkit.report.searches import outcomes
 
     judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
@@ -226,28 +230,18 @@ def _evaluated(
         cells += compared(there, place.name, setting.measures, baseline, correction)
     comparison = Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
     if out is not None:
-        _write_pages(comparison, [(place, judged[place.name]) for place in opened], out)
+        measure, won = comparison.measures[0], list[Outcomes]()
+        for place in opened:
+            base = judged[place.name].get(baseline)
+            for label, of in judged[place.name].items():
+                if base is not None and label != baseline:
+                    values = of.per_query[measure], base.per_query[measure]
+                    won.append(outcomes(None, place.judged, *values, measure=measure, names=(label, baseline)))
+        page = evaluated_page(comparison, won, time.strftime("%Y-%m-%d %H:%M"))
+        (out / "report.html").write_text(html_page(page), encoding="utf-8")
+        (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
         comparison.to_file(out / RESULTS)
     return comparison
-
-
-def _write_pages(comparison: Comparison, judged: Sequence[tuple[Collection, Mapping[str, Judged]]], out: Path) -> None:
-    """``report.html`` and ``report.md``."""
-    from vtkit.report.evaluated import evaluated_page
-    from vtkit.report.pages import html_page, markdown_page
-    from vtkit.report.searches import outcomes
-
-    measure = comparison.measures[0]
-    won = [
-        outcomes(None, place.judged, of.per_query[measure], base.per_query[measure], measure=measure, names=names)
-        for place, systems in judged
-        if (base := systems.get(comparison.baseline)) is not None
-        for label, of in systems.items()
-        if label != comparison.baseline and (names := (label, comparison.baseline))
-    ]
-    page = evaluated_page(comparison, won, time.strftime("%Y-%m-%d %H:%M"))
-    (out / "report.html").write_text(html_page(page), encoding="utf-8")
-    (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
 
 
 class _Loaded:

@@ -24,9 +24,7 @@ from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
-    from transformers import PreTrainedTokenizerFast
 
-    from vtkit.training.adapt import Alignment
     from vtkit.training.mlm import Adaptation
 
 HELD_OUT = 200  # texts that masked-language-model training does not see, a tenth at most, to measure it on
@@ -141,20 +139,29 @@ def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
 ) -> tuple[int, int, Mapping[str, Sequence[float]]]:
     """Train the sparse vectors themselves; return the number of texts and of pairs, and the curves."""
-    from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
+    from vtkit.pipeline.steps.source import source_encoder
+    from vtkit.training.adapt import QUERY_LENGTH, Alignment, adapt_vectors
+    from vtkit.training.crops import SHORTEST_TEXT
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
+    from vtkit.transfer.methods.bitext import pairs_in
 
     section, seed = recipe.adapt, recipe.recipe.seed
     most = section.steps * section.batch_size
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most, seed, out)
-    alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None
+    alignment = None
+    if "align" in objectives:
+        source = source_encoder(recipe, inputs)
+        distinct = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, encoder.tokenizer)))
+        sentences = [pair for pair in distinct if len(pair[0].split()) >= SHORTEST_TEXT]
+        pairs = sentences if len(sentences) > 1 else distinct  # entries of dictionaries share no words with one another
+        alignment = Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])  # else each text twice
     teachers, generator = list[Teacher](), None
     if "distill" in objectives:
         if section.distill.generates:
             generator = load_generator(section.distill.queries, section.max_length)
-        source = () if not recipe.source.fitted else (str(recipe.source.model),)
-        names, lengths = section.teachers or source, (QUERY_LENGTH, section.max_length)
+        embedder = () if not recipe.source.fitted else (str(recipe.source.model),)
+        names, lengths = section.teachers or embedder, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.teachers") for name in names]
     curve = adapt_vectors(
         encoder,
@@ -170,22 +177,6 @@ def _train_vectors(
         report_to=recipe.report.training,
     )
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve
-
-
-def _alignment(
-    recipe: View, inputs: Mapping[str, Path], texts: Sequence[str], target: PreTrainedTokenizerFast
-) -> Alignment:
-    """The source encoder and the sentence pairs; where there are no files, each text twice."""
-    from vtkit.pipeline.steps.source import source_encoder
-    from vtkit.training.adapt import Alignment
-    from vtkit.training.crops import SHORTEST_TEXT
-    from vtkit.transfer.methods.bitext import pairs_in
-
-    source = source_encoder(recipe, inputs)
-    distinct = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, target)))
-    sentences = [pair for pair in distinct if len(pair[0].split()) >= SHORTEST_TEXT]
-    pairs = sentences if len(sentences) > 1 else distinct  # entries of dictionaries share no words with one another
-    return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
 
 
 def adaptation_stage(recipe: Recipe) -> Stage[AdaptResult]:

@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
@@ -283,7 +282,7 @@ def _searches(
     final = list(labels)[-1]
     if f"index:{final}" not in inputs or recipe.evaluate is None:
         return {}
-    from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost
+    from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost, term_coverage
     from vtkit.search.searcher import Searcher
 
     first, measure = recipe.corpora("evaluate.sets")[0], recipe.evaluate.measures[0]
@@ -301,34 +300,24 @@ def _searches(
         )
         names = "the index to deploy" if system.index else "the encoder", baseline.label
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
-    return {
-        "outcomes": compared,
-        "examples": examples(searcher, collection, recipe.report.example_query, compared),
-        "query_tokens_shared": query_tokens_shared(searcher, collection),
-        "cost": search_cost(searcher, collection, index),
-        "coverage": _coverage(recipe, inputs, labels, collection),
-    }
-
-
-def _coverage(
-    recipe: View, inputs: Mapping[str, Path], labels: Mapping[str, str], collection: RetrievalSet
-) -> dict[str, Coverage]:
-    """Coverage of the source and of the final model, on the indexes that they were evaluated on."""
-    from vtkit.report.searches import term_coverage
-    from vtkit.search.searcher import Searcher
-
-    final = list(labels)[-1]
+    # the source and the final model, on the indexes that they were evaluated on
     of_sources = [folder / "model" for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()]
     source = recipe.source.model or (str(of_sources[-1]) if of_sources else None)
     models = {"source": source, final: str(inputs[final] / "model")}
     coverages: dict[str, Coverage] = {}
     for name, model in models.items():
         if model is not None and f"index:{name}" in inputs:
-            searcher = Searcher.load(model, inputs[f"index:{name}"] / collection.name, recipe.index)
-            covered = term_coverage(searcher, collection)
+            evaluated = Searcher.load(model, inputs[f"index:{name}"] / folder, recipe.index)
+            covered = term_coverage(evaluated, collection)
             if covered is not None:
                 coverages[labels[name]] = covered
-    return coverages
+    return {
+        "outcomes": compared,
+        "examples": examples(searcher, collection, recipe.report.example_query, compared),
+        "query_tokens_shared": query_tokens_shared(searcher, collection),
+        "cost": search_cost(searcher, collection, index),
+        "coverage": coverages,
+    }
 
 
 def _without_evidence(transfer: Path) -> tuple[str, ...]:
