@@ -83,13 +83,8 @@ def compared(
         for name in others:
             difference = judged[name].evaluated.measures[measure] - reached
             tested[name][measure] = Tested(difference, randomization[name], t[name])
-    return [
-        Cell(
-            name,
-            collection,
-            of.evaluated,
-            {measure: mean_interval(list(of.per_query[measure].values())) for measure in measures},
-            tested[name],
-        )
-        for name, of in judged.items()
-    ]
+    cells = []
+    for name, of in judged.items():
+        intervals = {measure: mean_interval(list(of.per_query[measure].values())) for measure in measures}
+        cells.append(Cell(name, collection, of.evaluated, intervals, tested[name]))
+    return cells

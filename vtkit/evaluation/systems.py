@@ -190,14 +190,8 @@ class DenseSystem:
         """Bytes of the vectors as they are searched, in float32, and the time of the first queries of ``asked``."""
         parameters = sum(weight.numel() for weight in self.embedder.parameters())
         one = {query.text: replace(asked, queries=[query]) for query in asked.queries[:QUERIES_TIMED]}
-        return SearchCost.timed(
-            asked.name,
-            len(self.documents),
-            self.documents.nbytes,
-            list(one),
-            lambda query: self.rank(one[query], 10),
-            parameters,
-        )
+        count, size = len(self.documents), self.documents.nbytes
+        return SearchCost.timed(asked.name, count, size, list(one), lambda query: self.rank(one[query], 10), parameters)
 
 
 @dataclass(frozen=True)

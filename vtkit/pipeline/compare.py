@@ -7,7 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,15 @@ class QueryFilter:
     fewest_words: int = 0
     most_words: int | None = None
     split: bool = False  # only those with a word that the vocabulary of the first run's source cuts into several tokens
+
+    def passes(self, text: str, tokenizer: PreTrainedTokenizerFast | None) -> bool:
+        """Whether a query is compared; ``tokenizer`` is that of the source if :attr:`split`."""
+        words = text.split()
+        if len(words) < self.fewest_words or (self.most_words is not None and len(words) > self.most_words):
+            return False
+        return tokenizer is None or any(
+            len(tokenizer(word, add_special_tokens=False)["input_ids"]) > 1 for word in words
+        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,8 @@ def _compare_set(
             raise DataError(f"{path} cannot be read by this version of vtkit ({error}).") from error
         collection = collection_of(next(of for of in evaluation_sets(recipe) if of.folder == name)).whole
         texts = {query.id: query.text for query in collection.queries if query.id in kept}
-        kept = {query for query, text in texts.items() if _counts(text, only, baseline.folder)}
+        tokenizer = _source_tokenizer(baseline) if only.split else None
+        kept = {query for query, text in texts.items() if only.passes(text, tokenizer)}
     if not kept:
         return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")
 
@@ -230,23 +240,12 @@ def _compare_set(
     return ComparedSet(name, len(kept), tuple(measures), tuple(cells), tuple(beside), not_explained=not_explained)
 
 
-def _counts(text: str, only: QueryFilter, folder: Path) -> bool:
-    words = text.split()
-    if len(words) < only.fewest_words or (only.most_words is not None and len(words) > only.most_words):
-        return False
-    if not only.split:
-        return True
-    tokenizer = _source_tokenizer(folder)
-    return any(len(tokenizer(word, add_special_tokens=False)["input_ids"]) > 1 for word in words)
-
-
-@cache
-def _source_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+def _source_tokenizer(baseline: _Opened) -> PreTrainedTokenizerFast:
     from vtkit.encoder.checkpoint import load_source_tokenizer
 
-    source = open_run(folder).models.get("source")
+    source = baseline.run.models.get("source")
     if source is None:
-        raise VtkitError(f"{folder} has no source model whose vocabulary splits words: leave out --split.")
+        raise VtkitError(f"{baseline.folder} has no source model whose vocabulary splits words: leave out --split.")
     return load_source_tokenizer(source)
 
 

@@ -151,7 +151,10 @@ class Store:
         """Digest of a user's file or folder; taken from memory while names, sizes and times are unchanged."""
         from vtkit.data.text import digest
 
-        stamp = _stamp(Path(path))
+        place = Path(path)
+        files = [file for file in (sorted(place.rglob("*")) if place.is_dir() else [place]) if file.is_file()]
+        stamps = [(str(file.relative_to(place)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        stamp = hashlib.sha256(repr(stamps).encode()).hexdigest()
         known = self._digests.get(path)
         if known is None or known[0] != stamp:
             known = self._digests[path] = [stamp, digest(path)]
@@ -233,12 +236,3 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _stamp(path: Path) -> str:
-    """Names, sizes and times of a file or of all files of a folder."""
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    stamps = [
-        (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()
-    ]
-    return hashlib.sha256(repr(stamps).encode()).hexdigest()

@@ -91,13 +91,9 @@ def rsj_gap(
     rare = np.concatenate(rarity)
     high = weights >= np.percentile(weights, HIGH_RSJ) if len(weights) else weights > 0
     high_idf = rare >= np.median(rare) if len(rare) else rare > 0
-    return RsjGap(
-        _group(gap[high & high_idf]),
-        _group(gap[high & ~high_idf]),
-        _group(gap[~high & high_idf]),
-        _group(gap[~high & ~high_idf]),
-        counted,
-    )
+    groups = high & high_idf, high & ~high_idf, ~high & high_idf, ~high & ~high_idf
+    gaps = [_group(gap[group]) for group in groups]
+    return RsjGap(gaps[0], gaps[1], gaps[2], gaps[3], counted)
 
 
 def _group(gaps: NDArray[np.float64]) -> GroupGap:

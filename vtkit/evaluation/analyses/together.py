@@ -99,17 +99,12 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     pairs = features(
         query_vectors[np.concatenate([paired, paired])], document_vectors[np.concatenate([matched, chance])]
     )
+    words = [tokens_of_words(tokenizer.backend_tokenizer, question) for question in questions]
     return Analyses(
         len(questions),
         len(texts),
         gap,
-        coverage(
-            [tokens_of_words(tokenizer.backend_tokenizer, question) for question in questions],
-            own,
-            query_vectors,
-            document_vectors,
-            relevant,
-        ),
+        coverage(words, own, query_vectors, document_vectors, relevant),
         activation(_tokens(tokenizer, texts, max_length, fold), document_vectors),
         coarse_graining(pairs, fold_map(tokenizer, width), seed),
         None if query_table(encoder) is not None else case_confusion(encoder, questions, LONGEST_QUERY),

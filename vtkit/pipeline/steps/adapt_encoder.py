@@ -163,19 +163,11 @@ def _train_vectors(
         embedder = () if not recipe.source.fitted else (str(recipe.source.model),)
         names, lengths = section.teachers or embedder, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.teachers") for name in names]
+    language = recipe.recipe.language if "distill" in objectives else ""
     curve = adapt_vectors(
-        encoder,
-        objectives,
-        texts,
-        section,
-        recipe.recipe.language if "distill" in objectives else "",
-        seed,
-        out / CHECKPOINTS,
-        alignment=alignment,
-        teachers=teachers,
-        generator=generator,
-        report_to=recipe.report.training,
-    )
+        encoder, objectives, texts, section, language, seed, out / CHECKPOINTS,
+        alignment=alignment, teachers=teachers, generator=generator, report_to=recipe.report.training,
+    )  # fmt: skip
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve
 
 

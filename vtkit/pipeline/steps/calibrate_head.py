@@ -76,17 +76,11 @@ def calibrate_encoder(
             f"calibration: the shift of {section.shift:g} has no effect, because the target activation sets a shift of "
             "its own"
         )
-    return calibrate(
-        encoder,
-        texts,
-        section.target_activation,
-        section.definition,
-        section.max_length,
-        shift=section.shift or 0.0,
-        tokens=None
-        if counter is None
-        else TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND),
-    )
+    tokens = None
+    if counter is not None:
+        tokens = TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND)
+    target, length = section.target_activation, section.max_length
+    return calibrate(encoder, texts, target, section.definition, length, shift=section.shift or 0.0, tokens=tokens)
 
 
 CALIBRATE = Stage(

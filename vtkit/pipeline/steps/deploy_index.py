@@ -64,15 +64,15 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents, part, balance = vectors, None, None
         if index.lexical != "none":
-            documents, part, balance = in_one_index(
-                vectors,
-                place.bm25(recipe.recipe.language, index.bm25_analyser),
-                stored(inputs["queries"] / place.folder / BALANCING),
-                balancing_of(recipe, place),
-                recipe.recipe.language,
-                index.bm25_analyser,
+            language, analysis = recipe.recipe.language, index.bm25_analyser
+            encode, balancing = stored(inputs["queries"] / place.folder / BALANCING), balancing_of(recipe, place)
+            probed, measure, bm25 = (
                 encoded[place.folder].probed,
                 recipe.evaluate.measures[0],
+                place.bm25(language, analysis),
+            )
+            documents, part, balance = in_one_index(
+                vectors, bm25, encode, balancing, language, analysis, probed, measure
             )
         write_index(folder, index, documents, inputs["vectors"] / place.folder / DOCUMENTS, tokenizer, part)
         sets[place.folder] = DeployedSet(balance)

@@ -81,12 +81,9 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         ):
             encoded = query_vectors(encoder, index, f"encoding {described} of {folder}")(texts)
             write_vectors(encoded, out / folder / name)
+        language, analysis = recipe.recipe.language, index.bm25_analyser
         probed = probed_by_spans(
-            collection,
-            lambda spans: SparseSystem.over(encoder, spans, index),
-            seed,
-            recipe.recipe.language,
-            index.bm25_analyser,
+            collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
         )
         sets[folder] = EncodedQueries(probed)
     return EncodeQueriesResult(sets)
@@ -130,16 +127,8 @@ ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
     version=10,
     reads=(
-        *WEIGHTING,
-        "index.query_length",
-        "index.query_top_dimensions",
-        "index.document_length",
-        "index.precision",
-        "index.bm25_analyser",
-        "index.query_log",
-        "recipe.language",
-        "evaluate.max_queries",
-        "evaluate.ignore_identical_ids",
+        *("index.query_length", "index.query_top_dimensions", "index.document_length", "index.precision"),
+        *("evaluate.max_queries", "evaluate.ignore_identical_ids", *WEIGHTING, *SUMMED),
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,

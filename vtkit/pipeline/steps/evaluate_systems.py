@@ -245,13 +245,8 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
         judged, system, folder = judged_of(recipe, place.whole), over(place.whole), place.folder
-        probed = probed_by_spans(
-            place.whole,
-            lambda spans: AboveLast(over(spans)),
-            recipe.recipe.seed,
-            recipe.recipe.language,
-            index.bm25_analyser,
-        )
+        seed, language, analysis = recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
+        probed = probed_by_spans(place.whole, lambda spans: AboveLast(over(spans)), seed, language, analysis)
         ranking = system.rank(judged, DEPTH)
         ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
         sets[folder] = judge(judged, ranking, recipe.evaluate.measures, probed).write(out / folder, tag="peer")

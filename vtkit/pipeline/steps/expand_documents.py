@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,14 +91,9 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     if further:
         console.say(f"  {len(pairs) - len(judged)} pairs from the top of the rankings, in addition to the judged ones")
     encoder = as_splade(encoder)
-    curve = train_tilde(
-        encoder,
-        [(data.queries[query].text, data.documents[document].contents) for query, document in pairs],
-        section,
-        counted_tokens(encoder, listed_stop_words(encoder.tokenizer, recipe.recipe.language)),
-        seed,
-        out / CHECKPOINTS,
-    )
+    texts = [(data.queries[query].text, data.documents[document].contents) for query, document in pairs]
+    counted = counted_tokens(encoder, listed_stop_words(encoder.tokenizer, recipe.recipe.language))
+    curve = train_tilde(encoder, texts, section, counted, seed, out / CHECKPOINTS)
     if distributed.is_main():
         save_encoder(encoder, out / "model")
     return ExpanderResult(len(judged), len(pairs) - len(judged), curve)
@@ -111,17 +107,11 @@ def _aggregated(recipe: View, data: RetrievalSet, out: Path) -> list[tuple[int, 
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
 
     section = recipe.expand_documents
-    contents = data.contents
-    rankings = system_rankings(
-        (BM25, *section.rankings),
-        [query.text for query in data.queries],
-        contents,
-        (QUERY_LENGTH, DOCUMENT_LENGTH),
-        lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
-        out / CHECKPOINTS / RANKINGS_FOLDER,
-        RANKING_DEPTH,
-        "expand_documents.rankings",
-    )
+    queries, contents = [query.text for query in data.queries], data.contents
+    systems, lengths, folder = (BM25, *section.rankings), (QUERY_LENGTH, DOCUMENT_LENGTH), out / CHECKPOINTS
+    bm25 = partial(Bm25.build, contents, recipe.recipe.language, folder=folder / "bm25")
+    rankings_folder, label = folder / RANKINGS_FOLDER, "expand_documents.rankings"
+    rankings = system_rankings(systems, queries, contents, lengths, bm25, rankings_folder, RANKING_DEPTH, label)
     pairs = aggregated_pairs(rankings, len(data.queries))
     blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
     return [(query, document) for query, document in pairs if query not in blank and contents[document].strip()]

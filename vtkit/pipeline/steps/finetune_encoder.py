@@ -70,20 +70,13 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         limit = min(length, encoder.max_seq_length or length)
         expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
     data, validation = _validation(recipe, data, expand)
+    lengths = section.query_length, length
+    teachers = [load_teacher(name, lengths, "finetune.teachers") for name in section.asked_teachers]
+    read = None if expand is None else [document.contents for document in expand(data).documents]
     curve = finetune(
-        encoder,
-        data,
-        section,
-        language,
-        recipe.recipe.seed,
-        out / CHECKPOINTS,
-        teachers=[
-            load_teacher(name, (section.query_length, length), "finetune.teachers") for name in section.asked_teachers
-        ],
-        validation=validation,
-        report_to=recipe.report.training,
-        read=None if expand is None else [document.contents for document in expand(data).documents],
-    )
+        encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS,
+        teachers=teachers, validation=validation, report_to=recipe.report.training, read=read,
+    )  # fmt: skip
     if distributed.is_main():
         save_encoder(encoder, out / "model")
         reporting.keep(out / CHECKPOINTS, out)

@@ -32,21 +32,12 @@ def profile_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     texts, of_texts = _sampled(documents, DOCUMENTS, recipe.recipe.seed)
     asked, of_queries = _sampled(queries, QUERIES, recipe.recipe.seed)
     from_nothing = "source" not in inputs and recipe.source.model is None
-    source, target = vocabularies.analyse_vocabularies(
-        None if from_nothing else source_tokenizer(recipe, inputs),
-        target_tokenizer(recipe, inputs),
-        [text[:DOCUMENT_CHARACTERS] for text in texts],
-        asked,
-        recipe.recipe.language,
-    )
+    before = None if from_nothing else source_tokenizer(recipe, inputs)
+    beginnings, language = [text[:DOCUMENT_CHARACTERS] for text in texts], recipe.recipe.language
+    profiles = vocabularies.analyse_vocabularies(before, target_tokenizer(recipe, inputs), beginnings, asked, language)
     shortened = sum(len(text) > DOCUMENT_CHARACTERS for text in texts)
-    return VocabularyAnalysis(
-        languages=vocabularies.languages_told_apart(recipe.recipe.language),
-        documents=Sample(len(texts), of_texts, shortened),
-        queries=Sample(len(asked), of_queries, 0),
-        source=source,
-        target=target,
-    )
+    samples = Sample(len(texts), of_texts, shortened), Sample(len(asked), of_queries, 0)
+    return VocabularyAnalysis(vocabularies.languages_told_apart(language), *samples, *profiles)
 
 
 def _sampled(parts: Iterable[Iterable[str]], most: int, seed: int) -> tuple[list[str], int]:

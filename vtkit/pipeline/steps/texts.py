@@ -1,7 +1,7 @@
 """Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
@@ -44,15 +44,10 @@ def forget_collections() -> None:
     _last_opened.clear()
 
 
-def texts_of(*settings: str) -> Callable[[Recipe], tuple[Corpus, ...]]:
+def texts_of(settings: tuple[str, ...], recipe: Recipe) -> tuple[Corpus, ...]:
     """The texts of the first of ``settings`` that a recipe gives; else adapt.corpus, the fine-tuning documents, or the
-    evaluation documents. Processes that train together send it to each other, so that it must be picklable."""
-    return partial(_first_given, (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"))
-
-
-def _first_given(settings: Iterable[str], recipe: Recipe) -> tuple[Corpus, ...]:
-    """The corpora of the first of ``settings`` that the recipe gives."""
-    for setting in settings:
+    evaluation documents."""
+    for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"):
         names = _given(recipe, setting)
         if names:
             return corpora_of(recipe, (names,) if isinstance(names, str) else names)
@@ -67,15 +62,16 @@ def _given(recipe: Recipe, setting: str) -> Any:
     return value
 
 
-adaptation_corpus = texts_of()
-trimming_corpus = texts_of("vocabulary.corpus")  # texts whose tokens a trimmed vocabulary keeps
-calibration_corpus = texts_of("calibrate.corpus")
-bias_corpus = texts_of("transfer.bias.corpus")  # texts for the target prior
+# Processes that train together send these to each other, so that they must be picklable.
+adaptation_corpus = partial(texts_of, ())
+trimming_corpus = partial(texts_of, ("vocabulary.corpus",))  # texts whose tokens a trimmed vocabulary keeps
+calibration_corpus = partial(texts_of, ("calibrate.corpus",))
+bias_corpus = partial(texts_of, ("transfer.bias.corpus",))  # texts for the target prior
 
 
 def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
-    return texts_of("source.corpus", "vocabulary.corpus")(recipe) if recipe.source.fitted else ()
+    return texts_of(("source.corpus", "vocabulary.corpus"), recipe) if recipe.source.fitted else ()
 
 
 def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
     }
     for setting, is_read in read.items():
         instead = ("vocabulary.corpus",) if setting == "source.corpus" else ()
-        if is_read and not _given(recipe, setting) and (corpora := texts_of(*instead)(recipe)):
+        if is_read and not _given(recipe, setting) and (corpora := texts_of(instead, recipe)):
             used[setting] = [corpus.name for corpus in corpora]
     if transfer is not None and transfer.fallback == "auto" and transfer.reassigns:
         used["transfer.fallback"] = "reassigned"

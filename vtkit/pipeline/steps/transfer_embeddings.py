@@ -124,15 +124,8 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     masked = apply_output_casing(encoder, recipe.casing.output)
     encoder = of_kind(encoder, source.kind)
     save_encoder(encoder, out / "model")
-    return TransferResult(
-        len(target),
-        masked,
-        parameters=parameters,
-        source_parameters=before if source.scratch is None else None,
-        head=read,
-        units=rebuilt,
-        kind=kind_of(encoder),
-    )
+    result = TransferResult(len(target), masked, parameters=parameters, head=read, units=rebuilt, kind=kind_of(encoder))
+    return result if source.scratch is not None else replace(result, source_parameters=before)
 
 
 def _target_texts(recipe: Recipe) -> tuple[Corpus, ...]:
