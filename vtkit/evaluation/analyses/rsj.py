@@ -92,11 +92,8 @@ def rsj_gap(
     high = weights >= np.percentile(weights, HIGH_RSJ) if len(weights) else weights > 0
     high_idf = rare >= np.median(rare) if len(rare) else rare > 0
     groups = high & high_idf, high & ~high_idf, ~high & high_idf, ~high & ~high_idf
-    gaps = [_group(gap[group]) for group in groups]
+    gaps = [
+        GroupGap(len(of), float(of.mean()), float(of.std())) if len(of) else GroupGap(0, None, None)
+        for of in (gap[group] for group in groups)
+    ]
     return RsjGap(gaps[0], gaps[1], gaps[2], gaps[3], counted)
-
-
-def _group(gaps: NDArray[np.float64]) -> GroupGap:
-    if not len(gaps):
-        return GroupGap(0, None, None)
-    return GroupGap(len(gaps), float(gaps.mean()), float(gaps.std()))
