@@ -1,4 +1,4 @@
-"""Runs beside each other: what differs in their recipes, what came of it, and which tokens won and lost queries."""
+"""Comparison of runs: different settings, results, and the tokens by which queries were won and lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class QueryFilter:
 
     fewest_words: int = 0
     most_words: int | None = None
-    split: bool = False  # only those with a word that the vocabulary of the first run's source cuts into several tokens
+    split: bool = False  # only queries with a word that the first run's source vocabulary cuts into several tokens
 
     def passes(self, text: str, tokenizer: PreTrainedTokenizerFast | None) -> bool:
         """Whether a query is compared; ``tokenizer`` is that of the source if :attr:`split`."""
@@ -144,7 +144,7 @@ def differing(runs: Sequence[Mapping[str, Any]], *, equal: bool = False) -> list
 
 
 def _settings_read(run: RunFolder) -> set[str]:
-    """The settings that the stages of a run read: those of its manifests, and the names of the texts and files."""
+    """The settings that the stages of a run read, by its manifests, and the names of their texts and files."""
     read = {"recipe.seed", "source.recipe"}
     for name, folder in run.steps.items():
         if "/" not in name and name != REPORT.name:  # the report quotes the whole recipe

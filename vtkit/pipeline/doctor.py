@@ -19,7 +19,7 @@ from vtkit.system.console import size
 from vtkit.system.runtime import bf16_is_fast, user_cache
 from vtkit.system.version import __version__
 
-FOR_AUTHORS = {"dev", "docs", "test"}  # extras that only those need who change vtkit
+FOR_AUTHORS = {"dev", "docs", "test"}  # extras that only developers of vtkit need
 LITTLE_DISK = 5 * 10**9  # bytes free, below which usual runs are likely to fail
 
 
@@ -29,7 +29,7 @@ class Finding:
 
     about: str
     found: str
-    state: Literal["ok", "note", "amiss"] = "ok"  # `note` for what limits, `amiss` for what keeps vtkit from working
+    state: Literal["ok", "note", "amiss"] = "ok"  # `note`: a limit; `amiss`: vtkit cannot work
     remedy: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Evaluating systems by their names on collections by theirs: models, BM25, sums, indexes, runs, run files."""
+"""Evaluation of named systems (models, BM25, sums, indexes, runs, run files) on named collections."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Setting:
 
     measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
     depth: int = 1000
-    language: str | None = None  # ISO 639 code for BM25; None: told by the documents of each collection
+    language: str | None = None  # ISO 639 code for BM25; None: detected in the documents of each collection
     max_queries: int | None = None
     seed: int = 42
     balance_on: str | None = None
@@ -92,8 +92,8 @@ class Setting:
     queries a model was trained."""
 
     query_language: str | None = None  # of queries that a run's deployed index translates; None: as they are
-    rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own ...
-    reranked: int = 100  # ... so many results a query
+    rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own
+    reranked: int = 100  # results a query that it reranks
     ignore_identical_ids: bool = False  # whether a document with a query's id is the query itself, and no result
 
 
@@ -217,7 +217,7 @@ def _evaluated(
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
                         task = place.judged, place.name, place.split
                         write_mteb(out / MTEB, label, *task, of.run, setting.depth, time.perf_counter() - started)
-            except Exception as error:  # whatever it is, the other cells are evaluated, and it is named
+            except Exception as error:  # the others are evaluated, whatever the error is
                 reason = str(machine_failure(error) or error).strip() or type(error).__name__
                 if not isinstance(error, VtkitError):
                     reason = f"{type(error).__name__}: {reason}"

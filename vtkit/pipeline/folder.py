@@ -1,5 +1,5 @@
-"""A run's folder: what its user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and which outputs of the
-store it came from (``run.json``)."""
+"""A run's folder: the results that a user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and the
+outputs of the store that they came from (``run.json``)."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ class RunFolder:
     final_model: str
     steps: dict[str, Path]  # step -> its output in the store, for the steps that are done
     models: dict[str, str]  # stage -> folder (or hub id, for a source) of its model
-    index: IndexSection  # what its indexes were made by, and how they are searched
+    index: IndexSection  # how its indexes were made and are searched
 
     def model(self, stage: str) -> str:
         """Folder (or hub id, for a source) of a stage's model; DataError where it is missing."""

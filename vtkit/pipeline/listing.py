@@ -1,5 +1,5 @@
-"""The runs of a folder at a glance: how far each is, what came of it, how much disk it takes and how long it took; and
-what none of them refers to in the store, where outputs pile up: each change of a setting makes new ones."""
+"""The runs of a folder at a glance: state, key figures, size on disk and time; and the outputs in their store that no
+run refers to, which pile up because each change of a setting makes new ones."""
 
 import re
 import shutil
@@ -29,9 +29,9 @@ class ListedRun:
     name: str
     state: str  # `finished`, `running: …` with who, `stopped after STEP`, or what is damaged or missing
     steps: int  # that are done
-    seconds: float  # they took, each when it was made; what runs share is counted in each of them
+    seconds: float  # that its steps took when they were made; shared steps count in every run
     bytes: int  # on disk: the run's folder and the stage outputs it was made from
-    own_bytes: int  # of them, those that no other run in the folder uses: free once it is removed and cleaned
+    own_bytes: int  # bytes freed by deleting this run and running `vtkit clean`
     changed: str  # when its last step was done, ISO 8601
     measure: str | None = None  # of its first evaluation set; this and the next three where that was judged
     value: float | None = None  # of the index that is to be used, else of the final model
@@ -40,7 +40,7 @@ class ListedRun:
 
 
 def run_folders(runs: Path) -> list[Path]:
-    """The folders of runs in ``runs``, also of those that have just begun, by their names."""
+    """The folders of runs in ``runs`` by name, including runs that have just begun."""
     if not runs.is_dir():
         raise VtkitError(f"{runs} is not a folder of runs. Name the --runs folder of vtkit run, by default runs.")
     folders: dict[Path, Path] = {}
@@ -171,8 +171,8 @@ def unused(runs: Path) -> list[Unused]:
 
 
 def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
-    """Remove what :func:`unused` finds, interrupted work and its checkpoints too if ``unfinished``, while no run of
-    ``runs`` goes on or begins again; returns what was removed."""
+    """Remove unused outputs (:func:`unused`), with interrupted work and its checkpoints if ``unfinished``; returns the
+    removed folders. No run of ``runs`` can go on or begin meanwhile."""
     removed = []
     with ExitStack() as locks:
         for folder in run_folders(runs):
@@ -188,7 +188,7 @@ def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
                 continue
             try:
                 with FileLock(runs / STORE / ".locks" / f"{each.folder.name}.lock").acquire(timeout=0):
-                    if each.folder.parent.name != ".partial":  # what is half removed is no output any more
+                    if each.folder.parent.name != ".partial":  # a half removed folder is no output any more
                         aside = runs / STORE / ".partial" / f"{each.folder.name}.removed"
                         each.folder.rename(aside)
                         shutil.rmtree(aside)

@@ -1,4 +1,4 @@
-"""The plan of a recipe: which stages it has, what each is made from, and which must run and why."""
+"""The plan of a recipe: its stages, the inputs of each, and which of them must run and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -220,7 +220,7 @@ def steps_of(plan: Plan, recipe: Recipe, prefix: str = "") -> str:
             models.append(add(QUERY_TABLE, {"model": models[-1]}))
         add_evaluation(plan, recipe, source, models)
         add(PROFILE, both)
-        add(REPORT, {name: name for name in plan.steps})  # it quotes what each found and cost
+        add(REPORT, {name: name for name in plan.steps})  # it quotes the result and the cost of each
     return models[-1]
 
 
@@ -246,7 +246,7 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
         before = models[models.index(model) - 1] if model == QUERY_TABLE.name else model
         return next((step for step in (f"encode:{before}", f"encode:{model}") if step in plan.steps), "")
 
-    # the largest weights are other ones once they are weighted, so more of them are kept
+    # weighting changes which weights are the largest, so more of them are kept
     weighted = () if index.top_dimensions is None else ("index.document_weighting", "index.own_tokens")
     for model in evaluated:
         if not vectors(model):

@@ -124,8 +124,8 @@ def run(
 
 
 def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **asked: Any) -> tuple[Plan, list[Decision]]:
-    """Plan the run in ``folder``, and say what runs and why, how much disk that needs, and how long it took before. If
-    ``refuse``, a run that does not fit on the disk is refused."""
+    """Plan the run in ``folder``, and show the steps to run with their reasons, the disk they need, and how long they
+    last took. If ``refuse``, a run that does not fit on the disk is refused."""
     plan = Plan(recipe, store)
     decisions = plan.decide(finished_steps(folder), **asked)
     _show(decisions)

@@ -1,4 +1,4 @@
-"""Searching runs on disk, and what a server serves of them."""
+"""Searching runs on disk, and loading them for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage is: a record that says what it reads, and a function that sees nothing else.
+"""A stage: a record that declares its reads, and a function that sees nothing else.
 
 The function gets a :class:`View` of the recipe, which raises on every setting that the record does not name. So what
 is read is what the key of the output is made from, and nothing has to be listed a second time by hand.
@@ -42,7 +42,7 @@ class Corpus:
 
     name: str  # a path, a hub id with `datasets:` before it, or the name of a public collection
     split: str | None = None  # the judgements under which a collection is opened; None for plain texts
-    folder: str | None = None  # what the collection is called in outputs; None where it has no folder there
+    folder: str | None = None  # name of the collection in outputs; None if it has no folder there
 
 
 class View(Recipe):
@@ -69,7 +69,7 @@ R = TypeVar("R", bound=Result)
 
 
 StageFunction = Callable[[View, Mapping[str, Path], Path], R]
-"""``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
+"""``(view, inputs, out) -> result``: fills ``out`` and returns its result, which the manifest keeps."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Stage(Generic[R]):
 
     function: StageFunction[R]
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
-    """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
+    """Setting -> its texts, whatever sections they come from. Their content is part of the key."""
 
     trains: bool = False  # done by all processes of a launch; others by the main one
     draws: bool | Callable[[Recipe], bool] = False

@@ -91,7 +91,7 @@ class Store:
         return self._damage(self.folder(dependencies), kind)
 
     def build(self, dependencies: Dependencies, kind: type[R], make: Callable[[Path], R], *, afresh: bool) -> Path:
-        """Make an output: ``make`` fills the folder it is given and returns what it found, for the manifest.
+        """Make an output: ``make`` fills the folder it is given and returns its result, for the manifest.
 
         ``afresh`` throws checkpoints of an earlier try away. Another process that makes the same output is
         waited for, and its work used.
@@ -164,10 +164,10 @@ class Store:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of an output folder, or None where it is missing or is not what vtkit wrote."""
+    """The manifest of an output folder, or None if it is missing or was changed."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except PermissionError:  # whoever may not read an output must not make it again
+    except PermissionError:  # an output that may not be read must not be made again
         raise
     except (OSError, ValueError, RecursionError):
         return None

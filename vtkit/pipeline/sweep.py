@@ -1,5 +1,5 @@
-"""Running the cells of a sweep: each is a run of its own, over the store that all runs share, so that what several need
-is made once, and whatever is finished is not repeated; then their figures, gathered into tables."""
+"""Running the cells of a sweep, each a run of its own, and gathering their figures into tables. All runs share a store,
+so shared outputs are made once, and finished ones are not repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CELLS = "cells"  # in the folder of a sweep: the recipe of each cell
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with its steps, and those whose outputs are missing."""
+    """A cell with its steps and the missing outputs."""
 
     cell: Cell
     steps: Mapping[str, Step]  # by the name of their outputs
@@ -49,7 +49,7 @@ class PlannedCell:
 
 
 def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
-    """The steps of every cell, and those that are missing; nothing is made."""
+    """The steps of every cell and its missing outputs; nothing is made."""
     store = Store(runs.absolute() / STORE, look_once=True)
     planned = []
     for cell in grid.cells:
@@ -144,8 +144,8 @@ def _one_by_one(grid: Grid, cells: Sequence[Cell], runs: Path, threads: int | No
 
 
 def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads: int | None) -> dict[str, str]:
-    """Each cell in a process of its own, ``jobs`` of them at a time. What two of them need, one makes and the other
-    waits for (:func:`vtkit.system.outputs.held`)."""
+    """Each cell in a process of its own, ``jobs`` of them at a time. If two cells need the same output, one makes it
+    and the other waits (:func:`vtkit.system.outputs.held`)."""
     share = str(max(1, (threads or all_threads()) // jobs))
     running: dict[str, subprocess.Popen[str]] = {}
     failed: dict[str, str] = {}

@@ -1,5 +1,4 @@
-"""Stage ``calibrate``: the logits shifted, with one table of what that did, and queries by a
-static table."""
+"""Stage ``calibrate``: the logits shifted, with a table of the effect, and queries encoded by a static table."""
 
 from __future__ import annotations
 

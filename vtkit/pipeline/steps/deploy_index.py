@@ -27,7 +27,7 @@ from vtkit.settings.engines import ENGINE
 from vtkit.system import console
 from vtkit.system.results import Result
 
-DEPLOYED = "deployed"  # what this index is called in steps, beside those of single models
+DEPLOYED = "deployed"  # name of this index in steps
 
 
 @dataclass(frozen=True)

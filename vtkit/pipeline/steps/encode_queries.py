@@ -43,7 +43,7 @@ SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log")  # read t
 class EncodedQueries(Result):
     """The queries of one evaluation set as vectors."""
 
-    probed: ProbedWeight | None = None  # the encoder's weight beside BM25 by spans; None of too few
+    probed: ProbedWeight | None = None  # the encoder's weight beside BM25 by spans; None if there are too few
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def balancing_of(recipe: View, place: Collection, corpora: str = TRAINING) -> Ba
 
 
 def stored(folder: Path) -> EncodeQueries:
-    """Encodes queries by vectors that were encoded before, whatever the texts are."""
+    """An encode function that ignores its texts and returns the vectors saved in ``folder``."""
     from vtkit.search.stored_vectors import read_vectors
 
     return lambda _: read_vectors(folder)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class ExpandedDocuments(Result):
     """The terms that documents are expanded by."""
 
-    documents: int  # those of the same text count once
+    documents: int  # documents of the same text count once
     words: float  # added to a document, on average
 
 
 def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpandedDocuments:
-    """Fill ``out/expansions.jsonl`` with what the model of ``inputs["expand"]`` adds to the documents that fine-tuning
-    and the evaluation read."""
+    """Fill ``out/expansions.jsonl`` with the words that the model of ``inputs["expand"]`` adds to the documents of
+    fine-tuning and evaluation."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import expansion_words, write_expansions

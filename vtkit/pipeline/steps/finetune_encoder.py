@@ -30,10 +30,10 @@ class FinetuneResult(Result):
     queries: int
     documents: int
     curve: Mapping[str, Sequence[float]]  # `steps`, and the values of each curve at these
-    query_encoder: str = "source"  # what encodes queries, by its name in the recipe
-    activation: str = "source"  # what makes weights of logits, by its name in the recipe
+    query_encoder: str = "source"  # the query encoder by its name in the recipe
+    activation: str = "source"  # the function from logits to weights by its name in the recipe
     validated: tuple[Validated, ...] = ()  # of each training, where [finetune.validation] asks for it
-    mean_value: float | None = None  # what the mean of several trainings' weights has on the same queries
+    mean_value: float | None = None  # validation value of the mean of several trainings' weights
     trainings: int = 1  # trainings whose weights the model has the mean of
 
 

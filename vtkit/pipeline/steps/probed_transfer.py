@@ -1,4 +1,4 @@
-"""``method = "auto"`` decided by a probe: retrieval by the rows of the rule, and by those of what comes close to it."""
+"""``method = "auto"`` decided by a probe: retrieval with the rows of the rule and with those of its alternatives."""
 
 from __future__ import annotations
 

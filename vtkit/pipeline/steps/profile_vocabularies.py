@@ -12,7 +12,7 @@ from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
 
 DOCUMENTS = 2_000  # sampled of all sets together: shares of words are then known to a percentage point
-DOCUMENT_CHARACTERS = 4_000  # read of each of them
+DOCUMENT_CHARACTERS = 4_000  # read of each document
 QUERIES = 5_000  # queries that are sampled, of all sets together
 
 

@@ -1,5 +1,5 @@
 """The encoder that a recipe starts from: another recipe's, or the one that ``source.model`` names; and whether it ever
-learned to retrieve, without which nothing can be told by what it finds."""
+learned to retrieve, without which its results say nothing."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from vtkit.system.results import Result
 
 @dataclass(frozen=True)
 class QueryTableResult(Result):
-    """Which table it is."""
+    """The kind of the table."""
 
     query_encoder: StaticQueryEncoder
 
@@ -39,7 +39,7 @@ def tabulate_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Que
 
 
 def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
-    """The documents that are searched, else those that are trained on; a binary table counts in none."""
+    """The documents to search, else the training documents; a binary table counts no texts."""
     if recipe.index.query_encoder != "idf":
         return ()
     if recipe.evaluate is not None:

@@ -1,4 +1,4 @@
-"""Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
+"""The texts that a stage reads if the recipe leaves it open, and samples of them."""
 
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
@@ -24,7 +24,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 
 EVALUATED = "evaluated queries that finetune.data holds"
-PROBED_TEXTS = 10_000  # probe texts are sampled from so many of the first texts of a corpus
+PROBED_TEXTS = 10_000  # first texts of a corpus from which probe texts are sampled
 
 
 _last_opened: list[Collection] = []
@@ -70,7 +70,7 @@ bias_corpus = partial(texts_of, ("transfer.bias.corpus",))  # texts for the targ
 
 
 def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
+    """Texts whose states a head or units are fitted on: source.corpus, else the texts that trim the vocabulary."""
     return texts_of(("source.corpus", "vocabulary.corpus"), recipe) if recipe.source.fitted else ()
 
 
@@ -109,7 +109,7 @@ def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def distinct(name: str, taken: Container[str | None]) -> str:
-    """``name``, or ``name-2`` and so on: the first that is none of ``taken``."""
+    """``name``, ``name-2`` and so on: the first name not already ``taken``."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(each for each in names if each not in taken)
 
@@ -231,7 +231,7 @@ def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
 
 
 def corpora_of(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
-    """Named texts; those of training data are the documents of the collection that they make."""
+    """Named texts; training data stand for the documents of their collection."""
 
     tuning = recipe.finetune
     return tuple(

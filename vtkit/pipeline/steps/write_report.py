@@ -1,4 +1,4 @@
-"""Stage ``report``: what the other stages found, brought together, and the pages made from it."""
+"""Stage ``report``: the results of all other stages in one record, and the pages made from it."""
 
 import json
 import time
@@ -46,7 +46,7 @@ R = TypeVar("R", bound=Result)
 MODEL_LABELS = {"source": "source model"} | {
     stage.name: stage.label for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE, QUERY_TABLE)
 }
-"""Model -> what reports call it, in the order the models are made."""
+"""Model -> its name in reports, in the order the models are made."""
 
 ENCODER = "encoder"  # the row and its label of a source that was transferred nowhere: new, trimmed, or with a new head
 
