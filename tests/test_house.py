@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (1731, 196),
     "encoder": (2467, 253),
     "evaluation": (1382, 134),
-    "pipeline": (3331, 264),
+    "pipeline": (3329, 264),
     "recipe": (1084, 98),
     "report": (2040, 188),
     "search": (2213, 230),

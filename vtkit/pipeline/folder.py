@@ -146,11 +146,8 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         shutil.rmtree(trec, ignore_errors=True)
     if "report" in steps:
         output = store.root / steps["report"]
-        pages = {path.name: path for path in output.glob("report.*")}
-        for stale in [path for path in folder.glob("report.*") if path.name not in pages]:
-            stale.unlink()
-        for name, path in sorted(pages.items()):
-            publish(path, folder / name)
+        for path in sorted(output.glob("report.*")):
+            publish(path, folder / path.name)
         card = output / "model_card.md"
         if card.is_file() and (folder / "model").is_dir():
             publish(card, folder / "model" / "README.md")
