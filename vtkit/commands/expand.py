@@ -37,7 +37,7 @@ def expand(
         refuse_existing(out)
     for file in (png, page):
         refuse_folder(file)
-    from vtkit.report.expansion import COLUMNS, cells, expansion_chart, expansion_page
+    from vtkit.report.expansion import COLUMNS, cells, expansion_charts, expansion_page
     from vtkit.report.plots import write_png
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.expanded import expand_vocabulary
@@ -51,7 +51,7 @@ def expand(
         with new_folder(out) as folder:
             save_tokenizer(expansion.tokenizer, folder)
     if png is not None:
-        write_png([expansion_chart(stats)], png)
+        write_png(expansion_charts(stats), png)
     if page is not None:
         write_text(page, expansion_page(stats, base, corpora, expansion.added))
     if as_json:

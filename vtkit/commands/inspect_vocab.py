@@ -83,10 +83,11 @@ def inspect_vocab(
 
         write_text(html, inspection_page(report))
     if png is not None:
+        from vtkit.report.blocks import Chart
         from vtkit.report.plots import write_png
-        from vtkit.report.vocabulary_page import charts
+        from vtkit.report.vocabulary_page import sections
 
-        write_png(charts(report), png)
+        write_png([block for part in sections(report) for block in part.blocks if isinstance(block, Chart)], png)
     if as_json:
         console.write_json({name: value for name, value in asdict(report).items() if value is not None})
         return

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
+    from vtkit.report.data import ExampleResult
+
 T = TypeVar("T")
 Style = Literal["", "quiet", "heading", "command", "recipe"]  # quiet: an explanation of what stands above
 Kind = Literal["token", "foreign", "strong", "code", "bar"]
@@ -78,15 +80,10 @@ def table_of(
 
 @dataclass(frozen=True)
 class Hit:
-    """One result of an example search."""
+    """One result of an example search, and the words of the query with their parts of its score."""
 
-    rank: str
-    score: str
-    identifier: str
-    title: str
-    text: str
-    tokens: Inlines
-    relevant: bool = False  # whether it is judged to be relevant
+    result: ExampleResult
+    words: Inlines
 
 
 @dataclass(frozen=True)

@@ -82,12 +82,13 @@ class ComparedRuns(Result):
 def compared_sections(comparison: ComparedRuns) -> list[Section]:
     """Results of each set, differences of the recipes, other figures, and queries won and lost."""
     runs, sets = comparison.runs, comparison.sets
-    same: Block = Paragraph("The recipes differ in their names only.")
-    words = frozenset(range(1, len(runs) + 1))
-    settings: Block = _lines("Settings that are not the same in all runs", runs, comparison.settings, words)
+    settings: Block = Paragraph("The recipes differ in their names only.")
+    if comparison.settings:
+        words = frozenset(range(1, len(runs) + 1))
+        settings = _lines("Settings that are not the same in all runs", runs, comparison.settings, words)
     sections = [
         *(Section(f"set-{number}", of.set, _set(of, runs[0])) for number, of in enumerate(sets)),
-        Section("settings", "What differs in the recipes", [settings if comparison.settings else same]),
+        Section("settings", "What differs in the recipes", [settings]),
         Section("figures", "Vocabulary, rows, training and cost", [_lines("Figures", runs, comparison.figures)]),
         *(Section(f"queries-{n}", f"Queries won and lost: {of.set}", _queries(of)) for n, of in enumerate(sets)),
     ]

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from vtkit.report.blocks import Page, Paragraph, Section, Table, pieces, plain_text
 from vtkit.report.plots import address
-from vtkit.report.wording import visible, visible_lines, visible_token
+from vtkit.report.wording import amount, shorten, visible, visible_lines, visible_token
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _environment(shown: Callable[[str], str], **filters: Callable[..., str]) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"kind": lambda part: type(part).__name__, "pieces": pieces, **filters}
+    filters |= {"kind": lambda part: type(part).__name__, "amount": amount, "shorten": shorten}
+    environment.filters |= {"pieces": pieces, **filters}
     environment.globals["tight"] = _tight
     return environment
 

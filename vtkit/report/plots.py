@@ -77,13 +77,11 @@ SETTINGS: dict[str, Any] = {
 
 def svg(chart: Chart) -> str:
     """A chart as SVG. Its text is lighter on a page that the reader wants dark."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     file = io.BytesIO()
     with _settings():
         figure = Figure(figsize=(WIDTH_INCHES, chart.inches))
-        FigureCanvasSVG(figure)
         chart.draw(figure)
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     lighter = "".join(f'text[style*="{dark}"] {{ fill: {light} !important }}' for dark, light in ON_BLACK.items())
@@ -98,13 +96,11 @@ def address(chart: Chart) -> str:
 
 def write_png(charts: Sequence[Chart], path: Path) -> None:
     """Charts under one another on white, as a PNG file."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     heights = [chart.inches + 0.3 for chart in charts]
     with _settings():
         figure = Figure(figsize=(WIDTH_INCHES, sum(heights)), dpi=160, facecolor="white")
-        FigureCanvasAgg(figure)
         parts = figure.subfigures(len(charts), 1, squeeze=False, height_ratios=heights)
         for part, chart in zip(parts[:, 0], charts, strict=True):
             part.suptitle(chart.caption, x=0.01, ha="left", fontsize=11)
@@ -218,46 +214,49 @@ def thinned(values: Sequence[float]) -> list[float]:
 
 
 def stacked_bars(
-    caption: str, rows: Mapping[str, Mapping[str, float]], remainders: int = 0, *, ordered: bool = False
+    caption: str,
+    names: Sequence[str],
+    counts: Mapping[str, Sequence[int]],
+    remainders: int = 0,
+    *,
+    ordered: bool = False,
 ) -> Chart:
-    """A bar for each row, cut into the same parts; a part that no row has is left out.
+    """A bar for each of ``names``, cut into the same parts; a part that no bar has is left out.
 
     Args:
-        rows: label of a bar -> part -> its share; the shares of a bar add up to 1.
+        counts: part -> its count in each bar; the counts of a bar are drawn as shares of their sum.
         remainders: so many parts at the end are drawn in grey.
         ordered: the parts are steps of one quantity.
     """
-    parts = list(next(iter(rows.values())))
-    greys = parts[len(parts) - remainders :]
-    parts = [part for part in parts if any(shares[part] for shares in rows.values())]
-    greys = [part for part in parts if part in greys]
+    sums = np.maximum(np.sum(list(counts.values()), axis=0), 1)
+    greys = sum(any(of) for of in list(counts.values())[len(counts) - remainders :])
+    shares = {part: np.asarray(of) / sums for part, of in counts.items() if any(of)}
     cycle = SHADES if ordered else PALETTE
-    colours = [cycle[position % len(cycle)] for position in range(len(parts) - len(greys))]
-    colours += REMAINDERS[len(REMAINDERS) - len(greys) :]  # the last is the same in every drawing
+    colours = [cycle[position % len(cycle)] for position in range(len(shares) - greys)]
+    colours += REMAINDERS[len(REMAINDERS) - greys :]  # the last is the same in every drawing
 
     def draw(figure: FigureBase) -> None:
+        from matplotlib.colors import to_rgb
+
         axes = figure.add_subplot()
-        lefts = [0.0] * len(rows)
-        for part, colour in zip(parts, colours, strict=True):
-            shares = [shares[part] for shares in rows.values()]
-            axes.barh(range(len(rows)), shares, left=lefts, color=colour, height=0.66, label=visible(part), linewidth=0)
-            red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
-            ink = ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 150 else ON_LIGHT
-            for row, value in enumerate(shares):
-                if value >= LABELLED_SHARE:
-                    middle = (lefts[row] + value / 2, row)
-                    axes.annotate(f"{100 * value:.0f}", middle, ha="center", va="center", color=ink, fontsize=9)
-            lefts = [left + value for left, value in zip(lefts, shares, strict=True)]
-        _name_bars(axes, [visible(label) for label in rows])
+        lefts = np.zeros(len(names))
+        for (part, widths), colour in zip(shares.items(), colours, strict=True):
+            style: dict[str, Any] = {"color": colour, "height": 0.66, "label": visible(part), "linewidth": 0}
+            bars = axes.barh(range(len(names)), widths, left=lefts, **style)
+            ink = ON_DARK if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.59 else ON_LIGHT
+            labels = [f"{100 * width:.0f}" if width >= LABELLED_SHARE else "" for width in widths]
+            axes.bar_label(bars, labels, label_type="center", color=ink, fontsize=9)
+            lefts = lefts + widths
+        _name_bars(axes, [visible(name) for name in names])
         axes.set_xlim(0, 1)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
         figure.legend(ncols=LEGEND_COLUMNS, columnspacing=1.2, loc="outside lower left", handlelength=1)
 
     words = "; ".join(
-        f"{label}: {', '.join(f'{part} {share(shares[part])}' for part in parts if shares[part])}"
-        for label, shares in rows.items()
+        f"{name}: {', '.join(f'{part} {share(of[row])}' for part, of in shares.items() if of[row])}"
+        for row, name in enumerate(names)
     )
-    inches = BAR_INCHES * len(rows) + 0.22 * -(-len(parts) // LEGEND_COLUMNS) + 0.6
+    inches = BAR_INCHES * len(names) + 0.22 * -(-len(shares) // LEGEND_COLUMNS) + 0.6
     return Chart(caption, words, inches, draw)
 
 

@@ -178,10 +178,7 @@ def _example(example: Example) -> Iterable[Block]:
     yield Paragraph(f"{example.why}: {example.query}" if example.why else example.query, "heading")
     if example.tokens:
         yield Paragraph(("Searched as", *_weighted(example.tokens)), own_texts=True)
-    for result in example.results:
-        tokens = _weighted(result.tokens, result.score)
-        rank, value, text = amount(result.rank), amount(result.score), shorten(result.text)
-        yield Hit(rank, value, result.id, result.title, text, tokens, result.relevant)
+    yield from (Hit(result, _weighted(result.tokens, result.score)) for result in example.results)
     if not example.results:
         yield Paragraph("Nothing was found: no document shares a token with it.")
 

@@ -11,7 +11,7 @@ from vtkit.report.blocks import Cell, Chart, Page, Paragraph, Section, Strong, T
 from vtkit.report.data import ReportData
 from vtkit.report.plots import INK, LINE, PALETTE, QUIET, Line, line_chart
 from vtkit.report.sweep_tables import COSTS, TITLES, SweepResults, label_of, table_rows
-from vtkit.report.training import TRAININGS, curves_of, points
+from vtkit.report.training import TRAININGS, points
 from vtkit.report.wording import amount, duration, visible
 from vtkit.search.measures.significance import Difference
 
@@ -157,8 +157,7 @@ def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> 
     for stage in dict.fromkeys(stage for report in reports.values() for stage in report.curves):
         lines: list[Line] = []
         for run, report in reports.items():
-            loss = next((curve for curve in curves_of(report, stage) if curve.name == "loss"), None)
-            steps, values = points(report, stage, loss.name) if loss is not None else ([], [])
+            steps, values = points(report, stage, "loss")
             if len(steps) > 1:
                 lines.append((rows.get(run, run), steps, values, ()))
         if lines:

@@ -1,10 +1,7 @@
 """How the model of a run was trained and calibrated, and the one list of training curves, for tables and charts."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from vtkit.report.blocks import Block, Paragraph, Section, Table
-from vtkit.report.data import Number, ReportData
+from vtkit.report.data import ReportData
 from vtkit.report.plots import Line, line_chart
 from vtkit.report.wording import amount, is_number, score, share
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
@@ -12,41 +9,29 @@ from vtkit.search.measures.masked_predictions import HeldOutPredictions
 TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A quantity that a training stage logs."""
+LABELS = {
+    "loss": "loss",
+    "contrastive": "contrastive part of the loss",
+    "document_dimensions": "active dimensions a document",
+    "query_dimensions": "active dimensions a query",
+    "document_flops": "FLOPS penalty of documents",
+    "query_flops": "FLOPS penalty of queries",
+    "query_lambda": "λ of queries",
+    "document_lambda": "λ of documents",
+    "margin_mse": "MarginMSE",
+    "kl": "divergence from the teacher, own documents",
+    "listwise": "divergence from the teacher, all documents",
+}
+"""Curve that a training stage logs -> its words, if they are others than its name, in the order of the table."""
 
-    name: str
-    label: str
-    form: Callable[[Number], str] = score
-    chart: str = ""  # the chart that shows it (empty: none), and its name there
-    line: str = ""
-
-
-CURVES = (
-    Curve("loss", "loss", chart="Loss", line="loss"),
-    Curve("contrastive", "contrastive part of the loss", chart="Loss", line="its contrastive part"),
-    Curve("document_dimensions", "active dimensions a document", amount, "Active dimensions", "a document"),
-    Curve("query_dimensions", "active dimensions a query", amount, "Active dimensions", "a query"),
-    Curve("document_flops", "FLOPS penalty of documents", amount, "FLOPS penalty", "of documents"),
-    Curve("query_flops", "FLOPS penalty of queries", amount, "FLOPS penalty", "of queries"),
-    Curve("query_lambda", "λ of queries", amount),
-    Curve("document_lambda", "λ of documents", amount),
-    Curve("margin_mse", "MarginMSE"),
-    Curve("kl", "divergence from the teacher, own documents"),
-    Curve("listwise", "divergence from the teacher, all documents"),
-)
-"""The curves that have other words than their names, in the order of the table; the last of a chart is drawn last."""
+CHARTS = {
+    "Loss": ("loss", "contrastive"),
+    "Active dimensions": ("document_dimensions", "query_dimensions"),
+    "FLOPS penalty": ("document_flops", "query_flops"),
+}
+"""Chart -> the curves in it, the last of which is drawn last."""
 
 UNICOIL = "The encoder is uniCOIL's: each token of a text has one weight, in its own dimension, and no other has any."
-
-
-def curves_of(report: ReportData, stage: str) -> list[Curve]:
-    """The curves that a stage logged, those of :data:`CURVES` first."""
-    logged = report.curves.get(stage, {})
-    known = [curve for curve in CURVES if curve.name in logged]
-    names = {curve.name for curve in CURVES} | {"steps"}
-    return known + [Curve(name, name.replace("_", " ")) for name in logged if name not in names]
 
 
 def points(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:
@@ -68,18 +53,19 @@ def expanded(words: float) -> str:
 def training_section(report: ReportData) -> Section | None:
     """First and last values of every curve, validations, and facts on the model."""
     rows, charts = [], []
-    for stage in report.curves:
-        lines: dict[str, list[Line]] = {}
+    for stage, logged in report.curves.items():
         name = TRAININGS.get(stage, stage)
-        for curve in curves_of(report, stage):
-            steps, values = points(report, stage, curve.name)
-            if values:
-                rows.append((name, curve.label, amount(steps[-1]), curve.form(values[0]), curve.form(values[-1])))
-            if curve.chart and len(steps) > 1:
-                lines.setdefault(curve.chart, []).append((curve.line, steps, values, ()))
-        charts += [
-            line_chart(f"{chart}, {name}", drawn, "step", falls="dimensions" in chart) for chart, drawn in lines.items()
-        ]
+        for curve in dict.fromkeys((*(known for known in LABELS if known in logged), *logged)):
+            steps, values = points(report, stage, curve)
+            form = amount if curve.startswith(("document_", "query_")) else score
+            if values and curve != "steps":
+                label = LABELS.get(curve, curve.replace("_", " "))
+                rows.append((name, label, amount(steps[-1]), form(values[0]), form(values[-1])))
+        for chart, curves in CHARTS.items():
+            drawn = [(LABELS[curve], *points(report, stage, curve), ()) for curve in curves]
+            lines: list[Line] = [line for line in drawn if len(line[1]) > 1]
+            if lines:
+                charts.append(line_chart(f"{chart}, {name}", lines, "step", falls="dimensions" in chart))
     blocks: list[Block] = []
     if rows:
         columns = ("stage", "quantity", "steps", "first", "last")

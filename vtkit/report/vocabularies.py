@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.report.blocks import Bar, Block, Cell, Foreign, Paragraph, Section, Strong, Table, Token, table_of
 from vtkit.report.data import ReportData
 from vtkit.report.plots import stacked_bars
@@ -10,6 +11,8 @@ from vtkit.settings.transfer import ROW_ORIGINS
 from vtkit.transfer.result import Probed
 from vtkit.vocabulary.composition import LANGUAGES
 from vtkit.vocabulary.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
+
+SHOWN = 10  # languages (and scripts) with a row and a colour of their own; the rest is one row
 
 OVERLAP_RULES = {
     "exact": "equal tokens",
@@ -67,42 +70,38 @@ def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
     return source | {"new vocabulary" if source else "vocabulary": analysis.target}
 
 
-def largest_first(counts: Sequence[Mapping[str, int]], sizes: Sequence[int]) -> list[str]:
-    """The names that are counted, the largest share of any vocabulary first."""
+def most_frequent(
+    counts: Sequence[Mapping[str, int]], sizes: Sequence[int], labels: Mapping[str, str], others: str
+) -> dict[str, list[int]]:
+    """Label -> the counts of a name in each vocabulary, for the :data:`SHOWN` names with the largest share of any
+    vocabulary; one label stands for all ``others``."""
     largest = {
         name: max(of.get(name, 0) / max(size, 1) for of, size in zip(counts, sizes, strict=True))
         for name in dict.fromkeys(name for of in counts for name in of)
     }
-    return sorted(largest, key=lambda name: (-largest[name], name))
-
-
-GREY_KINDS: dict[
-    str, Callable[[VocabularyProfile], int]
-] = {  # kinds of tokens that are no language -> how many a vocabulary has
-    "other scripts": lambda profile: sum(profile.other_scripts.values()),
-    "undecided": lambda profile: profile.undecided,
-    "no letters": lambda profile: profile.no_letters,
-}
-
-
-def token_kinds(vocabularies: Sequence[VocabularyProfile]) -> dict[str, list[int]]:
-    """Language, or other kind of token -> the tokens that each vocabulary has of it."""
-    codes = largest_first([each.languages for each in vocabularies], [each.size for each in vocabularies])
-    kinds = {LANGUAGES.get(code, code): [each.languages.get(code, 0) for each in vocabularies] for code in codes}
-    kinds |= {kind: [count(each) for each in vocabularies] for kind, count in GREY_KINDS.items()}
-    return {kind: counts for kind, counts in kinds.items() if any(counts)}
+    names = sorted(largest, key=lambda name: (-largest[name], name))
+    rows = {labels.get(name, name): [of.get(name, 0) for of in counts] for name in names[:SHOWN]}
+    if rest := names[SHOWN:]:
+        rows[f"{len(rest)} other {others}"] = [sum(of.get(name, 0) for name in rest) for of in counts]
+    return rows
 
 
 def _languages(analysis: VocabularyAnalysis) -> list[Block]:
     vocabularies = profiles(analysis)
-    kinds, sizes = token_kinds([*vocabularies.values()]), [profile.size for profile in vocabularies.values()]
-    rows: list[tuple[Cell, ...]] = [(kind, *map(count_and_share, counts, sizes)) for kind, counts in kinds.items()]
-    rows.append((Strong("all tokens"), *(Strong(amount(size)) for size in sizes)))
-    bars = {
-        name: {kind: counts[position] / max(sizes[position], 1) for kind, counts in kinds.items()}
-        for position, name in enumerate(vocabularies)
+    of_each = [*vocabularies.values()]
+    sizes = [profile.size for profile in of_each]
+    languages = most_frequent([profile.languages for profile in of_each], sizes, LANGUAGES, "languages")
+    greys = {
+        "other scripts": [sum(profile.other_scripts.values()) for profile in of_each],
+        "undecided": [profile.undecided for profile in of_each],
+        "no letters": [profile.no_letters for profile in of_each],
     }
-    chart = stacked_bars("Tokens by language", bars, sum(kind in GREY_KINDS for kind in kinds))
+    rows: list[tuple[Cell, ...]] = [
+        (kind, *map(count_and_share, counts, sizes)) for kind, counts in (languages | greys).items() if any(counts)
+    ]
+    rows.append((Strong("all tokens"), *(Strong(amount(size)) for size in sizes)))
+    remainders = len(greys) + (len(languages) > SHOWN)
+    chart = stacked_bars("Tokens by language", [*vocabularies], languages | greys, remainders)
     named = ", ".join(LANGUAGES.get(code, code) for code in analysis.languages)
     notes = [f"Told apart: {named}. A script that only one of them is written in decides."]
     if not analysis.shared_scripts.get("Latin"):
@@ -144,10 +143,7 @@ def fragmentation_section(report: ReportData) -> Section | None:
         return None
     vocabularies = profiles(analysis)
     blocks: list[Block] = []
-    for texts, sample, further in (
-        ("documents", analysis.documents, {}),
-        ("queries", analysis.queries, OF_QUERIES),
-    ):
+    for texts, sample, further in (("documents", analysis.documents, {}), ("queries", analysis.queries, OF_QUERIES)):
         cut = {name: metrics for name, each in vocabularies.items() if (metrics := getattr(each, texts)) is not None}
         if not cut:
             continue
@@ -175,13 +171,13 @@ def fragmentation_section(report: ReportData) -> Section | None:
     return Section("fragmentation", "Fragmentation", [*blocks, Paragraph(note, "quiet")], folded=True)
 
 
-COVERAGE = {  # row -> the field of Coverage, and how its number is written
-    "words split": ("words_split", share),
-    "queries with a split word": ("queries_split", share),
-    "tokens a word": ("tokens_per_word", amount),
-    "query tokens active in relevant documents": ("own_tokens_met", share),
-    "query tokens active in any document": ("own_tokens_met_elsewhere", share),
-    "score by the query's own tokens": ("score_by_own_tokens", share),
+COVERAGE: dict[str, Callable[[Coverage], str]] = {
+    "words split": lambda coverage: share(coverage.words_split),
+    "queries with a split word": lambda coverage: share(coverage.queries_split),
+    "tokens a word": lambda coverage: amount(coverage.tokens_per_word),
+    "query tokens active in relevant documents": lambda coverage: share(coverage.own_tokens_met),
+    "query tokens active in any document": lambda coverage: share(coverage.own_tokens_met_elsewhere),
+    "score by the query's own tokens": lambda coverage: share(coverage.score_by_own_tokens),
 }
 
 COVERAGE_NOTES = {
@@ -194,11 +190,7 @@ def coverage_section(report: ReportData) -> Section | None:
     """How queries and relevant documents meet on the vocabulary, before and after."""
     if not report.coverage:
         return None
-    rows = [
-        (title, *(form(getattr(coverage, field)) for coverage in report.coverage.values()))
-        for title, (field, form) in COVERAGE.items()
-    ]
-    table = Table("The first queries of the first set", ("", *report.coverage), rows, notes=COVERAGE_NOTES)
+    table = table_of("The first queries of the first set", report.coverage, COVERAGE, notes=COVERAGE_NOTES)
     return Section("coverage", "How queries and documents meet", [table], folded=True)
 
 

@@ -1,18 +1,16 @@
-"""The report of ``vtkit inspect-vocab``: the tables of the terminal, the charts, and both as one HTML page."""
+"""The report of ``vtkit inspect-vocab``: the tables of the terminal, and an HTML page with the same and charts."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table
 from vtkit.report.pages import html_page
 from vtkit.report.plots import stacked_bars
-from vtkit.report.vocabularies import largest_first
+from vtkit.report.vocabularies import SHOWN, most_frequent
 from vtkit.report.wording import count_and_share
 from vtkit.system.console import one_line
-from vtkit.vocabulary.composition import ETC, LANGUAGES, Sort
+from vtkit.vocabulary.composition import LANGUAGES, Sort
 from vtkit.vocabulary.inspection import InspectedVocabulary, Inspection
 
-SHOWN_LANGUAGES = 12  # languages (and scripts) with a row of their own; the rest is one row
-DRAWN_LANGUAGES = 9  # languages (and scripts) with a colour of their own
 TOKEN_WIDTH = 30  # characters of a token that are shown
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))  # in characters, from and to
 
@@ -39,40 +37,49 @@ MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
 
 
 def sections(report: Inspection) -> list[Section]:
-    """The tokenizers in words, the charts, and the tables, each with the sentences to read it by."""
+    """The tokenizers in words, and the tables, each with its chart and the sentences to read it by."""
     vocabularies = report.vocabularies
-    names = [_plain(vocabulary.name) for vocabulary in vocabularies]
+    names = [vocabulary.name for vocabulary in vocabularies]
     sizes = [vocabulary.size for vocabulary in vocabularies]
 
-    def section(title: str, rows: Sequence[Sequence[str]], notes: Sequence[str] = (), caption: str = "") -> Section:
-        caption = f"{title}: {caption or 'tokens, and their share of the vocabulary'}"
-        table = Table(caption, ("", *names), rows)
-        return Section(title.lower().replace(" ", "-"), title, [table, *(Paragraph(note, "quiet") for note in notes)])
+    def section(title: str, rows: Sequence[Sequence[str]], *further: str | Chart, caption: str = "") -> Section:
+        table = Table(f"{title}: {caption or 'tokens, and their share of the vocabulary'}", ("", *names), rows)
+        blocks = (each if isinstance(each, Chart) else Paragraph(each, "quiet") for each in further)
+        return Section(title.lower().replace(" ", "-"), title, [table, *blocks])
 
     def shares(counts: Mapping[str, Sequence[int]]) -> list[list[str]]:
         return [[label, *map(count_and_share, of, sizes)] for label, of in counts.items()]
 
-    languages = shares(_counts(vocabularies, "language", "languages"))
+    def chart(title: str, counts: Mapping[str, Sequence[int]], greys: int = 0, *, ordered: bool = False) -> Chart:
+        return stacked_bars(f"Tokens by {title}", names, counts, greys, ordered=ordered)
+
+    languages, scripts = _counts(vocabularies, "language"), _counts(vocabularies, "scripts")
+    lengths = _lengths(vocabularies)
+    greys = {label: _totals(vocabularies, sort) for sort, label in REMAINDERS.items()}
+    all_scripts = scripts | {"no letters": greys[REMAINDERS["etc"]]}
+    rows = shares(languages)
     for sort, label in REMAINDERS.items():
-        parts = shares(_counts(vocabularies, sort, "scripts"))
+        parts = shares(_counts(vocabularies, sort))
         if parts:
-            languages += shares({label: _totals(vocabularies, sort)})
-            languages += [[f"· {part}", *cells] for part, *cells in parts]
-    lengths = [
+            rows += [*shares({label: greys[label]}), *([f"· {part}", *cells] for part, *cells in parts)]
+    drawn = (
+        chart("language", languages | greys, len(greys) + (len(languages) > SHOWN)),
+        chart("script", all_scripts, 1 + (len(scripts) > SHOWN)),
+        chart("length in characters", lengths, ordered=True),
+    )
+    extremes = [
         [length, *(f"{getattr(vocabulary.characters, length):,.4g}" for vocabulary in vocabularies)]
         for length in ("mean", "median", "longest")
     ]
     make_up = shares({label: [*map(count, vocabularies)] for label, count in MAKE_UP.items()})
     continuing = [count_and_share(each.continuations.count, max(each.continuations.of, 1)) for each in vocabularies]
     make_up.insert(3, ["continues a word (of those with letters)", *continuing])
-    scripts = {**_counts(vocabularies, "scripts", "scripts"), "no letters": _totals(vocabularies, "etc")}
     made = [
         *(_described(vocabulary, number) for number, vocabulary in enumerate(vocabularies, start=1)),
-        Section("charts", "Side by side", charts(report)),
-        section("Languages", languages, _language_notes(vocabularies)),
-        section("Scripts", shares(scripts)),
-        section("Characters of a token", lengths + shares(_lengths(vocabularies))),
-        section("Make-up", make_up, _waste_notes(vocabularies)),
+        section("Languages", rows, *_language_notes(vocabularies), drawn[0]),
+        section("Scripts", shares(all_scripts), drawn[1]),
+        section("Characters of a token", extremes + shares(lengths), drawn[2]),
+        section("Make-up", make_up, *_waste_notes(vocabularies)),
     ]
     if report.overlap:
         caption = "Tokens of the vocabulary on top that the one at the left knows"
@@ -84,14 +91,16 @@ def sections(report: Inspection) -> list[Section]:
             f"{caption}, by the rule “{report.overlap['mode']}” (docs/vocabulary.md), and their share of the "
             "vocabulary on top. Fillers are never known."
         )
-        made.append(section("Overlap", rows, [note], caption))
+        made.append(section("Overlap", rows, note, caption=caption))
     if report.corpus:
         rows = [
             ["tokens that occur", *(f"{use.used:,} ({100 * use.share:.2f} %)" for use in report.corpus)],
             ["tokens that make up 90 % of the text", *(f"{use.nine_tenths:,}" for use in report.corpus)],
             ["tokens the text is cut into", *(f"{use.occurrences:,}" for use in report.corpus)],
         ]
-        made.append(section("Use in the corpus", rows, [f"{report.corpus[0].texts:,} texts were read."], "Tokens"))
+        made.append(
+            section("Use in the corpus", rows, f"{report.corpus[0].texts:,} texts were read.", caption="Tokens")
+        )
     return made
 
 
@@ -99,39 +108,13 @@ def _described(vocabulary: InspectedVocabulary, number: int) -> Section:
     roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in vocabulary.special.items()]
     others = vocabulary.other_special
     shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-    name = _plain(vocabulary.name)
+    name = vocabulary.name
     lines = [
         f"{name}: {vocabulary.size:,} tokens, {vocabulary.algorithm}",
-        f"normalizer: {_plain('; '.join(vocabulary.normalizer)) or 'none'}",
+        f"normalizer: {'; '.join(vocabulary.normalizer) or 'none'}",
         f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
     ]
     return Section(f"vocabulary-{number}", name, [*map(Paragraph, lines)])
-
-
-def charts(report: Inspection) -> list[Chart]:
-    """Languages, scripts and lengths of the tokens as stacked bars."""
-    vocabularies = report.vocabularies
-    names = [_plain(vocabulary.name) for vocabulary in vocabularies]
-
-    def bars(counts: Mapping[str, Sequence[int]], totals: Sequence[int]) -> dict[str, dict[str, float]]:
-        return {
-            name: {part: of[position] / max(totals[position], 1) for part, of in counts.items()}
-            for position, name in enumerate(names)
-        }
-
-    sizes, etc = [vocabulary.size for vocabulary in vocabularies], {"ETC": _totals(vocabularies, "etc")}
-    greys = {"undecided": _totals(vocabularies, "undecided"), "other scripts": _totals(vocabularies, "other")} | etc
-    languages = _counts(vocabularies, "language", "languages", DRAWN_LANGUAGES)
-    scripts = _counts(vocabularies, "scripts", "scripts", DRAWN_LANGUAGES)
-    lengths = _lengths(vocabularies)
-    counted = [sum(of) for of in zip(*lengths.values(), strict=True)]
-    return [
-        stacked_bars(
-            "Tokens by language", bars(languages | greys, sizes), len(greys) + (len(languages) > DRAWN_LANGUAGES)
-        ),
-        stacked_bars("Tokens by script", bars(scripts | etc, sizes), len(etc) + (len(scripts) > DRAWN_LANGUAGES)),
-        stacked_bars("Tokens by length in characters", bars(lengths, counted), ordered=True),
-    ]
 
 
 def inspection_page(report: Inspection) -> str:
@@ -144,21 +127,11 @@ def token_shown(token: str) -> str:
     return one_line(token.replace(" ", "␣"), TOKEN_WIDTH)
 
 
-def _counts(
-    vocabularies: Sequence[InspectedVocabulary], sort: Sort, others: str, most: int = SHOWN_LANGUAGES
-) -> dict[str, list[int]]:
-    """Language, script or kind -> the tokens of each vocabulary, for the most frequent names under ``sort``, and one
-    for all others."""
+def _counts(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> dict[str, list[int]]:
+    """Language, script or kind -> the tokens of each vocabulary under ``sort``, the most frequent names first."""
+    labels, others = (LANGUAGES, "languages") if sort == "language" else (SCRIPTS, "scripts")
     counts = [vocabulary.composition.counts(sort) for vocabulary in vocabularies]
-    names = largest_first(counts, [vocabulary.size for vocabulary in vocabularies])
-    if sort == "etc":
-        names, most = [name for name in ETC if name in names], len(ETC)
-    labels = {name: (LANGUAGES if sort == "language" else SCRIPTS).get(name, name) for name in names}
-    rows = {labels[name]: [of.get(name, 0) for of in counts] for name in names[:most]}
-    rest = names[most:]
-    if rest:
-        rows[f"{len(rest)} other {others}"] = [sum(of.get(name, 0) for name in rest) for of in counts]
-    return rows
+    return most_frequent(counts, [vocabulary.size for vocabulary in vocabularies], labels, others)
 
 
 def _totals(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> list[int]:
@@ -179,7 +152,7 @@ def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]
 def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
     for vocabulary in vocabularies:
-        name, composition = _plain(vocabulary.name), vocabulary.composition
+        name, composition = vocabulary.name, vocabulary.composition
         reasons = [f"{why} {count:,}" for why, count in composition.undecided_because.items()]
         if reasons:
             notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
@@ -200,7 +173,7 @@ def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
 def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
     for vocabulary in vocabularies:
-        name = _plain(vocabulary.name)
+        name = vocabulary.name
         if vocabulary.duplicates.count:
             pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in vocabulary.duplicates.examples)
             notes.append(f"{name}, duplicates: {pairs}.")
@@ -208,7 +181,3 @@ def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
             shown = "  ".join(map(token_shown, vocabulary.unreachable.examples))
             notes.append(f"{name}, never made: {shown}")
     return notes
-
-
-def _plain(text: str) -> str:
-    return one_line(text, 200)
