@@ -38,8 +38,8 @@ from vtkit.deploy import vespa as vespa_target
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.elasticsearch import four_inputs
 from vtkit.deploy.features import model_stays_outside, token_names
-from vtkit.deploy.network import MODEL, QUANTISED, Checked, TermWeights, check_onnx, quantise, write_onnx
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.network import MODEL, QUANTISED, TermWeights, check_onnx, quantise, write_onnx
+from vtkit.deploy.portable import Source
 from vtkit.deploy.postgres import sparsevec
 from vtkit.deploy.result import Export, Target
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
@@ -274,10 +274,10 @@ def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
     source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20)
     for prompts in (True, False):
         names = token_names(source.encoder)
-        portable = Portable(Checked(1, 0.0, 1.0), pools_elsewhere=True, prompts=prompts)
-        assert model_stays_outside(source, portable, names) == ("its texts need a prompt" if prompts else None)
-        assert model_stays_outside(source, portable, None) is not None
-        assert model_stays_outside(source, portable, names, (not prompts, "no room")) is not None
+        source.encoder.prompts["document"] = "passage: " if prompts else ""
+        assert model_stays_outside(source, names) == ("its texts need a prompt" if prompts else None)
+        assert model_stays_outside(source, None) is not None
+        assert model_stays_outside(source, names, (not prompts, "no room")) is not None
 
 
 def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_bulk_files_with_other_line_ends_are_renumbered_for_seismic(odd: Path, t
 
 
 def test_postgres_counts_from_one(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = Entry(0, "d", "", "", np.asarray([0, 6]), np.asarray([0.5, 2.0]))
+    entry = Entry(0, {"id": "d"}, np.asarray([0, 6]), np.asarray([0.5, 2.0]))
     assert sparsevec(entry, 9) == "{1:0.5,7:2}/9"
     export_for(plain, "postgres", tmp_path / "out", top_dimensions=5)
     assert "sparsevec_ip_ops" in (tmp_path / "out" / "hnsw.sql").read_text("utf-8")

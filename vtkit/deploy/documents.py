@@ -30,9 +30,7 @@ class Entry:
     """A document with weights above zero."""
 
     number: int  # its position in the collection
-    id: str
-    title: str
-    text: str
+    document: dict[str, str]  # ``id``, ``title`` and ``text``
     dimensions: NDArray[np.int64]  # ascending, from 0
     weights: NDArray[np.float64]  # the index's float32 values, or whole numbers of steps for engines that need these
 
@@ -90,8 +88,8 @@ class Collection:
         return int(self.vectors.shape[0])
 
     def document(self, number: int) -> dict[str, str]:
-        """``_id``, ``title`` and ``text`` of a document, with a space for each character that the engine refuses."""
-        document = self.documents[number]
+        """``id``, ``title`` and ``text`` of a document, with a space for each character that the engine refuses."""
+        document = {name.removeprefix("_"): text for name, text in self.documents[number].items()}
         if self.refused is not None:
             parts = {name: self.refused.subn(" ", text) for name, text in document.items()}
             if count := sum(each for _, each in parts.values()):
@@ -103,9 +101,8 @@ class Collection:
         """The documents that have weights; no search could find the others."""
         for number, (start, stop) in enumerate(pairwise(self.vectors.indptr.tolist())):
             if start < stop:
-                document = self.document(number)
                 yield Entry(
-                    number, document["_id"], document["title"], document["text"],
+                    number, self.document(number),
                     self.vectors.indices[start:stop].astype(np.int64), self.vectors.data[start:stop].astype(np.float64),
                 )  # fmt: skip
 

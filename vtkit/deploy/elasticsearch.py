@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.deploy.documents import Collection
 from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
-from vtkit.deploy.network import EngineInputs, TermWeights, write_torchscript
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.network import write_torchscript
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.vocabulary.notation import WORDPIECE
 
@@ -21,11 +21,11 @@ MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
     names = token_names(source.encoder, lambda token: token.replace(".", "__"))
-    why = model_stays_outside(source, portable, names, (isinstance(tokenization, str), str(tokenization)))
+    why = model_stays_outside(source, names, (isinstance(tokenization, str), str(tokenization)))
     if collection is not None:
         write_mapping(folder / "mapping.json", {"type": "sparse_vector", "index_options": {"prune": False}})
         write_bulk(collection, folder, None if why else names)
@@ -37,8 +37,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
 def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
     folder.mkdir()
     encoder = source.encoder
-    network, texts, length = EngineInputs(TermWeights(encoder)), source.texts(), source.document_length
-    write_torchscript(network, encoder, folder / MODEL, four_inputs, lambda output: output, texts, length)
+    write_torchscript(encoder, folder / MODEL, four_inputs, source.texts(), source.document_length)
     tokens = sorted(encoder.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     (folder / "vocabulary.json").write_text(json.dumps({"vocabulary": [token for token, _ in tokens]}), "utf-8")
     config = {

@@ -43,12 +43,12 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         )
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")
-        portable = write_portable(source, folder, target)
+        checked = write_portable(source, folder, target)
         if collection is not None:
             shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
             if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
-        facts: Facts = engine.write(source, portable, collection, folder)
+        facts: Facts = engine.write(source, collection, folder)
         kept = write_replay(source, folder, collection)
         replaced = {} if collection is None else collection.replaced
         exported = Export(
@@ -56,13 +56,13 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             0 if collection is None else int(np.count_nonzero(collection.vectors.getnnz(axis=1))),
             json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
             len(source.queries),
-            portable.checked.largest_difference,
-            portable.checked.quantised_cosine,
+            checked.largest_difference,
+            checked.quantised_cosine,
             None if collection is None else collection.step,
             kept,
             sum(replaced.values()),
             len(replaced),
         )
         (folder / "export.json").write_text(json.dumps(exported.to_json(), indent=1), encoding="utf-8")
-        (folder / "README.md").write_text(readme(source, portable, collection, exported, facts), encoding="utf-8")
+        (folder / "README.md").write_text(readme(source, checked.texts, collection, exported, facts), encoding="utf-8")
     return exported

@@ -9,12 +9,12 @@ from typing import Any
 from sentence_transformers import SparseEncoder
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.encoder.asymmetric import dimension_names, own_output
+from vtkit.search.opensearch import LEAST_WEIGHT
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names
-_LEAST = 2.0**-126  # engines refuse smaller floats, which are not normal
 _LONGEST_ID = 512
 
 
@@ -25,18 +25,13 @@ def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> l
     return names if len(set(names)) == len(names) else None
 
 
-def model_stays_outside(
-    source: Source, portable: Portable, names: Sequence[str] | None, *further: tuple[bool, str]
-) -> str | None:
+def model_stays_outside(source: Source, names: Sequence[str] | None, *further: tuple[bool, str]) -> str | None:
     """The first reason why an engine cannot encode texts with the model, ``further`` ones of this engine, each with
     whether it holds, among them; None if it can."""
     reasons = (
         (source.lexical, "the index has BM25's terms beside the encoder's"),
-        (
-            own_output(source.encoder) is not None,
-            "its input and output vocabularies differ",
-        ),
-        (portable.prompts, "its texts need a prompt"),
+        (own_output(source.encoder) is not None, "its input and output vocabularies differ"),
+        (source.prompts, "its texts need a prompt"),
         (source.encoder.similarity_fn_name == "cosine", "it ranks by the cosine, and the engine by dot products"),
         *further,
         (names is None, "two of its tokens would have the same name"),
@@ -68,7 +63,7 @@ def write_mapping(path: Path, field: dict[str, Any], settings: dict[str, Any] | 
 
 
 def _bulk(entry: Entry, names: Sequence[str]) -> str:
-    identity = entry.id if len(entry.id.encode()) <= _LONGEST_ID else str(entry.number)
-    vector = {name: weight for name, weight in entry.vector(names).items() if weight >= _LEAST}
-    document = {"id": entry.id, "title": entry.title, "text": entry.text, FIELD: vector}
-    return json_line({"index": {"_id": identity}}) + json_line(document)
+    own = entry.document["id"]
+    identity = own if len(own.encode()) <= _LONGEST_ID else str(entry.number)
+    vector = {name: weight for name, weight in entry.vector(names).items() if weight >= LEAST_WEIGHT}
+    return json_line({"index": {"_id": identity}}) + json_line({**entry.document, FIELD: vector})

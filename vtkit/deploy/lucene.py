@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.system import console
 
@@ -17,7 +17,7 @@ CIFF = "index.ciff"
 BITS = 8  # of document weights, which are whole numbers
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``documents/part-00000.jsonl`` and so on (``JsonVectorCollection``) and ``index.ciff``."""
     assert collection is not None
     collection.write(folder / "documents", "part-{}.jsonl", _line)
@@ -28,7 +28,7 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
 
 def _line(entry: Entry) -> str:
     vector = {f"t{number}": int(weight) for number, weight in entry.vector().items()}
-    return json_line({"id": entry.id, "contents": entry.text, "vector": vector})
+    return json_line({"id": entry.document["id"], "contents": entry.document["text"], "vector": vector})
 
 
 def write_ciff(collection: Collection, file: BinaryIO) -> None:
@@ -52,7 +52,7 @@ def write_ciff(collection: Collection, file: BinaryIO) -> None:
             _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
             bar.advance()
     for number in range(len(collection)):
-        identity = collection.document(number)["_id"]
+        identity = collection.document(number)["id"]
         _message(file, _integers({1: number}) + _text(2, identity) + _integers({3: int(lengths[number])}))
 
 

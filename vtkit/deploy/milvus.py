@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``rows/part-00000.json`` and so on, each a list of rows."""
     if collection is not None:
         collection.write(folder / "rows", "part-{}.json", _row, ("[\n", ",", "]\n"))
@@ -15,5 +15,4 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
 
 
 def _row(entry: Entry) -> str:
-    row = {"number": entry.number, "id": entry.id, "title": entry.title, "text": entry.text}
-    return json_line(row | {"weights": entry.vector()})
+    return json_line({"number": entry.number, **entry.document, "weights": entry.vector()})

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.search.opensearch import LARGEST_WEIGHT
+from vtkit.search.opensearch import LARGEST_WEIGHT, LEAST_WEIGHT
 from vtkit.system.errors import DataError
 
 MOST_TOKENS = 512  # tokens of a query that ML Commons reads, whatever limit its tokenizer has
 
-_LEAST_WEIGHT = 2.0**-126  # zero is refused; the features of such tokens are in no document
 _CHUNK_BYTES = 10_000_000  # the largest that ML Commons accepts
 
 
@@ -36,7 +35,8 @@ def query_model(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32]
             f"0 to {LARGEST_WEIGHT:g}. Train the table again."
         )
     names = [tokenizer.backend_tokenizer.id_to_token(number) for number in range(len(weights))]
-    idf = {name: max(float(weight), _LEAST_WEIGHT) for name, weight in zip(names, weights, strict=True) if name}
+    # zero is refused; the features of such tokens are in no document
+    idf = {name: max(float(weight), LEAST_WEIGHT) for name, weight in zip(names, weights, strict=True) if name}
     # in ASCII: ML Commons reads idf.json in its machine's default encoding
     contents = {"tokenizer.json": tokenizer_parts(tokenizer, weights, length), "idf.json": idf}
     model = BytesIO()

@@ -3,7 +3,6 @@
 are changed so that engines which pool themselves, ``max_i log(1 + ReLU(logit_i))``, get the same weights."""
 
 import logging
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,20 +122,17 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
     types = types or "token_type_ids" in encoder.tokenizer.model_input_names
     inputs = _example(encoder, types)
     axes = {name: {0: "batch", 1: "tokens"} for name in [*inputs, LOGITS]} | {WEIGHTS: {0: "batch"}}
-    with _plain_attention(encoder), torch.inference_mode(), _silent():
-        try:
-            torch.onnx.export(
-                network,
-                tuple(inputs.values()),
-                str(folder / MODEL),
-                input_names=list(inputs),
-                output_names=[LOGITS, WEIGHTS],
-                dynamic_axes=axes,
-                opset_version=_OPSET,
-                dynamo=False,
-            )
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise _cannot(encoder, "ONNX", error) from error
+    with _tracing(encoder, "ONNX"):
+        torch.onnx.export(
+            network,
+            tuple(inputs.values()),
+            str(folder / MODEL),
+            input_names=list(inputs),
+            output_names=[LOGITS, WEIGHTS],
+            dynamic_axes=axes,
+            opset_version=_OPSET,
+            dynamo=False,
+        )
 
 
 def quantise(encoder: SparseEncoder, folder: Path, *, whole: bool) -> None:
@@ -149,7 +145,7 @@ def quantise(encoder: SparseEncoder, folder: Path, *, whole: bool) -> None:
     sizes = {model.config.vocab_size, len(model.get_input_embeddings().weight)}
     by_token = {each.name for each in graph.initializer if sizes & set(each.dims)}
     kept = [] if whole else [node.name for node in graph.node if by_token & set(node.input)]
-    with _silent():
+    with _tracing(encoder, "ONNX"):
         quantize_dynamic(
             str(folder / MODEL), str(folder / QUANTISED), per_channel=True, weight_type=QuantType.QInt8,
             nodes_to_exclude=kept,
@@ -157,26 +153,21 @@ def quantise(encoder: SparseEncoder, folder: Path, *, whole: bool) -> None:
 
 
 def write_torchscript(
-    module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm, weights: Callable[[Any], Tensor],
-    texts: Sequence[str], max_length: int,
-) -> None:  # fmt: skip
-    """Trace ``module``, made of the network of ``encoder``, into the file ``path``, and compare its weights of
-    ``texts``, which ``weights`` finds in its output, (batch, vocabulary), with vtkit's own."""
+    encoder: SparseEncoder, path: Path, form: InputForm, texts: Sequence[str], max_length: int
+) -> None:
+    """Trace the network of ``encoder`` into the file ``path``, with inputs of ``form``, and compare the weights that it
+    gives ``texts`` with vtkit's own."""
     ids, mask = _example(encoder, types=False).values()
     torchscript: Any = torch.jit
-    with _plain_attention(encoder), torch.inference_mode(), _silent():
-        try:
-            traced = torchscript.trace(module.eval(), form(ids, mask), strict=False)
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise _cannot(encoder, "TorchScript", error) from error
-        torchscript.save(traced, str(path))
-    with _silent():
+    with _tracing(encoder, "TorchScript"):
+        network = EngineInputs(TermWeights(encoder)).eval()
+        torchscript.save(torchscript.trace(network, form(ids, mask), strict=False), str(path))
         traced, rows = torchscript.load(str(path)), []
     token_ids = first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))
     for ids in token_ids["input_ids"]:
         with torch.inference_mode():
             output = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
-        rows.append(sparse.csr_matrix(weights(output).numpy()))
+        rows.append(sparse.csr_matrix((output["output"] if isinstance(output, dict) else output).numpy()))
     _difference(encoder, "TorchScript", encode(encoder, texts, max_length), sparse.vstack(rows, "csr"))
 
 
@@ -240,28 +231,24 @@ def _example(encoder: SparseEncoder, types: bool) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _plain_attention(encoder: SparseEncoder) -> Iterator[None]:
-    """Use the plain attention in the block: the fused one would be traced for the example's lengths."""
-    model = encoder[0].auto_model
-    before = model.config._attn_implementation
-    with quiet_libraries():
+def _tracing(encoder: SparseEncoder, form: str) -> Iterator[None]:
+    """Use the plain attention in the block, because the fused one would be traced for the example's lengths, suppress
+    warnings, and refuse (VtkitError) an architecture that cannot be written as ``form``."""
+    model: Any = encoder[0].auto_model
+    logger = logging.getLogger()
+    attention, level = model.config._attn_implementation, logger.level
+    with quiet_libraries(), torch.inference_mode():
+        logger.setLevel(logging.ERROR)
         model.set_attn_implementation("eager")
         try:
             yield
+        except (RuntimeError, TypeError, ValueError) as error:
+            said = " ".join(str(error).split())[:300]
+            raise VtkitError(
+                f"{type(model).__name__} cannot be written as {form}: {said}. Use the model with sentence-transformers."
+            ) from error
         finally:
-            model.set_attn_implementation(before)
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
+            model.set_attn_implementation(attention)
             logger.setLevel(level)
 
 
@@ -273,9 +260,3 @@ def _difference(encoder: SparseEncoder, form: str, expected: sparse.csr_matrix, 
             f"({type(encoder[0].auto_model).__name__}) cannot be exported. Use it with sentence-transformers."
         )
     return difference
-
-
-def _cannot(encoder: SparseEncoder, form: str, error: Exception) -> VtkitError:
-    said = " ".join(str(error).split())[:300]
-    name: Any = type(encoder[0].auto_model).__name__
-    return VtkitError(f"{name} cannot be written as {form}: {said}. Use the model with sentence-transformers.")

@@ -14,8 +14,8 @@ from torch import Tensor
 from vtkit.deploy.documents import Collection
 from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
 from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenizer_parts, write_zip
-from vtkit.deploy.network import EngineInputs, TermWeights, write_torchscript
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.network import write_torchscript
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side, query_table
 from vtkit.encoder.families import as_array
@@ -26,13 +26,13 @@ SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
     side = query_side(source.encoder)
     why = model_stays_outside(
-        source, portable, names,
+        source, names,
         (side is not None and table is None, "its queries have their own network"),
         (table is not None and folds(source.encoder), "its table's vectors are folded"),
     )  # fmt: skip
@@ -54,8 +54,7 @@ def by_name(ids: Tensor, mask: Tensor) -> tuple[dict[str, Tensor]]:
 def _write_models(source: Source, folder: Path) -> None:
     encoder = source.encoder
     traced = folder / "model.pt"
-    network, texts, length = EngineInputs(TermWeights(encoder)), source.texts(), source.document_length
-    write_torchscript(network, encoder, traced, by_name, lambda output: output["output"], texts, length)
+    write_torchscript(encoder, traced, by_name, source.texts(), source.document_length)
     weights = np.ones(int(encoder[0].auto_model.config.vocab_size), dtype=np.float32)
     parts = tokenizer_parts(encoder.tokenizer, weights, min(source.document_length, MOST_TOKENS))
     parts["post_processor"] = json.loads(encoder.tokenizer.backend_tokenizer.to_str())["post_processor"]

@@ -59,6 +59,16 @@ class Source:
         return self.searcher is not None and self.searcher.lexical is not None
 
     @property
+    def prompts(self) -> bool:
+        """Whether texts get a prompt."""
+        return any(prompt_of(self.encoder, side) for side in ("query", "document"))
+
+    @property
+    def pools_elsewhere(self) -> bool:
+        """Whether an engine that pools the logits itself gets the same weights."""
+        return TermWeights(self.encoder).pools_elsewhere
+
+    @property
     def identifier(self) -> str:
         """The name in small letters, digits and underscores, beginning with a letter."""
         kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in self.name.lower())
@@ -77,15 +87,6 @@ class Source:
         return _spread(self.searcher, _DOCUMENTS_CHECKED)
 
 
-@dataclass(frozen=True)
-class Portable:
-    """The facts about an encoder written by :func:`write_portable` that the targets need."""
-
-    checked: Checked
-    pools_elsewhere: bool  # whether an engine that pools the logits itself gets the same weights
-    prompts: bool  # whether texts get a prompt
-
-
 def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str, ...]:
     """Queries if there are none: the first words of documents, or texts made from the vocabulary."""
     if searcher is None:
@@ -101,8 +102,8 @@ def _spread(searcher: Searcher, count: int) -> list[str]:
     return [f"{entry['title']} {entry['text']}".strip() for entry in entries]
 
 
-def write_portable(source: Source, folder: Path, target: Target) -> Portable:
-    """Fill ``folder`` with the encoder."""
+def write_portable(source: Source, folder: Path, target: Target) -> Checked:
+    """Fill ``folder`` with the encoder, and compare its network with it."""
     encoder = source.encoder
     encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
     save_encoder(encoder, folder)
@@ -124,8 +125,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
                 shutil.copyfile(kept, folder / copy)
     (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
     shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
-    prompts = any(prompt_of(encoder, side) for side in ("query", "document"))
-    return Portable(checked, TermWeights(encoder).pools_elsewhere, prompts)
+    return checked
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:
@@ -150,7 +150,7 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
             vector = dict(zip(map(str, vectors.indices[part].tolist()), vectors.data[part].tolist(), strict=True))
             named = [
-                {"id": collection.document(int(number))["_id"], "score": round(float(score), 6)}
+                {"id": collection.document(int(number))["id"], "score": round(float(score), 6)}
                 for number, score in zip(ids[row], scores[row], strict=True)
                 if collection is not None and number >= 0
             ]

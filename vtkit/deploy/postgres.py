@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from vtkit.deploy.documents import Collection, Entry
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.system.errors import DataError
 
@@ -17,7 +17,7 @@ REFUSED = re.compile("\0")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
     if the vectors are short enough."""
     if collection is None:
@@ -54,5 +54,5 @@ def sparsevec(entry: Entry, dimensions: int) -> str:
 
 
 def _row(entry: Entry, dimensions: int) -> str:
-    texts = (part.translate(_ESCAPES) for part in (entry.id, entry.title, entry.text))
+    texts = (part.translate(_ESCAPES) for part in entry.document.values())
     return "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 
 VECTOR = "text"  # name of the sparse vector
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body."""
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
@@ -25,6 +25,6 @@ def _point(entry: Entry) -> str:
     point = {
         "id": entry.number,
         "vector": {VECTOR: {"indices": entry.dimensions.tolist(), "values": entry.weights.tolist()}},
-        "payload": {"id": entry.id, "title": entry.title, "text": entry.text},
+        "payload": entry.document,
     }
     return json_line(point)

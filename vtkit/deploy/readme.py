@@ -15,21 +15,20 @@ from vtkit.system.version import __version__
 
 if TYPE_CHECKING:
     from vtkit.deploy.documents import Collection
-    from vtkit.deploy.portable import Portable, Source
+    from vtkit.deploy.portable import Source
     from vtkit.deploy.result import Export
 
 Facts = dict[str, Any]  # what an engine's part of the README says of this export
 
 
-def readme(source: Source, portable: Portable, collection: Collection | None, exported: Export, facts: Facts) -> str:
-    """``README.md``."""
+def readme(source: Source, texts: int, collection: Collection | None, exported: Export, facts: Facts) -> str:
+    """``README.md``; the network was compared with the encoder on so many ``texts``."""
     text = from_template(
         "vtkit.deploy",
         "README.md",
         version=__version__,
         source=source,
-        portable=portable,
-        checked=portable.checked,
+        texts=texts,
         exported=exported,
         indexed=collection is not None,
         left_out=0 if collection is None else len(collection) - exported.documents,

@@ -11,7 +11,7 @@ from pathlib import Path
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.features import model_stays_outside, token_names, write_names
 from vtkit.deploy.network import MODEL
-from vtkit.deploy.portable import Portable, Source
+from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
 from vtkit.system.templates import from_template
@@ -26,14 +26,14 @@ REFUSED = re.compile(
 (``isTextCharacter`` of its class ``com.yahoo.text.Text``), except U+FDE0 to U+FDEF, U+FFFE and U+FFFF."""
 
 
-def write(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> Facts:
+def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``application/`` and ``feed/part-00000.jsonl`` and so on."""
     names = token_names(source.encoder)
     side = query_side(source.encoder)
     why = model_stays_outside(
-        source, portable, names,
+        source, names,
         (side is not None, "the network does not encode its queries"),
-        (not portable.pools_elsewhere, "Vespa pools the logits itself, which gives different weights here"),
+        (not source.pools_elsewhere, "Vespa pools the logits itself, which gives different weights here"),
     )  # fmt: skip
     application = folder / "application"
     (application / "schemas").mkdir(parents=True)
@@ -55,5 +55,5 @@ def write(source: Source, portable: Portable, collection: Collection | None, fol
 
 
 def _line(entry: Entry, names: Sequence[str]) -> str:
-    fields = {"id": entry.id, "title": entry.title, "text": entry.text, "weights": {"cells": entry.vector(names)}}
+    fields = {**entry.document, "weights": {"cells": entry.vector(names)}}
     return json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})

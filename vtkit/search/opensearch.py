@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
@@ -31,7 +33,7 @@ LARGEST_WEIGHT = 64.0  # the largest query weight that Lucene accepts
 
 _RECORD = "opensearch.json"
 _BULK_BYTES, _RETRIES = 8_000_000, 8  # of a request; each retry waits twice as long, the first two seconds
-_LEAST_WEIGHT = 2.0**-126  # of a feature; smaller floats are not normal
+LEAST_WEIGHT = 2.0**-126  # of a feature; engines refuse smaller floats, which are not normal
 _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
 
@@ -49,10 +51,10 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
     from opensearchpy.helpers import bulk
 
     name = f"vtkit-{digest_of(documents)[:24]}"
-    sent = int(np.count_nonzero((documents >= _LEAST_WEIGHT).getnnz(axis=1)))
+    sent = int(np.count_nonzero((documents >= LEAST_WEIGHT).getnnz(axis=1)))
     vectors = ((str(row), _features(documents, row)) for row in range(documents.shape[0]))
     with connected_to(settings) as client, answers(settings):
-        if not client.indices.exists(index=name) or _count(client, name) != sent:
+        if _count(client, name) != sent:
             client.indices.delete(index=name, ignore_unavailable=True)
             client.indices.create(index=name, body=MAPPING)
             actions = ({"_id": row, FIELD: features} for row, features in vectors if features)
@@ -62,46 +64,40 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
     _Sent(name, sent, settings.url).to_file(folder / _RECORD)
 
 
-def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> OpenSearchRanker:
+def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
     """The index that :func:`build` made for ``folder``."""
     sent = _Sent.from_file(folder / _RECORD, REBUILD)
     if sent.url != settings.url:
         raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
     client = connected_to(settings)
     with answers(settings):
-        held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
+        held = _count(client, sent.index)
     if held != sent.documents:
         has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
         raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
-    return OpenSearchRanker(client, sent.index, settings)
+    return partial(_rank, client, sent.index, settings)
 
 
-@dataclass(frozen=True)
-class OpenSearchRanker:
-    """An index of an OpenSearch server that answers."""
-
-    client: Any
-    index: str
-    settings: IndexSection
-
-    def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """As :meth:`vtkit.search.engine.Ranker.rank`."""
-        at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
-        for start in range(0, queries.shape[0], at_once):
-            batch = queries[start : start + at_once]
-            largest = batch.max(axis=1).toarray().ravel().astype(np.float64)
-            # powers of two, which bring the weights of each query below Lucene's limit
-            scales = (2.0 ** -np.ceil(np.log2(np.maximum(largest / LARGEST_WEIGHT, 1)))).tolist()
-            requests: list[dict[str, Any]] = []
-            for row, scale in enumerate(scales):
-                query = {"neural_sparse": {FIELD: {"query_tokens": _features(batch, row, MOST_CLAUSES, scale)}}}
-                requests += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
-            with answers(self.settings):
-                responses = self.client.msearch(index=self.index, body=requests)["responses"]
-                hits = [_hits(response) for response in responses]
-            if len(hits) != batch.shape[0]:
-                raise DataError(f"OpenSearch at {self.settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
-            yield from ((ids, scores / scale) for (ids, scores), scale in zip(hits, scales, strict=True))
+def _rank(
+    client: Any, index: str, settings: IndexSection, queries: sp.csr_matrix, depth: int
+) -> Iterator[tuple[Ids, Scores]]:
+    """The :data:`Rank` of an index of a server that answers."""
+    at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
+    for start in range(0, queries.shape[0], at_once):
+        batch = queries[start : start + at_once]
+        largest = batch.max(axis=1).toarray().ravel().astype(np.float64)
+        # powers of two, which bring the weights of each query below Lucene's limit
+        scales = (2.0 ** -np.ceil(np.log2(np.maximum(largest / LARGEST_WEIGHT, 1)))).tolist()
+        requests: list[dict[str, Any]] = []
+        for row, scale in enumerate(scales):
+            query = {"neural_sparse": {FIELD: {"query_tokens": _features(batch, row, MOST_CLAUSES, scale)}}}
+            requests += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
+        with answers(settings):
+            responses = client.msearch(index=index, body=requests)["responses"]
+            hits = [_hits(response) for response in responses]
+        if len(hits) != batch.shape[0]:
+            raise DataError(f"OpenSearch at {settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
+        yield from ((ids, scores / scale) for (ids, scores), scale in zip(hits, scales, strict=True))
 
 
 def _features(matrix: sp.csr_matrix, row: int, most: int | None = None, scale: float = 1.0) -> dict[str, float]:
@@ -112,11 +108,12 @@ def _features(matrix: sp.csr_matrix, row: int, most: int | None = None, scale: f
         kept = np.sort(np.argsort(-weights, kind="stable")[:most])
         terms, weights = terms[kept], weights[kept]
     pairs = zip(terms.tolist(), weights.tolist(), strict=True)
-    return {f"t{term}": weight for term, weight in pairs if weight >= _LEAST_WEIGHT}
+    return {f"t{term}": weight for term, weight in pairs if weight >= LEAST_WEIGHT}
 
 
-def _count(client: Any, name: str) -> int:
-    return int(client.count(index=name)["count"])
+def _count(client: Any, name: str) -> int | None:
+    """The documents of an index; None if there is no such index."""
+    return int(client.count(index=name)["count"]) if client.indices.exists(index=name) else None
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:

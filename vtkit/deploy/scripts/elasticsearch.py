@@ -7,24 +7,23 @@ python index.py load, python index.py search "a query", python index.py replay
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from encode import HERE, Results, Vector, index_main
-from rest import Server, hits, index_name, names, send_bulk
+from encode import HERE, Results, Vector, index_main, opened
+from rest import Server, hits, index_name, send_bulk
 
 SERVER = Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
 
 
 def load() -> None:
     """Create the index and send bulk/, file by file."""
-    SERVER("PUT", index_name(), json.loads((HERE / "mapping.json").read_text("utf-8")))
+    SERVER("PUT", index_name(), opened(HERE / "mapping.json"))
     send_bulk(SERVER, index_name())
 
 
 def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
-    called = names()
+    called = opened(HERE / "dimensions.json")
     tokens = {called[number]: weight for number, weight in vector.items()}
     clause = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
     return {"query": clause, "size": top, "_source": ["id"]}

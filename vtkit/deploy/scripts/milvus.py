@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 import pymilvus
-from encode import HERE, Results, Vector, index_main
+from encode import HERE, Results, Vector, index_main, opened
 
-SETTINGS = json.loads((HERE / "settings.json").read_text("utf-8"))
+SETTINGS = opened(HERE / "settings.json")
 COLLECTION = "c_" + re.sub(r"\W+", "_", SETTINGS["name"], flags=re.ASCII)
 AT_ONCE = 1000
 MOST_BYTES = 65_535
@@ -31,7 +31,7 @@ def connected() -> Any:
 
 
 @cache
-def opened() -> Any:
+def loaded() -> Any:
     """The same with the collection in memory."""
     connected().load_collection(COLLECTION)
     return connected()
@@ -69,7 +69,7 @@ def cut(text: str) -> str:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    (found,) = opened().search(
+    (found,) = loaded().search(
         COLLECTION, data=[vector], anns_field="weights", limit=top, output_fields=["id"],
         search_params={"metric_type": "IP"},
     )  # fmt: skip

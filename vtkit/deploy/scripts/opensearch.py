@@ -8,15 +8,14 @@ python index.py models registers and deploys the models, and makes the pipelines
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from functools import cache
 from typing import Any
 
-from encode import HERE, Results, Vector, index_main
-from rest import Server, hits, index_name, names, send_bulk
+from encode import HERE, Results, Vector, index_main, opened
+from rest import Server, hits, index_name, send_bulk
 
 CHUNK = 10_000_000
 LARGEST = 64.0
@@ -28,15 +27,15 @@ INDEX: str = index_name("-seismic" if SEISMIC else "")
 def load() -> None:
     """Create the index and send bulk/, file by file."""
     mapping = "mapping-seismic.json" if SEISMIC else "mapping.json"
-    SERVER("PUT", INDEX, json.loads((HERE / mapping).read_text("utf-8")))
+    SERVER("PUT", INDEX, opened(HERE / mapping))
     send_bulk(SERVER, INDEX, renumbered if SEISMIC else None)
 
 
 @cache
 def places() -> dict[str, str]:
     """SEISMIC's name of each dimension that is used."""
-    numbers = json.loads((HERE / "seismic.json").read_text("utf-8"))
-    return {name: str(numbers[str(n)]) for n, name in enumerate(names()) if str(n) in numbers}
+    numbers = opened(HERE / "seismic.json")
+    return {name: str(numbers[str(n)]) for n, name in enumerate(opened(HERE / "dimensions.json")) if str(n) in numbers}
 
 
 def renumbered(document: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def renumbered(document: dict[str, Any]) -> dict[str, Any]:
 
 def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
     """The body of a search, and what its scores are to be multiplied by."""
-    called = names()
+    called = opened(HERE / "dimensions.json")
     tokens = {called[number]: weight for number, weight in vector.items()}
     scale = 1.0
     if SEISMIC:
@@ -77,7 +76,7 @@ def models() -> None:
 
 def registered(name: str) -> str:
     """The id of a model, deployed."""
-    meta = json.loads((HERE / f"{name}.json").read_text("utf-8"))
+    meta = opened(HERE / f"{name}.json")
     content = (HERE / f"{name}.zip").read_bytes()
     model = str(SERVER("POST", "_plugins/_ml/models/_register_meta", meta)["model_id"])
     for number, start in enumerate(range(0, len(content), CHUNK)):

@@ -7,7 +7,6 @@ python index.py load, python index.py search "a query", python index.py replay
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from functools import cache
 from typing import Any
 
 import psycopg
-from encode import HERE, Results, Vector, index_main
+from encode import HERE, Results, Vector, index_main, opened
 
 TABLE = (HERE / "schema.sql").read_text("utf-8").partition("CREATE TABLE ")[2].split()[0]
 
@@ -45,7 +44,7 @@ def load() -> None:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    width = json.loads((HERE / "settings.json").read_text("utf-8"))["dimensions"]
+    width = opened(HERE / "settings.json")["dimensions"]
     query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
     with connected().cursor() as cursor:
         cursor.execute(

@@ -14,11 +14,11 @@ import re
 import sys
 from functools import cache
 
-from encode import HERE, Results, Vector, index_main
+from encode import HERE, Results, Vector, index_main, opened
 from qdrant_client import QdrantClient, models
 
 NAME = "text"
-SETTINGS = json.loads((HERE / "settings.json").read_text("utf-8"))
+SETTINGS = opened(HERE / "settings.json")
 COLLECTION: str = os.environ.get("QDRANT_COLLECTION") or re.sub(r"[^0-9A-Za-z_-]+", "_", SETTINGS["name"])
 AT_ONCE = 256
 

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from encode import HERE
+from encode import HERE, opened
 
 
 class Server:
@@ -43,14 +43,8 @@ class Server:
 
 def index_name(suffix: str = "") -> str:
     """The name of the index: INDEX, or the name of the exported model."""
-    name = json.loads((HERE / "settings.json").read_text("utf-8"))["name"].lower()
+    name = opened(HERE / "settings.json")["name"].lower()
     return os.environ.get("INDEX") or re.sub(r"[^0-9a-z]+", "-", name).strip("-") + suffix
-
-
-def names() -> list[str]:
-    """Names of the dimensions."""
-    listed: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
-    return listed
 
 
 def send_bulk(server: Server, index: str, change: Any = None) -> None:
