@@ -25,7 +25,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
-from vtkit.search.engine import index_in_memory
+from vtkit.search.exact import ExactIndex
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
@@ -111,7 +111,7 @@ def ranked_by_hand(trained: SparseEncoder, file: Path) -> Path:
     queries = encode_side(trained, [query.text for query in DATA.queries], "query", 64, precision=precision)
     documents = encode_side(trained, DATA.contents, "document", 128, precision=precision)
     lines = []
-    ranked = index_in_memory(documents).search(queries, len(DATA.documents))[0]
+    ranked = ExactIndex.build(documents).search(queries, len(DATA.documents))[0]
     for query, row in zip(DATA.queries, ranked, strict=True):
         best = [DATA.documents[number].id for number in row if number >= 0]
         lines += [f"{query.id} Q0 {document} {rank} {1 / rank} own" for rank, document in enumerate(best, 1)]

@@ -6,6 +6,7 @@ import html
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,7 +26,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import result_of
 from vtkit.search import opensearch_client, seismic
-from vtkit.search.engine import EngineIndex, Index, build_index, index_in_memory, open_index, reach_engine
+from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised
 from vtkit.search.measures.agreement import agreement
@@ -106,15 +107,14 @@ def test_contributions_are_the_products_that_make_the_score(index: Index) -> Non
         query = queries[row].toarray()[0]
         for number, score in zip(ids[row], scores[row], strict=True):
             if number >= 0:
-                found = index.explain(queries[row], int(number))
+                found = index.postings.explain(queries[row], int(number))
                 assert found.products.sum() == score
                 assert set(found.dimensions.tolist()) == set(np.flatnonzero(query * documents[number]).tolist())
                 assert found.query_weights.tolist() == query[found.dimensions].tolist()
                 assert found.document_weights.tolist() == documents[number][found.dimensions].tolist()
-    assert not len(index.explain(sp.csr_matrix((1, 25), dtype=np.float32), 0).products)
-    for bad, number in ((queries[0], 40), (queries[0], -1), (sp.csr_matrix((1, 4)), 0), (queries[:2], 0)):
-        with pytest.raises(ValueError, match=r"no document|dimensions|one query"):
-            index.explain(bad, number)
+    assert not len(index.postings.explain(sp.csr_matrix((1, 25), dtype=np.float32), 0).products)
+    with pytest.raises(ValueError, match="dimensions"):
+        index.postings.explain(sp.csr_matrix((1, 4)), 0)
 
 
 @settings(max_examples=20)
@@ -245,13 +245,10 @@ def test_answers_that_cannot_be_are_not_passed_on(tmp_path: Path) -> None:
     exact = build_index(IndexSection(), vectors(5, 4, 1), tmp_path / "index")
     assert isinstance(exact, ExactIndex)
     for ids, scores in (([5], [1.0]), ([-1], [1.0]), ([1, 1], [2.0, 1.0]), ([1], [np.nan]), ([1], [])):
-
-        class Nonsense:
-            def rank(self, queries: sp.csr_matrix, depth: int, ids: Any = ids, scores: Any = scores) -> Any:
-                return iter([(np.asarray(ids, np.int32), np.asarray(scores, np.float32))])
-
+        answer = np.asarray(ids, np.int32), np.asarray(scores, np.float32)
+        index = EngineIndex(exact, partial(lambda answer, *_: iter([answer]), answer), "seismic")
         with pytest.raises(DataError, match="seismic names documents that the index does not have"):
-            EngineIndex(exact, Nonsense(), "seismic").search(sp.csr_matrix([[1.0, 0, 0, 0]]), 3)
+            index.search(sp.csr_matrix([[1.0, 0, 0, 0]]), 3)
 
 
 def test_quantisation_by_hand() -> None:
@@ -393,7 +390,7 @@ def test_seismic_finds_most_of_what_exact_search_finds(tmp_path: Path, monkeypat
     monkeypatch.setattr(seismic, "N_POSTINGS", 450)
     documents = sp.random(3000, 400, density=0.15, random_state=1, dtype=np.float32).tocsr()
     queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
-    exact = set_of_results(index_in_memory(documents).search(queries, 10)[0])
+    exact = set_of_results(ExactIndex.build(documents).search(queries, 10)[0])
     section = IndexSection(engine="seismic")
     build_index(section, documents, tmp_path / "index")
     found = set_of_results(open_index(section, tmp_path / "index").search(queries, 10)[0])

@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -77,14 +76,12 @@ def test_search_agrees_with_scipy_on_larger_random_vectors(depth: int) -> None:
 
 def test_the_number_of_threads_changes_nothing() -> None:
     index, queries = ExactIndex.build(vectors(500, 100, 0.1, 3)), vectors(37, 100, 0.1, 4)
-    many = index.search(queries, 20)
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "threads", lambda: 3)
+        several = index.search(queries, 20)
+        patch.setattr(exact, "threads", lambda: 1)
         one = index.search(queries, 20)
-    finally:
-        numba.set_num_threads(threads)
-    assert all((a == b).all() for a, b in zip(many, one, strict=True))
+    assert all((a == b).all() for a, b in zip(several, one, strict=True))
 
 
 def test_empty_queries_documents_and_collections_find_nothing() -> None:
@@ -111,7 +108,7 @@ def test_a_saved_index_answers_as_the_built_one_pruned_too(tmp_path: Path) -> No
         loaded = ExactIndex.load(tmp_path / str(documents))
         assert (loaded.document_count, loaded.vocabulary) == (documents, 30)
         assert all((a == b).all() for a, b in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True))
-    assert loaded._pruned(queries, loaded.frequent, *blank_results(9, 7)).all()
+    assert pruned_queries(loaded, queries, 7) == 9
 
 
 def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], object]:
@@ -232,8 +229,7 @@ def test_a_large_collection_is_pruned_window_by_window(depth: int) -> None:
     columns = sp.hstack([documents, sp.csr_matrix(np.full((70_000, 1), 0.125, dtype=np.float32))]).tocsr()
     index, queries = ExactIndex.build(columns), vectors(40, 61, 0.2, 2)
     assert 0 < len(index.frequent.terms) < 61
-    answered = index._pruned(queries, index.frequent, *blank_results(40, depth))
-    assert answered.mean() > 0.9
+    assert pruned_queries(index, queries, depth) > 0.9 * 40
     assert_the_same(index, queries, depth)
     assert_the_same(index, sp.csr_matrix((3, 61), dtype=np.float32), depth)
 
@@ -242,7 +238,7 @@ def test_what_pruning_cannot_answer_is_scored_whole() -> None:
     documents = sp.csr_matrix(np.ones((70_000, 2), dtype=np.float32))  # every score is equal
     index = ExactIndex.build(documents)
     negative = sp.csr_matrix([[2.0, -1.0], [1.0, 0.0], [-1.0, 0.5], [0.0, 1.0]], dtype=np.float32)
-    assert not index._pruned(negative, index.frequent, *blank_results(4, 5)).any()
+    assert pruned_queries(index, negative, 5) == 0
     assert found(index, negative, 5) == [[(n, 1.0) for n in range(5)]] * 2 + [[]] + [[(n, 1.0) for n in range(5)]]
 
 
@@ -250,10 +246,14 @@ def test_small_collections_and_deep_rankings_are_scored_whole() -> None:
     assert ExactIndex.build(vectors(pruning.LEAST_DOCUMENTS - 1, 5, 0.5, 1)).frequent is None
     index = ExactIndex.build(vectors(pruning.LEAST_DOCUMENTS, 5, 0.5, 1))
     assert index.frequent is not None
+    assert pruned_queries(index, vectors(1, 5, 0.9, 2), 11) == 0
+    assert pruned_queries(index, vectors(1, 5, 0.9, 2), 10) == 1
+
+
+def pruned_queries(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> int:
+    """The number of queries that a search answers by pruning."""
+    counts: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ExactIndex, "_pruned", lambda *_: pytest.fail("pruned"))
-        index.search(vectors(1, 5, 0.9, 2), 11)
-
-
-def blank_results(queries: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.full((queries, depth), -1, np.int32), np.zeros((queries, depth), np.float32)
+        patch.setattr(exact, "search_lists", lambda *arguments: counts.append(pruning.search_lists(*arguments)))
+        index.search(queries, depth)
+    return sum(counts)

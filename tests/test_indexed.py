@@ -39,7 +39,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import bm25_impacts
+from vtkit.search.bm25 import Bm25
 from vtkit.search.exact import ExactIndex
 from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.index import IndexSection
@@ -174,7 +174,8 @@ BM25_TEXTS = ["maple raven maple", "raven", "maple raven stone river river river
 
 def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
     cut = analyser("en", "words")
-    wanted, terms = bm25_impacts(BM25_TEXTS, cut)
+    bm25 = Bm25.build(BM25_TEXTS, "en", "words")
+    wanted, terms = bm25.impacts, bm25.terms
     counts = terms.counts(BM25_TEXTS).astype(np.float32)
     mean = counts.sum() / len(BM25_TEXTS)
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])

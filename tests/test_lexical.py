@@ -22,9 +22,8 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.pipeline.store import Store, result_of
 from vtkit.recipe.load import load_recipe
-from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import Bm25, bm25_impacts
-from vtkit.search.engine import index_in_memory
+from vtkit.search.bm25 import Bm25
+from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
@@ -32,14 +31,12 @@ from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
-CUT = analyser("en", "words")
 TEXTS = ["river stone river", "oak reef", "stone oak oak maple", "", "reef river stone oak"]
 QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 
 
 def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
     bm25 = Bm25.build(texts, "en", "words")
-    assert (bm25.impacts != bm25_impacts(texts, CUT)[0]).nnz == 0
     factors = balance.weight, balance.deviations
     part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.impacts, *factors)
     return part, part.documents(vectors, bm25.impacts)
@@ -48,7 +45,7 @@ def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
     names = [str(number) for number in range(documents.shape[0])]
     return to_run(
-        [str(row) for row in range(queries.shape[0])], names, *index_in_memory(documents).search(queries, len(names))
+        [str(row) for row in range(queries.shape[0])], names, *ExactIndex.build(documents).search(queries, len(names))
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SparseEncoder
@@ -109,7 +108,6 @@ def scratch_recipe(name: str, *sections: str) -> str:
 def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
     """A sparse encoder over :func:`model`, computing on one thread; ``folder`` is where it is written on the way."""
     torch.set_num_threads(1)
-    numba.set_num_threads(1)  # its thread pool is torch's: what BM25 runs on, torch runs on afterwards
     pooling, activation = settings.pop("pooling", "max"), settings.pop("activation", "relu")
     tokens = settings.get("tokens", TOKENS)
     return as_sparse_encoder(

@@ -40,6 +40,7 @@ from vtkit.search.engine import build_index, open_index
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection
+from vtkit.system.runtime import want_threads
 
 Ranking = tuple[np.ndarray, np.ndarray]
 Search = Callable[[], Ranking]
@@ -180,7 +181,8 @@ def engine_search(engine: Engine, documents: sp.csr_matrix, queries: sp.csr_matr
 def one(name: str, folder: Path, depth: int, url: str) -> dict[str, float | str]:
     """What one side took, in this process."""
     documents, queries = (sp.load_npz(folder / f"{which}.npz").tocsr() for which in ("documents", "queries"))
-    numba.set_num_threads(1)
+    numba.set_num_threads(1)  # the peers compute on its threads
+    want_threads(1)
     if name in ENGINES:
         engine_search(name, documents[:100], queries[:3], depth, url)()  # compiles and imports
     before, started = forget_peak(), time.perf_counter()

@@ -100,7 +100,7 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
         for name in relevant if own else ():
             number = collection.numbers.get(name)
             if number is not None:
-                shared = searcher.index.explain(vector, number).dimensions
+                shared = searcher.index.postings.explain(vector, number).dimensions
                 shares.append(len(own & set(_own_dimensions(searcher, shared))) / len(own))
     return float(np.mean(shares)) if shares else None
 
@@ -108,8 +108,6 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
 def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | None:
     """Coverage of the first queries; None for latent units, which name no tokens, and for more than DOCUMENTS_READ
     documents."""
-    from scipy.sparse import csc_matrix
-
     from vtkit.evaluation.analyses.coverage import coverage
     from vtkit.evaluation.analyses.together import tokens_of_words
 
@@ -122,10 +120,8 @@ def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | No
     own = [np.setdiff1d(np.asarray(ids, dtype=np.int64), special) for ids in listed]
     judged = (collection.by_number(collection.qrels, query.id) for query in asked)
     relevant = [np.array([number for number, grade in of.items() if grade > 0], dtype=np.int64) for of in judged]
-    shape = (index.document_count, index.vocabulary)
-    documents = csc_matrix((index.weights, index.documents, index.starts), shape=shape).tocsr()
     words = [tokens_of_words(tokenizer.backend_tokenizer, text) for text in texts]
-    return coverage(words, own, searcher.encode(texts), documents, relevant)
+    return coverage(words, own, searcher.encode(texts), index.by_document(), relevant)
 
 
 def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> SearchCost:

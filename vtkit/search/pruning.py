@@ -1,4 +1,4 @@
-"""Exact top-k that leaves most postings of a large collection unread.
+"""The compiled search of exact lists: every document is scored, or most postings of a large collection are left unread.
 
 The weights of frequent terms are also kept as rows of bytes, one per document, in 255 steps, rounded up. A query is
 answered in windows of documents, so that its sums stay in the cache: rows are added and lists of rarer terms read as
@@ -28,6 +28,9 @@ STEPS = 255
 WINDOW = 2**15  # documents per window; four bytes each
 BLOCK = 64  # documents that are skipped together by their best score
 SMALLEST = 1e-30  # below this, float32's rounding error is no longer proportional to the number, as the margin assumes
+_STRIDE = 32  # of documents whose scores are sampled
+_LARGEST_NUMBER = 2**32 - 1
+_LEAST = np.float32(1e-45)
 LONGEST_QUERY = 4096  # terms; the margin for float32 sums of more terms would be too wide
 
 
@@ -237,23 +240,77 @@ def _prune(
     return True
 
 
+@compiled()
+def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
+    """A score that somewhat more than ``depth`` accumulators are likely to reach; the smallest positive number if a
+    guess would not pay."""
+    wanted = depth // _STRIDE
+    wanted += 3 * int(np.sqrt(wanted)) + 1
+    size = 0
+    for document in range(0, len(accumulators), _STRIDE):
+        sample[size] = accumulators[document]
+        size += accumulators[document] > 0
+    if size < 2 * wanted:
+        return _LEAST
+    return np.partition(sample[:size], size - wanted)[size - wanted]
+
+
+@compiled()
+def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any) -> None:
+    """The largest positive accumulators, best first, into ``ids`` and ``scores`` (which start at -1 and 0).
+
+    A sample of the scores gives a guess of the border; only scores above it are sorted, or all if the guess was too
+    high. The sort keys are integers: the bits of a score, which order like positive floats, above the bits of the
+    document number, counted down. ``sample`` and ``keys`` are work space.
+    """
+    depth = len(ids)
+    floor = _floor(accumulators, depth, sample)
+    bits = accumulators.view(np.uint32)
+    while True:
+        size = 0
+        for document in range(len(accumulators)):
+            # Always written, and kept if good: an unpredictable branch takes four times as long.
+            keys[size] = np.uint64(bits[document]) << np.uint64(32) | np.uint64(_LARGEST_NUMBER - document)
+            size += accumulators[document] >= floor
+        if size >= depth or floor == _LEAST:
+            break
+        floor = _LEAST
+    best = np.partition(keys[:size], size - depth)[size - depth :] if size > depth else keys[:size]
+    best.sort()
+    for rank in range(len(best)):
+        number = _LARGEST_NUMBER - np.int64(best[len(best) - 1 - rank] & np.uint64(_LARGEST_NUMBER))
+        ids[rank], scores[rank] = number, accumulators[number]
+
+
 @compiled(nogil=True)
-def search_pruned(
+def search_lists(
     starts: Any, documents: Any, weights: Any, document_count: int,
-    places: Any, rows: Any, steps: Any,
+    places: Any, rows: Any, steps: Any, prune: bool,
     query_starts: Any, query_terms: Any, query_weights: Any,
-    ids: Any, scores: Any, answered: Any, worker: int, workers: int,
-) -> None:  # fmt: skip
+    ids: Any, scores: Any, worker: int, workers: int,
+) -> int:  # fmt: skip
     """Fill ``ids`` and ``scores``, both (queries, depth) and -1 and 0 before, for the queries worker, worker + workers,
-    ..., and mark those ``answered``; for the others, everything has to be scored."""
+    and so on: with ``prune`` by pruning where that is possible, and else by scoring every document. Returns the number
+    of queries answered by pruning."""
     queries, depth = ids.shape
     sums, maxima = np.zeros(WINDOW, np.float32), np.zeros(WINDOW // BLOCK, np.int32)
     room = 16 * depth + 1024
     numbers, bounds = np.empty(room, np.int64), np.empty(room, np.float32)
+    accumulators = np.empty(document_count, np.float32)
+    sample, keys = np.empty(document_count // _STRIDE + 1, np.float32), np.empty(document_count, np.uint64)
+    pruned = 0
     for query in range(worker, queries, workers):
         entries = slice(query_starts[query], query_starts[query + 1])
-        answered[query] = _prune(
-            starts, documents, weights, document_count, places, rows, steps,
-            query_terms[entries], query_weights[entries], ids[query], scores[query],
+        terms, factors = query_terms[entries], query_weights[entries]
+        if prune and _prune(
+            starts, documents, weights, document_count, places, rows, steps, terms, factors, ids[query], scores[query],
             sums, maxima, numbers, bounds,
-        )  # fmt: skip
+        ):  # fmt: skip
+            pruned += 1
+            continue
+        accumulators[:] = 0
+        for entry in range(len(terms)):
+            of_term = slice(starts[terms[entry]], starts[terms[entry] + 1])
+            _scatter(accumulators, 0, factors[entry], documents[of_term], weights[of_term])
+        _keep_best(accumulators, sample, keys, ids[query], scores[query])
+    return pruned

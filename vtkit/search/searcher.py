@@ -159,7 +159,7 @@ class Searcher:
         number = self.documents.find(document_id)
         document = self.documents[number]
         vector = self.encode([query])
-        shared = self.index.explain(vector, number)
+        shared = self.index.postings.explain(vector, number)
         tokens: dict[bool, list[SharedToken]] = {False: [], True: []}
         for position in np.argsort(-shared.products, kind="stable"):
             term = int(shared.dimensions[position])
@@ -224,7 +224,7 @@ class Searcher:
         self, rank: int, number: int, score: float, vector: sparse.csr_matrix, words: QueryWords | None
     ) -> SearchResult:
         document = self.documents[number]
-        shared = self.index.explain(vector, number)
+        shared = self.index.postings.explain(vector, number)
         tokens, special, texts = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.names)
         about = document["_id"], document["title"], document["text"], score

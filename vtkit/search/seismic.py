@@ -4,18 +4,19 @@ with weights in half precision. The evaluation compares it with exact search."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
-from vtkit.system.runtime import search_threads, without_output
+from vtkit.system.runtime import threads, without_output
 
 N_POSTINGS, QUERY_CUT = 3500, 20
 """Postings kept per list, on average, and largest query weights whose lists are searched; all weights count in the
@@ -54,16 +55,16 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
             centroid_fraction=CENTROID_FRACTION,
             summary_energy=SUMMARY_ENERGY,
             doc_cut=DOCUMENT_CUT,
-            num_threads=search_threads(),
+            num_threads=threads(),
         )
         built.save(str(folder / _NAME))
 
 
-def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> SeismicRanker:
+def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
     """The index that :func:`build` left in ``folder``."""
     path = folder / f"{_NAME}.index.seismic"
     if not len(postings.documents):
-        return SeismicRanker(None)
+        return partial(_rank, None)
     try:
         index = _classes(postings.vocabulary)[1].load(str(path))
         held = index.nnz
@@ -76,7 +77,7 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> S
         raise DataError(
             f"{path}: the index is damaged: it has {held:,} of {len(postings.documents):,} postings. {REBUILD}"
         )
-    return SeismicRanker(index)
+    return partial(_rank, index)
 
 
 def _classes(dimensions: int) -> tuple[Any, Any]:
@@ -88,31 +89,25 @@ def _classes(dimensions: int) -> tuple[Any, Any]:
     return seismic.SeismicDataset, seismic.SeismicIndex
 
 
-@dataclass(frozen=True)
-class SeismicRanker:
-    """A loaded Seismic index."""
+def _rank(index: Any, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
+    """The :data:`Rank` of a loaded index."""
+    import seismic
 
-    index: Any  # None if no document has a weight
-
-    def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """As :meth:`vtkit.search.engine.Ranker.rank`."""
-        import seismic
-
-        text = seismic.get_seismic_string()
-        for start in range(0, queries.shape[0], _QUERIES_AT_ONCE):
-            batch = queries[start : start + _QUERIES_AT_ONCE]
-            rows = np.split(np.arange(batch.nnz), batch.indptr[1:-1])
-            results = self.index.batch_search(
-                np.array([str(row) for row in range(len(rows))], dtype=text),
-                [batch.indices[row].astype(text) for row in rows],
-                [batch.data[row] for row in rows],
-                k=depth,
-                query_cut=QUERY_CUT,
-                heap_factor=HEAP_FACTOR,
-                num_threads=search_threads(),
-            )
-            by_query = {int(hits[0][0]): hits for hits in results if hits}  # unordered, and only queries with results
-            for row in range(len(rows)):
-                hits = by_query.get(row, [])
-                ids = np.asarray([number for _, _, number in hits], dtype=np.int32)
-                yield ids, np.asarray([score for _, score, _ in hits], dtype=np.float32)
+    text = seismic.get_seismic_string()
+    for start in range(0, queries.shape[0], _QUERIES_AT_ONCE):
+        batch = queries[start : start + _QUERIES_AT_ONCE]
+        rows = np.split(np.arange(batch.nnz), batch.indptr[1:-1])
+        results = index.batch_search(
+            np.array([str(row) for row in range(len(rows))], dtype=text),
+            [batch.indices[row].astype(text) for row in rows],
+            [batch.data[row] for row in rows],
+            k=depth,
+            query_cut=QUERY_CUT,
+            heap_factor=HEAP_FACTOR,
+            num_threads=threads(),
+        )
+        by_query = {int(hits[0][0]): hits for hits in results if hits}  # unordered, and only queries with results
+        for row in range(len(rows)):
+            hits = by_query.get(row, [])
+            ids = np.asarray([number for _, _, number in hits], dtype=np.int32)
+            yield ids, np.asarray([score for _, score, _ in hits], dtype=np.float32)

@@ -67,35 +67,10 @@ def threads() -> int:
 
 
 def limit_threads() -> None:
-    """Limit torch and numba to :func:`threads`."""
-    import numba
+    """Limit torch to :func:`threads`."""
     import torch
 
-    # numba starts its threads in its call, and both may share one OpenMP, so torch is set last
-    numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
     torch.set_num_threads(threads())
-
-
-def search_threads() -> int:
-    """The threads of a search: numba's, and no more than :func:`threads`. numba's number is per Python thread, and a
-    new thread starts with all of them."""
-    import numba
-
-    _start_numba()
-    return min(threads(), int(numba.get_num_threads()))
-
-
-@cache
-def _start_numba() -> None:
-    """Start numba's threads, no more than :func:`threads`. torch's number is restored, because both may share one
-    OpenMP, which takes over numba's."""
-    import numba
-
-    torch = sys.modules.get("torch")
-    before = None if torch is None else torch.get_num_threads()
-    numba.set_num_threads(min(threads(), numba.get_num_threads()))
-    if torch is not None:
-        torch.set_num_threads(before)
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's `mallopt` (malloc.h)

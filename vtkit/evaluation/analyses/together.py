@@ -20,8 +20,7 @@ from vtkit.evaluation.analyses.case_confusion import CaseConfusion, case_confusi
 from vtkit.evaluation.analyses.coarse_graining import CoarseGraining, coarse_graining, features
 from vtkit.evaluation.analyses.coverage import Coverage, coverage
 from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
-from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import bm25_impacts
+from vtkit.search.bm25 import Bm25
 from vtkit.search.engine import index_in_memory
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
@@ -70,9 +69,9 @@ def sample_of(
     asked = collection.sample(queries, seed)
     kept, relevant = _some_documents(asked, documents, seed)
     texts, questions = [asked.contents[number] for number in kept], [query.text for query in asked.queries]
-    impacts, terms = bm25_impacts(texts, analyser(language, "words"))
-    presence = sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)
-    return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(terms.counts(questions)), seed)
+    bm25 = Bm25.build(texts, language, "words")
+    presence = (bm25.impacts > 0).astype(np.float64)
+    return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(bm25.terms.counts(questions)), seed)
 
 
 def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) -> Analyses:

@@ -31,8 +31,6 @@ def flops(query_shares: npt.NDArray[np.float64], document_shares: npt.NDArray[np
     Args:
         query_shares, document_shares: p(j) of queries and documents, (vocabulary,); see :func:`activation_shares`.
     """
-    if query_shares.shape != document_shares.shape:
-        raise ValueError(f"queries have {len(query_shares)} dimensions, documents {len(document_shares)}")
     return float(query_shares @ document_shares)
 
 
