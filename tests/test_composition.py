@@ -246,16 +246,6 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("first", "second")]
 
 
-def test_the_command_prints_tables_side_by_side(folders: list[str]) -> None:
-    result = invoke("inspect-vocab", *folders, "--languages", "sembridge")
-    assert result.exit_code == 0, result.output
-    for line in (r" +first +second$", r"English +5 \(\d+\.\d+ %\)", r"from first +13 \(100\.00 %\)"):
-        assert re.search(f"^{line}", result.output, re.MULTILINE)
-    assert "13 tokens, WordPiece" in result.output
-    assert "9 tokens, byte-level BPE" in result.output
-    assert "\u202e" not in result.output
-
-
 def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("the school\nthe\n", encoding="utf-8")

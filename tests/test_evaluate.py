@@ -16,8 +16,6 @@ import torch
 from command_line import invoke
 from scipy.stats import ttest_rel
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from test_peers import dense_embedder
-from transformers import BertConfig, BertForSequenceClassification
 from typer.testing import Result
 
 import vtkit
@@ -39,9 +37,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluate")
     tiny.finished_run(folder, tiny.collection(60))
     tiny.write_collection(folder / "other", renamed(tiny.collection(40, seed=7)))
-    config = BertConfig.from_pretrained(dense_embedder(folder / "dense"), num_labels=1)
-    BertForSequenceClassification(config).save_pretrained(folder / "cross")
-    tiny.tokenizer().save_pretrained(str(folder / "cross"))
+    tiny.dense(folder / "dense")
+    tiny.cross_encoder(folder / "cross")
     return folder
 
 

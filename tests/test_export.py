@@ -261,15 +261,6 @@ def test_eight_bits_are_as_few_as_the_vectors_allow(tmp_path: Path, monkeypatch:
     assert not (tmp_path / QUANTISED).exists()
 
 
-def test_a_readme_does_not_contradict_itself(transferred: Path, plain: Path, exported: Exported) -> None:
-    for source in (transferred, plain):
-        text = " ".join((exported(source, "opensearch")[0] / "README.md").read_text("utf-8").split())
-        assert ("The same network encodes queries and documents" in text) == (source == plain)
-        assert "queries have other weights" not in text
-        assert "pip install vtkit" not in text
-        assert ("`/embed_sparse` with" in text) == (source == transferred)
-
-
 def test_an_engine_that_adds_no_prompt_gets_no_encoder(tmp_path: Path) -> None:
     source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20)
     for prompts in (True, False):

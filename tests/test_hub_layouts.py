@@ -18,14 +18,11 @@ import tiny
 import torch
 from hub_server import Hub, serving
 from sentence_transformers import SentenceTransformer, SparseEncoder
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 from tokenizers.normalizers import BertNormalizer
 from transformers import (
     AutoModelForMaskedLM,
-    BertConfig,
-    BertForSequenceClassification,
-    BertModel,
     BigBirdConfig,
     BigBirdForMaskedLM,
 )
@@ -99,20 +96,9 @@ def router(folder: Path) -> Path:
 
 def embedder(folder: Path) -> Path:
     """A dense embedder of a transformer, its mean, and unit vectors."""
-    torch.manual_seed(1)
-    BertModel(BertConfig(**SHAPE)).save_pretrained(folder / "bare")
-    tiny.tokenizer().save_pretrained(str(folder / "bare"))
-    modules = [Transformer(str(folder / "bare")), Pooling(32), Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
-    shutil.rmtree(folder / "model" / "2_Normalize", ignore_errors=True)  # git keeps no folder without files
-    return folder / "model"
-
-
-def cross_encoder(folder: Path) -> Path:
-    torch.manual_seed(2)
-    BertForSequenceClassification(BertConfig(**SHAPE, num_labels=1)).save_pretrained(folder)
-    tiny.tokenizer().save_pretrained(str(folder))
-    return folder
+    made = tiny.dense(folder / "model")
+    shutil.rmtree(made / "2_Normalize", ignore_errors=True)  # git keeps no folder without files
+    return made
 
 
 def state(folder: Path) -> dict[str, torch.Tensor]:
@@ -349,7 +335,7 @@ def test_weights_of_another_architecture_and_those_that_are_no_numbers_are_refus
     other = tiny.model("distilbert").state_dict()
     loads: list[tuple[Path, Callable[[str], object]]] = [
         (tiny.bare(tmp_path / "encoder"), load_encoder),
-        (cross_encoder(tmp_path / "cross"), lambda name: load_teacher(name, (16, 32), "finetune.teachers")),
+        (tiny.cross_encoder(tmp_path / "cross"), lambda name: load_teacher(name, (16, 32), "finetune.teachers")),
         (embedder(tmp_path / "dense"), lambda name: load_dense(name, "embedder")),
     ]
     for folder, load in loads:

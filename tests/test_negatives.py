@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tiny import add_training_queries, bare, collection, encoder, finished_run, texts
-from transformers import BertConfig, BertForSequenceClassification
 
 import vtkit
 from vtkit.commands.recipe import check_recipe
@@ -148,15 +147,6 @@ def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
     assert ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0].tolist() == (first[0][0][::-1].tolist())
     kept.write_bytes(kept.read_bytes()[:40])  # half written
     assert ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0].tolist() == first[0].tolist()
-
-
-def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
-    cross = tmp_path / "cross"
-    bare(cross)
-    BertForSequenceClassification(BertConfig.from_pretrained(cross, num_labels=1)).save_pretrained(cross)
-    wanted = section(mining={"rankings": [str(tmp_path / "cross")]})
-    with pytest.raises(DataError, match=r"is a cross-encoder, which scores pairs and cannot search"):
-        ranked(wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
 
 
 # files of rankings

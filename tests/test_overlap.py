@@ -356,19 +356,6 @@ def test_counts_add_up_in_every_mode(words: list[str], others: list[str], mode: 
     assert len(list(pair_rows(source, target, mode))) == report["overlap"]
 
 
-def test_the_command_says_how_much_is_known(folders: list[str]) -> None:
-    result = call("overlap", *folders)
-    assert result.exit_code == 0, result.output
-    assert "source (11 tokens) knows 8 of the 13 tokens of target: 61.54 %" in result.output
-    assert re.search(r"^exact +2 +15\.38 %$", result.output, re.MULTILINE)
-    assert "exact: the ← Ġthe, ##ing ← ing" in result.output
-    assert call("overlap", *folders).output == result.output
-    result = call("overlap", folders[0], f"{folders[1]}/nowhere")
-    assert isinstance(result.exception, DataError)
-    assert "neither a folder nor a file" in str(result.exception)
-    assert call("overlap", *folders, "--mode", "close").exit_code == 2
-
-
 def test_the_command_lists_all_pairs_and_prints_json(folders: list[str], tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     options = ["--list", str(file), "--json", "--mode", "exact", "--examples", "2"]

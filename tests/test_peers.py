@@ -9,7 +9,6 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
@@ -30,18 +29,10 @@ from vtkit.search.measures.significance import holm, paired_randomization
 from vtkit.system.errors import DataError, RecipeError
 
 
-def dense_embedder(folder: Path, prompts: dict[str, str] | None = None) -> Path:
-    """A dense embedder of random weights."""
-    plain = tiny.embedder(folder.with_name(f"{folder.name}-plain"))
-    modules = [Transformer(str(plain)), Pooling(32, "mean"), Normalize()]
-    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dense") / "tiny-e5"
-    return dense_embedder(folder, {"query": "apple amber ", "document": "river "})
+    return tiny.dense(folder, prompts={"query": "apple amber ", "document": "river "})
 
 
 @pytest.fixture(scope="module")

@@ -471,11 +471,6 @@ def test_any_value_of_a_setting_is_taken_or_explained(name: str, value: Any) -> 
     assert not told or f"  {name}" in told or "evaluate.sets" in told
 
 
-def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
-    text = '[recipe]\nname = "\\u001b[2J"\n"\\u001b[31m" = 1\n'
-    assert "\x1b" not in refused(write(tmp_path, "bad.toml", text))
-
-
 # What a recipe needs from outside
 
 
