@@ -409,3 +409,13 @@ def test_two_scores_in_standard_deviations_are_refused(
     given = {"teachers": [load_teacher(name, (48, 24), "t")] * teachers}
     with pytest.raises(DataError, match=f"only their order is left.*{way_out}"):
         trained(tmp_path / "two", "distill", more=given, teachers=[name] * teachers, distill=settings)
+
+
+def test_a_query_stands_beside_its_own_document_and_what_models_mined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "DEPTH", 1)  # of BM25, which finds the own document first
+    monkeypatch.setattr(adaptation, "system_rankings", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
+    columns, _ = adaptation._distill(TEXTS, section("distill", steps=2), 6, 5, tmp_path, "en", [], None)
+    assert all(query in own for query, own in zip(columns["query"], columns["document"], strict=True))
+    assert columns["negative_1"].count(TEXTS[7]) > 6

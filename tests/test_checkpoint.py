@@ -11,7 +11,10 @@ from safetensors.numpy import save_file
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import ARCHITECTURES, TOKENS, bare, dense, encoder, model, shuffled, texts, tokenizer
+from tiny import ARCHITECTURES, ROLES, TOKENS, bare, dense, encoder, model, shuffled, texts, tokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from vtkit.encoder.asymmetric import WholeEncoder
@@ -30,6 +33,7 @@ from vtkit.settings.source import Scratch
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
+from vtkit.vocabulary.existing import wrap
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -266,3 +270,18 @@ def test_a_transfer_carries_settings_over(tmp_path: Path) -> None:
     assert (plain[1].pooling_strategy, plain[1].activation_function) == ("sum", "log1p_relu")
     assert (plain.prompts, plain.default_prompt_name) == ({"query": "a", "document": "b"}, "document")
     assert (plain.max_active_dims, plain.similarity_fn_name, plain.max_seq_length) == (17, "cosine", 20)
+
+
+def test_saved_dropout_of_a_source_is_off_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "a", "b", "ab", "abab"]
+    backend = Tokenizer(
+        BPE({w: n for n, w in enumerate(words)}, [("a", "b"), ("ab", "ab")], unk_token="[UNK]", dropout=0.5)
+    )
+    backend.pre_tokenizer = Whitespace()
+    model(tokens=tuple(words)).save_pretrained(tmp_path)
+    wrap(backend, ROLES, "of the test").save_pretrained(str(tmp_path))
+    for load in (load_encoder, load_source_tokenizer):
+        found = load(str(tmp_path))
+        read = getattr(found, "tokenizer", found)(["abab " * 30], add_special_tokens=False)["input_ids"]
+        assert read == [[10] * 30]
+        assert "BPE dropout of 0.5" in capsys.readouterr().err

@@ -135,6 +135,9 @@ def test_a_cache_that_refuses_the_vectors_does_not_make_them_be_embedded_again(
     assert embed(["apple"], plain).shape == (1, 32)
     assert batches == [1]
     assert "Embeddings are not kept" in capsys.readouterr().err
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "file"))
+    assert embed(["apple"], plain).shape == (1, 32)
 
 
 def test_vectors_that_are_not_numbers_are_refused_and_not_kept(plain: str, tmp_path: Path, cache: Path) -> None:
@@ -178,3 +181,8 @@ def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp
     assert user_cache("embeddings") == tmp_path / "vtkit" / "embeddings"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert user_cache("embeddings") == Path.home() / ".cache" / "vtkit" / "embeddings"
+
+
+def test_loading_prints_no_notices_of_other_libraries(plain: str, capfd: pytest.CaptureFixture[str]) -> None:
+    embed(["apple"], plain)  # the folder has no pooler, which transformers would report at length
+    assert "pooler" not in "".join(capfd.readouterr())

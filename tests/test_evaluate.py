@@ -94,9 +94,6 @@ def test_bm25_is_the_baseline_if_it_is_there_and_else_the_first_system(place: Pa
     dense, other = str(place / "dense"), place / "other"
     for systems, baseline in (([dense, "bm25"], "bm25"), ([dense, "bm25-words"], "bm25-words"), ([dense], "dense")):
         assert vtkit.evaluate(systems, other, language="en", measures=["RR@10"]).baseline == baseline
-    shown = says(dense, "bm25", "--on", other, "--language", "en", "--measure", "RR@10").stdout
-    assert re.search(r"^bm25 .*baseline +baseline", shown, re.M)
-    assert "against bm25, two-sided" in shown
 
 
 def test_an_embedder_and_its_sum_encode_each_document_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,9 @@ from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.evaluation.balance import Balance, deviation, weighted_sum
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import report_of
-from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.pipeline.store import Store, result_of
-from vtkit.recipe.load import load_recipe
+from vtkit.pipeline.store import result_of
 from vtkit.search.bm25 import Bm25
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import IndexRecord
@@ -220,16 +218,3 @@ def test_an_index_of_another_vocabulary_is_refused(finished: Path, tmp_path: Pat
     other.save_pretrained(str(tmp_path / "other"))
     with pytest.raises(DataError, match=r"another vocabulary than the model .*other"):
         Searcher.load(str(tmp_path / "other"), index, IndexSection(query_length=32))
-
-
-def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) -> None:
-    recipe = finished.parents[1] / "tiny.toml"
-    store = Store(finished.parent / "artifacts")
-
-    def keys(*changes: str) -> dict[str, str]:
-        plan = Plan(load_recipe(recipe, changes).recipe, store)
-        return {name: step.dependencies.key for name, step in plan.steps.items()}
-
-    before, after = keys(), keys("index.lexical=bm25")
-    assert after.keys() - before.keys() == {"index:deployed", "evaluate:deployed"}
-    assert [name for name in before if before[name] != after[name]] == ["report"]

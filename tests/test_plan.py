@@ -178,6 +178,12 @@ def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folde
 # keys
 
 
+def test_a_lexical_part_changes_no_model_and_no_vectors(folder: Path) -> None:
+    before, after = keys(plan(folder)), keys(plan(folder, "index.lexical=bm25"))
+    assert after.keys() - before.keys() == {"index:deployed", "evaluate:deployed"}
+    assert [name for name in before if before[name] != after[name]] == ["report"]
+
+
 def test_the_same_recipe_has_the_same_keys_and_every_step_a_key_of_its_own(folder: Path) -> None:
     first = keys(plan(folder))
     assert keys(plan(folder)) == first

@@ -918,3 +918,8 @@ def test_many_problems_are_counted_and_the_first_shown(tmp_path: Path) -> None:
     message = expect_an_answer(path)
     assert "section0: unknown section" in message
     assert "... and 2970 more" in message
+
+
+def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
+    text = '[recipe]\nname = "\\u001b[2J"\n"\\u001b[31m" = 1\n'
+    assert "\x1b" not in refused(write(tmp_path, "bad.toml", text))

@@ -1,6 +1,7 @@
 """Semantic initialisation: equal to the dense formula, and every kind of table that a target vocabulary may have."""
 
 import gzip
+import json
 import pickle
 import struct
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from entmax import entmax_bisect, sparsemax
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from test_overlap import byte_level, wordpiece
@@ -326,3 +327,15 @@ def test_a_compressed_file_that_was_cut_is_refused(tmp_path: Path) -> None:
             read_all(whole)
     with pytest.raises(DataError, match="there is no such file"):
         read_all(tmp_path / "nowhere.vec")
+
+
+def test_a_model_without_its_embeddings_is_refused(tmp_path: Path) -> None:
+    folder = tiny.bare(tmp_path / "model")
+    file, config = folder / "model.safetensors", folder / "config.json"
+    lacking = {name: tensor for name, tensor in load_file(file).items() if "word_embeddings" not in name}
+    save_file(lacking, file, {"format": "pt"})
+    with pytest.raises(DataError, match=r"its weights lack 1 of the tensors .*word_embeddings"):
+        load_table(str(folder))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"model_type": "no-such-type"}))
+    with pytest.raises(DataError, match="which the installed transformers does not have"):
+        load_table(str(folder))

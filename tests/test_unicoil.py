@@ -192,7 +192,6 @@ def test_one_kind_is_made_of_the_other(tmp_path: Path) -> None:
 
 
 def test_a_new_vocabulary_takes_the_layer_along(tmp_path: Path) -> None:
-
     ours = unicoil(tmp_path)
     target = tokenizer(shuffled(1))
     order = [TOKENS.index(token) for token in shuffled(1)]
@@ -299,9 +298,6 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     assert is_unicoil(load_encoder(str(folder / "model")))
     card = (folder / "model" / "README.md").read_text("utf-8")
     assert 'SparseEncoder("path/to/this/folder", trust_remote_code=True)' in card
-    assert "each token of a text has one weight" in card
-    assert "- unicoil" in card
-    assert "each token of a text has one weight" in (folder / "report.md").read_text("utf-8")
     report = json.loads((folder / "report.json").read_text("utf-8"))
     rows = {row["model"]: row["measures"]["RR@10"] for row in report["results"][0]["rows"]}
     assert rows["finetune"] > 0.8
@@ -314,7 +310,6 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     index = ExactIndex.load(folder / "index" / "collection" / "postings")
     assert index.info.postings == sum(len({*text.split(), *words[digest(text)]}) for text in DOCUMENTS)
     assert report["words_added"] == 3.0
-    assert "by 3.0 words on average" in card
     vtkit("expand-documents", folder / "expander", data, "--out", tmp_path / "expanded", "--set", "keep=2")
     written = (tmp_path / "expanded" / "corpus.jsonl").read_text("utf-8").splitlines()
     assert [len(json.loads(line)["text"].split()) for line in written] == [len(text.split()) + 2 for text in DOCUMENTS]
