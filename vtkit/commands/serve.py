@@ -3,15 +3,21 @@
 import sys
 from typing import Annotated, Literal
 
-from vtkit.commands.options import DownloadOption, argument, option
+from vtkit.commands.options import DownloadOption, argument, option, settings_of
 from vtkit.deploy.limits import Limits
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
 from vtkit.system.runtime import kept_for_good
 
-DEFAULTS = Limits()
+CALLED = {
+    "truncate": "--truncate/--no-truncate",
+    "texts": "--batch-size",
+    "body_bytes": "--body-size",
+    "seconds": "--timeout",
+}
 
 
+@settings_of(Limits, called=CALLED)
 def serve(
     served: Annotated[
         list[str],
@@ -20,6 +26,7 @@ def serve(
             "MODEL_OR_RUN",
         ),
     ],
+    settings: Limits,
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, option("Port; 0 takes any free one.", min=0, max=65535)] = 8080,
     model: Annotated[
@@ -34,18 +41,6 @@ def serve(
     max_length: Annotated[
         int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
     ] = None,
-    truncate: Annotated[
-        bool, option("Cut longer texts, or refuse them, unless a request says otherwise.")
-    ] = DEFAULTS.truncate,
-    batch_size: Annotated[int, option("Maximum number of texts in a request.", "TEXTS", min=1)] = DEFAULTS.texts,
-    batch_tokens: Annotated[
-        int, option("Approximate number of waiting tokens to encode together.", min=1)
-    ] = DEFAULTS.batch_tokens,
-    body_size: Annotated[int, option("Maximum size of a request.", "BYTES", min=1)] = DEFAULTS.body_bytes,
-    requests: Annotated[
-        int, option("Maximum number of simultaneous requests; more are refused.", min=1)
-    ] = DEFAULTS.requests,
-    timeout: Annotated[float, option("Time to receive or answer a request.", "SECONDS", min=0.1)] = DEFAULTS.seconds,
     precision: Annotated[Literal["float32", "bf16"], option("Precision of the encoder's matrix products.")] = "float32",
     download: DownloadOption = False,
 ) -> None:
@@ -64,7 +59,6 @@ def serve(
 
     bound = server.bind(host, port)
     names = [located(name) for name in served]
-    limits = Limits(truncate, batch_size, body_size, requests, batch_tokens, timeout)
     with kept_for_good():
         name, encoder, searchers, encoded_for = open_served(names, stages=model or (), collection=collection)
     from vtkit.deploy.served import Served  # imports torch, which a model that is not there does not need
@@ -75,4 +69,4 @@ def serve(
         console.write(f"serving {', '.join(served)} on {address}")
         sys.stdout.flush()
 
-    server.serve(opened, limits, host, bound, ready)
+    server.serve(opened, settings, host, bound, ready)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,13 +102,7 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if as_json:
         console.write_json(stats)
         return
-    _show(stats, built)
-    console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
-
-
-def _show(stats: dict[str, Any], built: Built) -> None:
-    console.write(f"{stats['folder']}: {stats['size']:,} tokens, {stats['algorithm']}")
-    console.write(f"text: {stats['text']}")
+    console.write(f"{out}: {stats['size']:,} tokens, {stats['algorithm']}\ntext: {stats['text']}")
     if (corpus := built.corpus) is not None:
         console.write(
             f"corpus: {corpus.texts:,} texts, {corpus.characters:,} characters, {corpus.words:,} words "
@@ -116,6 +110,6 @@ def _show(stats: dict[str, Any], built: Built) -> None:
         )
     if (expansion := built.expansion) is not None:
         console.write(f"expansion: {expansion.added:,} new tokens; stopped: {expansion.why}")
-    mebibytes = stats["peak_memory_mib"]
-    memory = f", {mebibytes:,} MiB of memory at the most" if mebibytes is not None else ""
+    memory = "" if peak is None else f", {peak >> 20:,} MiB of memory at the most"
     console.write(f"{stats['seconds']} s{memory}")
+    console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')

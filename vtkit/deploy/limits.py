@@ -1,19 +1,32 @@
 """Limits of a server's requests, beyond which it refuses, so that memory stays bounded; and refusals."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from vtkit.settings.types import PositiveInt, Section
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Section):
     """The limits; defaults are those of text-embeddings-inference, if it has the same limit."""
 
-    truncate: bool = True  # whether long texts are cut unless a request says otherwise; else they are refused
-    texts: int = 32  # texts per request
-    body_bytes: int = 2_000_000  # per request
-    requests: int = 128  # in progress at the same time; others are told to try again
-    batch_tokens: int = 16_384  # approximate tokens of the waiting requests that are encoded together
-    seconds: float = 30.0  # for receiving a request, and again for answering it
+    truncate: bool = True
+    """Cut longer texts, as by default, or refuse them, unless a request says otherwise."""
+
+    texts: PositiveInt = 32
+    """Maximum number of texts in a request."""
+
+    batch_tokens: Annotated[int, Field(ge=1)] = 16_384
+    """Approximate number of waiting tokens to encode together."""
+
+    body_bytes: Annotated[int, Field(ge=1)] = 2_000_000
+    """Maximum size of a request in bytes."""
+
+    requests: PositiveInt = 128
+    """Maximum number of simultaneous requests; more are refused."""
+
+    seconds: Annotated[float, Field(ge=0.1)] = 30.0
+    """Seconds to receive a request, and again to answer it."""
 
 
 ErrorType = Literal["Backend", "Empty", "Overloaded", "Unhealthy", "Validation"]

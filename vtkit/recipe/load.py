@@ -310,7 +310,16 @@ def _unreadable(path: Path, error: Exception, text: str) -> tuple[int, str]:
             raw: bytes = error.object  # without the byte order mark
             what = f"byte 0x{raw[error.start]:02x} is not valid UTF-8. Save the file in the encoding UTF-8."
             return raw.count(b"\n", 0, error.start) + 1, what
-    return _syntax_problem(str(error), text) if text else (0, f"the file cannot be read: {error}.")
+    if not text:
+        return 0, f"the file cannot be read: {error}."
+    lines = text.split("\n")  # the message is that of the standard library's reader
+    position = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", str(error))
+    number = int(position[1]) if position and position[1] else len(lines)
+    what = str(error)[: position.start()] if position else str(error)
+    if what == "Invalid value":
+        what = "write text in quotes, a list in [ ], true and false in lower case"
+    source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return number, f"not valid TOML: {what[:1].lower()}{what[1:]}{f': {plain(source[:80])}' if source else '.'}"
 
 
 def _place_in(places: Mapping[str, str], setting: str) -> str:
@@ -328,19 +337,6 @@ def _near(path: Path) -> str:
         return ""
     close = get_close_matches(path.name, beside, n=1)
     return f" Did you mean '{plain(close[0])}'?" if close else ""
-
-
-def _syntax_problem(message: str, text: str) -> tuple[int, str]:
-    """Line of a syntax error, and the error in plain words, from the message of the standard library's reader."""
-    lines = text.split("\n")
-    position = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
-    number = int(position[1]) if position and position[1] else len(lines)
-    what = message[: position.start()] if position else message
-    if what == "Invalid value":
-        what = "write text in quotes, a list in [ ], true and false in lower case"
-    what = what[:1].lower() + what[1:]
-    source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
-    return number, f"not valid TOML: {what}{f': {plain(source[:80])}' if source else '.'}"
 
 
 def _merged(below: Settings, above: Settings, table: str = "") -> Settings:

@@ -7,7 +7,7 @@ from pathlib import Path
 from vtkit.data.collections import default_split
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
-from vtkit.recipe.write import toml_value
+from vtkit.recipe.write import toml_value, wrapped
 from vtkit.settings.named import is_local
 from vtkit.system.errors import RecipeError
 from vtkit.system.templates import from_template
@@ -65,7 +65,7 @@ def new_recipe(
         needs=dict.fromkeys(need for need in needs if need),
         plain=plain,
         toml=toml_value,
-        listed=_list,
+        listed=wrapped,
     )
 
 
@@ -77,8 +77,3 @@ def as_written_in(folder: Path, name: str, what: str) -> str:
         return name
     relative = os.path.relpath(resolved, folder)
     return relative if relative == ".." or relative.startswith("../") else f"./{relative}"
-
-
-def _list(names: Sequence[str]) -> str:
-    line = toml_value(tuple(names))
-    return line if len(line) <= 100 else "[\n" + "".join(f"    {toml_value(name)},\n" for name in names) + "]"

@@ -74,15 +74,16 @@ def _table(path: str, section: BaseModel, used: Mapping[str, Any], read: set[str
             yield _comment(field.description)
         if f"{path}.{name}" in used:
             yield f"# Left open in this recipe, which uses {toml_value(used[f'{path}.{name}'])}."
-        yield f"# {name} is not set." if value is None else f"{name} = {_wrapped(value)}"
+        yield f"# {name} is not set." if value is None else f"{name} = {wrapped(value)}"
     yield ""
     for inner_path, inner in below:
         yield from _table(inner_path, inner, used, read)
 
 
-def _wrapped(value: Any) -> str:
+def wrapped(value: Any) -> str:
+    """``value`` as TOML; a list that is too long for a line has a line for each entry."""
     line = toml_value(value)
-    if not isinstance(value, tuple) or len(line) <= _WIDTH:
+    if not isinstance(value, list | tuple) or len(line) <= _WIDTH:
         return line
     return "[\n" + "".join(f"    {toml_value(entry)},\n" for entry in value) + "]"
 

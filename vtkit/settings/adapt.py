@@ -22,6 +22,14 @@ from vtkit.settings.types import (
 )
 
 Objective = Literal["crop", "align", "distill"]  # objectives of adaptation that train the sparse vectors themselves
+READ_BY = {
+    "mask_rate": {"mlm"},
+    "new_token_weight": {"mlm"},
+    "teachers": {"sap", "distill"},
+    "flops": {"crop", "align", "distill"},
+    "target_active": {"crop", "align", "distill"},
+}
+"""Settings that only some objectives read -> these objectives."""
 
 
 class DistillSection(Section):
@@ -121,24 +129,15 @@ class AdaptSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
-        own = set(type(self).model_fields) - {"distill"}
-        masked = {"mask_rate", "new_token_weight"}
-        sparse = {"flops", "target_active"}
         objectives = set(self.objectives)
-        tables: set[str] = set()
         if "auto" in objectives:
             objectives |= {"mlm", "crop", "align"}
-        if not objectives & {"mlm"}:
-            own -= masked
-        if not objectives & {"sap", "distill"}:
-            own -= {"teachers"}
-        if not objectives & {"crop", "align", "distill"}:
-            own -= sparse
-        elif self.target_active is not None:
-            tables |= {f"target_active.{side}" for side in SIDES}
+        names = {name for name in type(self).model_fields if objectives & READ_BY.get(name, objectives)}
+        if self.target_active is not None and "target_active" in names:
+            names |= {f"target_active.{side}" for side in SIDES}
         if "distill" in objectives:
-            tables |= {f"distill.{setting}" for setting in DistillSection.model_fields}
-        return {f"adapt.{name}" for name in own | tables}
+            names |= {f"distill.{setting}" for setting in DistillSection.model_fields}
+        return {f"adapt.{name}" for name in names - {"distill"}}
 
     def _faults(self) -> Iterator[str]:
         distill = self.distill

@@ -335,23 +335,22 @@ class FinetuneSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its losses, penalties and query encoder read; the others have no effect."""
-        names = set(type(self).model_fields) - {"mining"}
-        if "infonce" not in self.loss:
-            names -= {"infonce_scale"}
-        if not set(COMPARING) & set(self.loss):
-            names -= {"teacher_scale"}
-        if not self.taught:
-            names -= {"teachers", "scores"}
+        without_effect = {
+            "mining": True,  # its settings are read one by one
+            "infonce_scale": "infonce" not in self.loss,
+            "teacher_scale": not set(COMPARING) & set(self.loss),
+            "teachers": not self.taught,
+            "scores": not self.taught,
+            "query_penalty": self.fixed_queries,
+            "flops_definition": not self.penalties("document").keys() & set(SPLIT_PENALTIES),
+        }
+        names = {name for name in type(self).model_fields if not without_effect.get(name, False)}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         for side in SIDES:
             penalties = len(self.penalties(side))
             if penalties == 0 or (penalties == 1 and self.target(side) is not None):  # λ is found
                 names -= {f"{side}_lambda"}
-        if self.fixed_queries:
-            names -= {"query_penalty"}
-        if not self.penalties("document").keys() & set(SPLIT_PENALTIES):
-            names -= {"flops_definition"}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         if self.validation is not None:
             names |= {f"validation.{setting}" for setting in FinetuneValidation.model_fields}
