@@ -38,20 +38,19 @@ LUCENE = {
 has none of Korean (Nori), so that this is cut as Chinese is; Thai's needs data that the Java from pip lacks."""
 
 _SHORT = {
-    "ara": "ar", "bul": "bg", "ben": "bn", "cat": "ca", "ces": "cs", "cze": "cs", "dan": "da", "deu": "de",
-    "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es", "est": "et", "eus": "eu", "baq": "eu", "fas": "fa",
-    "per": "fa", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "glg": "gl", "hin": "hi", "hun": "hu", "hye": "hy",
-    "arm": "hy", "ind": "id", "ita": "it", "jpn": "ja", "kor": "ko", "lit": "lt", "lav": "lv", "nep": "ne", "nld": "nl",
-    "dut": "nl", "nor": "no", "nb": "no", "nob": "no", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru", "srp": "sr",
-    "swe": "sv", "tam": "ta", "tel": "te", "tur": "tr", "ukr": "uk", "zho": "zh", "chi": "zh",
+    "cze": "cs", "ger": "de", "gre": "el", "baq": "eu", "per": "fa", "fre": "fr", "arm": "hy", "dut": "nl", "nb": "no",
+    "nob": "no", "rum": "ro", "chi": "zh",
 }  # fmt: skip
+"""Codes of ISO 639-2 that ICU does not shorten, and Norwegian Bokmål, which Lucene calls Norwegian."""
 
 
 def known_as(analysis: Analysis, language: str) -> str | None:
     """The code by which ``analysis`` knows ``language``; None where it does not know it."""
     if analysis in ("full", "words"):
         return language
-    short = _SHORT.get(language, language)
+    from icu4py.locale import Locale
+
+    short = _SHORT.get(language) or Locale(language).language
     return short if short in (MORPHOLOGY if analysis == "morphemes" else LUCENE) else None
 
 
