@@ -29,7 +29,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "recipe": (1080, 96),
     "report": (1972, 182),
     "search": (2147, 220),
-    "settings": (950, 118),
+    "settings": (946, 118),
     "system": (584, 86),
     "training": (2405, 257),
     "transfer": (1705, 147),

@@ -81,7 +81,7 @@ def fragmentation(
     by_script = script_of_text if language is None else lambda text: language
     group_of = language_groups() if by_language else by_script
     with console.progress("texts read") as bar:
-        found = measure_fragmentation(
+        results = measure_fragmentation(
             _counted(texts_of(corpus, encoding_errors), bar),
             loaded,
             queries=_queries(corpus, queries, encoding_errors),
@@ -91,12 +91,12 @@ def fragmentation(
         )
     if as_json:
         measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
-        console.write_json({**measured, "tokenizers": [_as_json(result) for result in found]})
+        console.write_json({**measured, "tokenizers": [_as_json(result) for result in results]})
         return
-    total = found[0].total
-    groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())
+    total = results[0].total
+    groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in results[0].groups.items())
     console.write(f"{name_of(corpus)}: {total.texts:,} texts ({groups}), {total.words:,} words")
-    read, characters = found[0].characters_read, found[0].characters
+    read, characters = results[0].characters_read, results[0].characters
     if read < characters:
         console.write(
             f"a sample of {read:,} of {characters:,} characters, from texts and pieces of long texts (seed 0)"
@@ -105,17 +105,17 @@ def fragmentation(
     if punctuation == "cut":
         console.write("       punctuation inside a white-space word ends it")
     console.write("")
-    rows = [[result.name, *(figure(result) for figure in _FIGURES.values())] for result in found]
+    rows = [[result.name, *(figure(result) for figure in _FIGURES.values())] for result in results]
     console.write_table(["tokenizer", *_FIGURES], rows)
-    queries_of = {result.name: result.queries for result in found if result.queries is not None}
+    queries_of = {result.name: result.queries for result in results if result.queries is not None}
     if queries_of:
         console.write("")
         rows = [[name, *(figure(counts) for figure in _OF_QUERIES.values())] for name, counts in queries_of.items()]
         console.write_table([f"{next(iter(queries_of.values())).texts:,} queries", *_OF_QUERIES], rows)
-    if len(found[0].groups) > 1:
+    if len(results[0].groups) > 1:
         console.write("")
-        _print_groups(found)
-    for result in found:
+        _print_groups(results)
+    for result in results:
         _print_details(result)
 
 

@@ -77,8 +77,8 @@ def search(
         raise VtkitError(f"{batch} has no query.")
     searcher = _opened(run, model, collection, query_language)
     if batch is not None:
-        found = searcher.search([each.text for each in queries], top)
-        _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
+        answers = searcher.search([each.text for each in queries], top)
+        _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name, as_json)
     elif query is not None:
         _print_found(next(searcher.search([query], top, why=why)), why, as_json)
     else:
@@ -115,19 +115,19 @@ def shown_tokens(pairs: Weighted) -> str:
 
 
 def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
-    found: Found | None = None
+    answer: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
         number = int(argument) if argument.isascii() and argument.isdigit() and len(argument) < 10 else 0
         if command == ":top" and number:
             top = number
-        elif command == ":explain" and number and found and number <= len(found.results):
-            _print_explanation(searcher.explain(found.query, found.results[number - 1].id), as_json)
+        elif command == ":explain" and number and answer and number <= len(answer.results):
+            _print_explanation(searcher.explain(answer.query, answer.results[number - 1].id), as_json)
         elif command in (":top", ":explain"):
             console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
-            found = next(searcher.search([line], top, why=why))
-            _print_found(found, why, as_json)
+            answer = next(searcher.search([line], top, why=why))
+            _print_found(answer, why, as_json)
 
 
 def _asked(documents: int) -> Iterator[str]:
@@ -151,25 +151,25 @@ def _asked(documents: int) -> Iterator[str]:
     console.write()
 
 
-def _warn(found: Found) -> None:
-    for warning in found.warnings:
+def _warn(answer: Found) -> None:
+    for warning in answer.warnings:
         console.warn(warning)
 
 
-def _print_found(found: Found, why: bool, as_json: bool) -> None:
-    _warn(found)
+def _print_found(answer: Found, why: bool, as_json: bool) -> None:
+    _warn(answer)
     if as_json:
-        console.write_json(asdict(found))
+        console.write_json(asdict(answer))
         return
     if why:
-        console.write(f"query tokens: {shown_tokens(found.tokens)}\n")
-    for result in found.results:
+        console.write(f"query tokens: {shown_tokens(answer.tokens)}\n")
+    for result in answer.results:
         identity, title = console.one_line(result.id), console.one_line(result.title, 60)
         console.write(f"{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
         console.write(f"     {console.one_line(result.text, 160)}")
         for word in result.words:
             console.write(f"     {_word(word)}")
-    if not found.results:
+    if not answer.results:
         console.write("nothing found: no document shares a term with the query")
 
 
@@ -180,38 +180,38 @@ def _word(part: WordShare) -> str:
     return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
 
 
-def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
+def _print_batch(answers: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
     from vtkit.data.trec import trec_lines
 
-    for identity, one in found:
-        _warn(one)
+    for identity, answer in answers:
+        _warn(answer)
         if as_json:
-            console.write_json({"id": identity, **asdict(one)}, indent=None)
+            console.write_json({"id": identity, **asdict(answer)}, indent=None)
             continue
-        results = [(result.id, result.score) for result in one.results]
+        results = [(result.id, result.score) for result in answer.results]
         for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit"):
             console.write(line, exact=True)
 
 
-def _print_explanation(found: Explanation, as_json: bool) -> None:
+def _print_explanation(explanation: Explanation, as_json: bool) -> None:
     if as_json:
-        console.write_json(asdict(found))
+        console.write_json(asdict(explanation))
         return
-    console.write(f"{console.one_line(found.id)}  {console.one_line(found.title, 60)}".rstrip())
-    console.write(console.one_line(found.text, 240))
-    rank = f"rank {found.rank}" if found.rank is not None else "not found: no shared term"
-    console.write(f"score {found.score:.4f}, {rank}\n")
-    for word in found.words:
+    console.write(f"{console.one_line(explanation.id)}  {console.one_line(explanation.title, 60)}".rstrip())
+    console.write(console.one_line(explanation.text, 240))
+    rank = f"rank {explanation.rank}" if explanation.rank is not None else "not found: no shared term"
+    console.write(f"score {explanation.score:.4f}, {rank}\n")
+    for word in explanation.words:
         console.write(_word(word))
     console.write()
     console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
-    _print_products(found.tokens)
-    if found.special_tokens:
+    _print_products(explanation.tokens)
+    if explanation.special_tokens:
         console.write(
             "special tokens: they stand for no word, but the model gives them weights that count in the score"
         )
-        _print_products(found.special_tokens)
-    console.write(f"\nquery tokens: {shown_tokens(found.query_tokens)}")
+        _print_products(explanation.special_tokens)
+    console.write(f"\nquery tokens: {shown_tokens(explanation.query_tokens)}")
 
 
 def _print_products(rows: Iterable[SharedToken]) -> None:

@@ -69,19 +69,19 @@ def check_names(settings: Recipe | Specification, *, path: Path, places: Places 
     Raises:
         RecipeError: everything that is not available; :class:`NotFetched` if all of it is on the hub.
     """
-    found = list(_report(settings, places or {}, "", (os.path.realpath(path),)))
+    missing = list(_report(settings, places or {}, "", (os.path.realpath(path),)))
     download = hub.downloads_allowed()
-    if download and any(on_hub for _, on_hub in found) and hub.reachable():
-        found = [each for each in found if not each[1]]
-    if not found:
+    if download and any(on_hub for _, on_hub in missing) and hub.reachable():
+        missing = [each for each in missing if not each[1]]
+    if not missing:
         return
-    message = str(refusal(str(path), [problem for problem, _ in found], "needs things that are not available here"))
-    if any(on_hub for _, on_hub in found):
+    message = str(refusal(str(path), [problem for problem, _ in missing], "needs things that are not available here"))
+    if any(on_hub for _, on_hub in missing):
         message += (
             "\nThe Hugging Face hub cannot be reached" if download else "\nAdd --download to fetch what is on the hub"
         )
         message += ", or name something local: --set SETTING=FOLDER."
-    raise (NotFetched if all(on_hub for _, on_hub in found) else RecipeError)(message)
+    raise (NotFetched if all(on_hub for _, on_hub in missing) else RecipeError)(message)
 
 
 def _report(

@@ -455,7 +455,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     """
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
-    without_long_strings = _LONG_STRING.sub(lambda found: '""' + "\n" * found[0].count("\n"), text)
+    without_long_strings = _LONG_STRING.sub(lambda text: '""' + "\n" * text[0].count("\n"), text)
     for number, line in enumerate(without_long_strings.split("\n"), 1):
         if not (match := _LINE.match(line)):
             continue

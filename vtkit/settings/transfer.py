@@ -346,9 +346,9 @@ class TransferSection(_MethodTables):
 
     def settings_of(self, kind: type[Kind]) -> Kind:
         """The table of a method; its defaults where it has no settings."""
-        found = getattr(self, kind.name) if kind.model_fields else kind()
-        assert isinstance(found, kind)
-        return found
+        settings = getattr(self, kind.name) if kind.model_fields else kind()
+        assert isinstance(settings, kind)
+        return settings
 
     @property
     def used(self) -> tuple[MethodSettings, ...]:
