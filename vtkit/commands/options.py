@@ -53,7 +53,7 @@ class PlainCommand(typer.core.TyperCommand):
 
 
 def option(help: str, metavar: str | None = None, *names: str, **bounds: Any) -> Any:
-    """An option that has no default, or whose help tells it; by default it is called like its parameter."""
+    """An option without a default, or with one that its help states. Its name is that of its parameter by default."""
     return typer.Option(*names, help=help, metavar=metavar, **bounds)
 
 
@@ -63,7 +63,7 @@ def set_option(what: str, example: str, metavar: str = "KEY=VALUE") -> Any:
 
 
 def argument(help: str, metavar: str) -> Any:
-    """An argument that has no default, or whose help tells it."""
+    """An argument without a default, or with one that its help states."""
     return typer.Argument(help=help, metavar=metavar)
 
 
@@ -119,11 +119,11 @@ LAST = ("as_json", "download")  # options of every command, which stand behind t
 def settings_of(
     section: type[Section], *names: str, fixed: Mapping[str, Any] | None = None, called: Mapping[str, str] | None = None
 ) -> Decorator:
-    """Options for the settings of ``section`` that are named, by default all that are no tables and not ``fixed`` by
-    the command itself; it gets them as the section, its argument ``settings``. ``called`` has other names of options,
-    by setting: ``{"target_activation": "--target"}``.
+    """Options for the settings of ``section`` that are named; by default for all but tables and settings ``fixed`` by
+    the command. The command gets them as the section, in its argument ``settings``. ``called`` has other names of
+    options, by setting: ``{"target_activation": "--target"}``.
 
-    Names, types, defaults and help are those of the section, and what cannot be is refused before the command starts.
+    Names, types, defaults and help are those of the section, and invalid values are refused before the command starts.
     """
     from vtkit.recipe.problems import section_of
     from vtkit.recipe.tables import tables_in
@@ -136,17 +136,17 @@ def settings_of(
     }
     options = {name: other.get(name, option_name(name)) for name in fields}
 
-    def made(settings: Mapping[str, Any]) -> Section:
+    def make_section(settings: Mapping[str, Any]) -> Section:
         return section_of(section, {**given, **settings}, lambda name: options.get(name, name))
 
-    return with_options({name: (options[name], field) for name, field in fields.items()}, made)
+    return with_options({name: (options[name], field) for name, field in fields.items()}, make_section)
 
 
 def with_options(
-    options: Mapping[str, tuple[str, FieldInfo]], made: Callable[[Mapping[str, Any]], Any] = dict
+    options: Mapping[str, tuple[str, FieldInfo]], make: Callable[[Mapping[str, Any]], Any] = dict
 ) -> Decorator:
-    """Options like settings: parameter -> its option and the setting that it is like. The command gets as ``settings``
-    what ``made`` makes of those that were given."""
+    """Options like settings: parameter -> the name of its option and the setting that gives its type and help. The
+    command's argument ``settings`` is what ``make`` returns for the values that were given."""
     from vtkit.recipe.tables import choices
 
     values = {value for _, field in options.values() for value in choices(field.annotation)}
@@ -160,7 +160,7 @@ def with_options(
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
             settings = {name: arguments.pop(name) for name in options}
-            given = made({name: value for name, value in settings.items() if value is not None})
+            given = make({name: value for name, value in settings.items() if value is not None})
             command(**arguments, settings=given)
 
         first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
@@ -178,7 +178,7 @@ def option_name(setting: str) -> str:
 
 
 def _parameter(name: str, option: str, field: FieldInfo, options: Mapping[str, str]) -> inspect.Parameter:
-    """``options`` are what other settings are called in its help."""
+    """The parameter of an option. ``options`` are the options of settings that its help names."""
     from vtkit.recipe.tables import meaning
     from vtkit.settings.named import find_mark
 
@@ -194,7 +194,7 @@ def _parameter(name: str, option: str, field: FieldInfo, options: Mapping[str, s
 
 
 def _typed(annotation: Any) -> Any:
-    """A type that typer knows, for that of a setting: without bounds, None, and names of their own."""
+    """The type that Typer knows for the type of a setting: without bounds, None and marks."""
     if annotation in (bool, int, float, str) or get_origin(annotation) is Literal:
         return annotation
     if get_origin(annotation) is tuple:
