@@ -15,7 +15,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, unevaluated
 from vtkit.pipeline.store import Store
-from vtkit.recipe.checks import Checked, check_data
+from vtkit.recipe.checks import check_data
 from vtkit.recipe.load import load_recipe
 from vtkit.system.errors import CollapseError, DataError, RecipeError
 
@@ -207,21 +207,22 @@ def test_only_what_was_found_sound_and_did_not_change_is_not_read_again(folder: 
     root = folder / "store"
     root.mkdir()
 
-    def check() -> Checked:
+    def check() -> tuple[int, int]:
+        """The files that were read, and those that were not."""
         store = Store(root)
         return check_data(loaded.recipe, path=folder / "small.toml", digest=store.digest, memory=root / "checked.json")
 
-    assert check() == Checked(read=4, known=0)
-    assert check() == Checked(read=0, known=4)
+    assert check() == (4, 0)
+    assert check() == (0, 4)
     put(folder / "pairs.tsv", "one\teins\ntwo\tzwei\nthree\tdrei\n")
-    assert check() == Checked(read=1, known=3)
+    assert check() == (1, 3)
     put(folder / TEST, "q1\tabsent\t1\n")
     for _ in range(2):
         with pytest.raises(DataError, match="absent"):
             check()
     put(root / "checked.json", "damaged")
     put(folder / TEST, "q2\td2\t1\n")
-    assert check() == Checked(read=4, known=0)
+    assert check() == (4, 0)
 
 
 def queried(folder: Path, evaluated: list[str], trained: list[str]) -> None:

@@ -202,13 +202,13 @@ def check_contents(loaded: LoadedRecipe, store: Store) -> None:
         reach_engine(loaded.recipe.index)
     begun = time.monotonic()
     memory = store.root / "checked.json"
-    checked = check_data(
+    read, unchanged = check_data(
         loaded.recipe, path=Path(loaded.shown), places=loaded.places, digest=store.digest, memory=memory
     )
-    if checked.read:
-        console.say(f"data: {checked.read} checked in {time.monotonic() - begun:.1f} s")
-    if checked.known:
-        console.say(f"data: {checked.known} unchanged since they were checked")
+    if read:
+        console.say(f"data: {read} checked in {time.monotonic() - begun:.1f} s")
+    if unchanged:
+        console.say(f"data: {unchanged} unchanged since they were checked")
 
 
 def _begin(seed: int) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -251,14 +250,6 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return None
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The number of things that were read, and of those skipped because they have not changed since they were sound."""
-
-    read: int
-    known: int
-
-
 class _Reading(NamedTuple):
     """One thing to read through."""
 
@@ -279,10 +270,13 @@ def check_data(
     places: Places | None = None,
     digest: Callable[[str], str] | None = None,
     memory: Path | None = None,
-) -> Checked:
-    """Refuse (DataError) damaged files of ``recipe`` and of its source recipe, and count the sound ones. Their names
-    must have passed :func:`check_names`. ``memory`` records the files that were sound, by ``digest``, so that they are
-    not read again."""
+) -> tuple[int, int]:
+    """Refuse (DataError) damaged files of ``recipe`` and of its source recipe. Their names must have passed
+    :func:`check_names`. ``memory`` records the files that were sound, by ``digest``, so that they are not read again.
+
+    Returns:
+        The number of things that were read, and of those that have not changed since they were found sound.
+    """
     known: set[str] = set()
     if memory is not None:
         with suppress(OSError, ValueError, TypeError):  # what was sound is read again
@@ -314,7 +308,7 @@ def check_data(
     if problems:  # a file may be read for several settings or splits
         once = {problem.what: problem for problem in reversed(problems)}
         raise DataError(str(refusal(str(path), once.values(), "names data that cannot be used")))
-    return Checked(read, passed_over)
+    return read, passed_over
 
 
 def _readings(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Reading]:

@@ -27,10 +27,6 @@ LONGEST_WAIT = timedelta(days=30)
 _alone = False
 
 
-class MainFailed(VtkitError):
-    """The main process has failed, and says itself why."""
-
-
 def count() -> int:
     """Processes that train together."""
     return 1 if _alone else int(os.environ.get("WORLD_SIZE") or 1)
@@ -89,7 +85,7 @@ def by_main(work: Callable[[], T]) -> T:
         answer = from_main()
     done, value = answer
     if not done:
-        raise MainFailed("the main process has failed")
+        raise VtkitError("the main process has failed, and says why")
     result: T = value
     return result
 
