@@ -153,7 +153,7 @@ def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: P
     said = f"sampled: 60 of {whole} queries"
     (result,) = json.loads((run / "report.json").read_text("utf-8"))["results"]
     assert result["not_comparable"] == [said]
-    assert f"elements-ko, not comparable ({said}): 60 queries" in vtkit(finished, "run", "korean.toml").stderr
+    assert f"elements-ko, not comparable ({said}) (60 queries" in vtkit(finished, "run", "korean.toml").stderr
     for page in ("report.html", "report.md", "model/README.md"):
         assert f"elements-ko, not comparable ({said})" in (run / page).read_text("utf-8"), page
 
