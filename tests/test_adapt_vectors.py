@@ -327,9 +327,9 @@ class _Fixed:
     scale: float = 1.0
     asked: int = 0
 
-    def scores(self, steps: Any) -> list[np.ndarray]:
+    def scores(self, steps: Any) -> np.ndarray:
         self.asked += len(steps)
-        return [self.values for _ in steps]
+        return np.stack([self.values for _ in steps])
 
 
 def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> None:

@@ -25,13 +25,14 @@ from vtkit.encoder.calibrated import (
 )
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.kernels.sparse_head import without_decoder
+from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.truncation import first_tokens
 from vtkit.system.errors import CollapseError
 
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20
+TEXTS_A_BATCH = 16  # probe texts whose hidden states are computed together
 
 FREQUENCY_POWER = 0.5
 """How activation rates grow with document frequencies: with their square root, because a learned encoder activates
@@ -218,10 +219,23 @@ class _Logits:
     """The logits of some texts under the decoder as it is now, never all of them at once."""
 
     def __init__(self, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> None:
+        tokenizer, model = encoder.tokenizer, encoder[0].auto_model
         limit = min(max_length, encoder.max_seq_length or max_length)
-        token_ids = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
-        self._hidden, self._lengths = _hidden_states(encoder, token_ids)
-        self._decoder = mlm_head(encoder[0].auto_model).decoder
+        token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
+        order = sorted(range(len(token_ids)), key=lambda text: len(token_ids[text]))
+        states: dict[int, Tensor] = {}
+        self._decoder = mlm_head(model).decoder
+        encoder.eval()
+        with torch.no_grad():
+            for start in range(0, len(order), TEXTS_A_BATCH):
+                batch = order[start : start + TEXTS_A_BATCH]
+                padded = tokenizer.pad({"input_ids": [token_ids[text] for text in batch]}, return_tensors="pt")
+                ids, mask = padded["input_ids"].to(model.device), padded["attention_mask"].to(model.device)
+                for text, hidden, real in zip(batch, decoder_input(model, ids, mask), mask.bool(), strict=True):
+                    states[text] = hidden[real]
+        # the decoder's input at every token, (tokens, width), and the number of tokens of each text
+        self._hidden = torch.cat([states[text] for text in range(len(token_ids))])
+        self._lengths = list(map(len, token_ids))
 
     def rates(self) -> ActivationRates:
         """Shares of the logits above zero, by both definitions."""
@@ -279,19 +293,3 @@ class _Logits:
     def _pool(self, logits: Tensor) -> Tensor:
         """The maximum over each text's tokens, (texts, block)."""
         return torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
-
-
-def _hidden_states(encoder: SparseEncoder, token_ids: Sequence[list[int]]) -> tuple[Tensor, list[int]]:
-    """The decoder's input at every token of some texts, (tokens, width), and the number of tokens of each text."""
-    tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    order = sorted(range(len(token_ids)), key=lambda i: len(token_ids[i]))
-    pieces: dict[int, Tensor] = {}
-    encoder.eval()
-    with without_decoder(mlm_head(model).decoder), torch.no_grad():
-        for start in range(0, len(order), 16):
-            batch = order[start : start + 16]
-            padded = tokenizer.pad({"input_ids": [token_ids[i] for i in batch]}, return_tensors="pt").to(model.device)
-            hidden = model(**padded).logits
-            for row, text in enumerate(batch):
-                pieces[text] = hidden[row, padded["attention_mask"][row].bool()]
-    return torch.cat([pieces[i] for i in range(len(token_ids))]), list(map(len, token_ids))

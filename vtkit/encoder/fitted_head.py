@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
-from vtkit.encoder.masked import is_masked, mask_dimensions
+from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH
 from vtkit.system import console
@@ -244,7 +244,7 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     weight = torch.linalg.solve(gram, cross).T
     head.start_from(weight, mean, gram / len(rows))
     with torch.no_grad():
-        ordinary = ~_masked(head.decoder)
+        ordinary = head.decoder.bias.detach() >= MASKED_BIAS / 2
         head.decoder.bias[ordinary] = 0.0
         # a softmax that is neither flat nor sure of itself to begin with
         hidden, tokens = states.batch(rows[:: max(1, len(rows) // 512)])
@@ -266,7 +266,7 @@ def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tenso
 def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: float) -> float:
     """Shift all biases until the share ``activation`` of the logits is positive, and scale logits until a token's own
     is :data:`OWN_LOGIT` in the mean; the share that is."""
-    ordinary = ~_masked(head.decoder)
+    ordinary = head.decoder.bias.detach() >= MASKED_BIAS / 2
     with torch.no_grad():
         hidden, tokens = states.batch(rows)
         logits = head.logits(hidden)
@@ -280,8 +280,3 @@ def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: flo
         if head.norm.bias is not None:
             head.norm.bias.mul_(scale)
         return float((head.logits(hidden)[:, ordinary] > 0).float().mean())
-
-
-def _masked(decoder: nn.Linear) -> Tensor:
-    """Which of its dimensions are masked, (vocabulary,)."""
-    return torch.as_tensor(is_masked(decoder.bias.detach().cpu().numpy()), device=decoder.bias.device)

@@ -49,23 +49,17 @@ def rearrange(folder: Path) -> None:
                 settings = {"max_seq_length": longest if longest < 10**6 else None, "do_lower_case": False}
                 _write(folder / path / "sentence_bert_config.json", settings)
                 config = _read(folder / path / "config.json")
-                _write(folder / path / "config.json", config | _names_of_before(config))
+                if config["model_type"] == "modernbert":
+                    # rotations and attention in the words of transformers 4 too, which has other defaults
+                    ropes, layers = config["rope_parameters"], config["layer_types"]
+                    config["global_rope_theta"] = ropes["full_attention"]["rope_theta"]
+                    config["local_rope_theta"] = ropes["sliding_attention"]["rope_theta"]
+                    config["global_attn_every_n_layers"] = [*layers, "full_attention"].index("full_attention", 1)
+                _write(folder / path / "config.json", config)
             case "SpladePooling":
                 config = _read(folder / path / "config.json")
                 config["word_embedding_dimension"] = config.pop("embedding_dimension")
                 _write(folder / path / "config.json", config)
-
-
-def _names_of_before(config: dict[str, Any]) -> dict[str, Any]:
-    """ModernBERT's rotations and attention in the words of transformers 4 too, which has other defaults."""
-    if config["model_type"] != "modernbert":
-        return {}
-    ropes, layers = config["rope_parameters"], config["layer_types"]
-    return {
-        "global_rope_theta": ropes["full_attention"]["rope_theta"],
-        "local_rope_theta": ropes["sliding_attention"]["rope_theta"],
-        "global_attn_every_n_layers": ([*layers, "full_attention"]).index("full_attention", 1),
-    }
 
 
 def _read(path: Path) -> Any:

@@ -76,6 +76,8 @@ class StaticQueries:
             tokenizer: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names the dimensions of an
                 index. Where a file is known to make these tokens, transformers is not imported for it.
         """
+        from safetensors import safe_open
+
         folder = find_model(name)
         sides = _table_and_transformer(folder)
         settings = read_json(folder / "config_sentence_transformers.json", name) or {}
@@ -84,8 +86,16 @@ class StaticQueries:
             return None
         if FOLD_SETTING in (read_json(sides[1] / "config.json", name) or {}):
             return None
-        weights = _table(sides[0], name)
-        if weights is None:
+        if not (sides[0] / WEIGHTS).is_file():
+            return None
+        with (
+            library_errors(f"the query table of {name} cannot be loaded"),
+            safe_open(sides[0] / WEIGHTS, "np") as table,
+        ):
+            if list(table.keys()) != ["weight"] or table.get_slice("weight").get_dtype() != "F32":
+                return None
+            weights = table.get_tensor("weight")
+        if weights.ndim != 1:
             return None
         cutting, naming = (query_tokenizer(side, name, tokenizer) for side in sides)
         if cutting is None or naming is None:
@@ -147,18 +157,6 @@ def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
     if mapped or kinds[0] != ["SparseStaticEmbedding"] or kinds[1] not in documents:
         return None
     return inside / ways["query"][0], inside / ways["document"][0]
-
-
-def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
-    from safetensors import safe_open
-
-    if not (folder / WEIGHTS).is_file():
-        return None
-    with library_errors(f"the query table of {name} cannot be loaded"), safe_open(folder / WEIGHTS, "np") as opened:
-        if list(opened.keys()) != ["weight"] or opened.get_slice("weight").get_dtype() != "F32":
-            return None
-        weights: NDArray[np.float32] = opened.get_tensor("weight")
-    return weights if weights.ndim == 1 else None
 
 
 def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:

@@ -33,7 +33,7 @@ from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
-from vtkit.training.resuming import Schedule
+from vtkit.training.resuming import trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import (
@@ -135,13 +135,13 @@ def adapt_vectors(
             ),
             sentences="sentence" in columns,
         ),
-        Schedule(
-            steps, size, section.learning_rate, section.warmup, "cosine",
-            section.checkpoint_every, seed, report_to=report_to,
+        trainer_settings(
+            model, folder, steps, section.learning_rate, section.warmup, "cosine", section.checkpoint_every, seed
         ),
-        folder,
+        size,
         "adapting",
-    )  # fmt: skip
+        report_to=report_to,
+    )
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return curves
@@ -204,7 +204,13 @@ def _distill(
             queries = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
-    _refuse_signs(loss, pairwise, several=len(teachers) > 1)
+    if pairwise and (loss == "listwise" or len(teachers) > 1):
+        what = "The mean of several teachers" if len(teachers) > 1 else 'distill.loss = "listwise"'
+        remedy = "Name one teacher" if len(teachers) > 1 else 'Set distill.loss to "margin_mse"'
+        raise DataError(
+            f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
+            f"of each query: of two scores, only their order is left. {remedy}."
+        )
 
     @cache
     def bm25() -> Bm25:
@@ -237,18 +243,6 @@ def _distill(
     if loss == "listwise":
         terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
     return {"query": queries, "document": own, "negative_1": others}, terms
-
-
-def _refuse_signs(loss: str, pairwise: bool, *, several: bool) -> None:
-    """Two scores in standard deviations are -1 and 1, however far they lie apart: refuse to learn from such."""
-    if not pairwise or (loss == "margin_mse" and not several):
-        return
-    what = "The mean of several teachers" if several else 'distill.loss = "listwise"'
-    remedy = "Name one teacher" if several else 'Set distill.loss to "margin_mse"'
-    raise DataError(
-        f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
-        f"of each query: of two scores, only their order is left. {remedy}."
-    )
 
 
 def _generated(

@@ -4,7 +4,6 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,62 +39,44 @@ def averaged(
     """
     parameters = parameters_of(encoder)
     start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    files, parts = [], []
+    files, joined = [], Curves()
     for number, seed in enumerate(seeds, 1):
         place = folder / f"training-{number}"
         file = place / "end.safetensors"
-        done = distributed.by_main(partial(_metadata, file))
-        if done is None:
+        if distributed.by_main(file.is_file):
+            console.say(f"  training {number} of {len(seeds)} is done")
+            with safe_open(file, framework="pt") as end:
+                results = end.metadata()
+            curves = json.loads(results["curves"])
+            if validation is not None:
+                validation.validated.append(Validated.from_json(json.loads(results["validated"])))
+        else:
             console.say(f"  training {number} of {len(seeds)}, seed {seed}")
             set_weights(parameters, start)
             curves = train(seed, place)
             if distributed.is_main():
                 validated = {} if validation is None else {"validated": json.dumps(validation.validated[-1].to_json())}
                 keep_weights(parameters, file, {"curves": json.dumps(curves), **validated})
-        else:
-            console.say(f"  training {number} of {len(seeds)} is done")
-            curves = json.loads(done["curves"])
-            if validation is not None:
-                validation.validated.append(Validated.from_json(json.loads(done["validated"])))
         distributed.wait()
         for left in (*place.glob("checkpoint-*"), place / BEST) if distributed.is_main() else ():
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
         files.append(file)
-        parts.append(curves)
-    _set_to_mean(parameters, files)
-    return _one_behind_the_other(parts)
-
-
-def _metadata(file: Path) -> dict[str, str] | None:
-    """The results of a training beside its weights in ``file``; None where it has not ended."""
-    if not file.is_file():
-        return None
-    with safe_open(file, framework="pt") as end:
-        metadata: dict[str, str] = end.metadata()
-    return metadata
+        last = joined["steps"][-1] if joined else 0
+        for name, values in curves.items():
+            joined[name] = joined.get(name, []) + [last * (name == "steps") + value for value in values]
+    ends = [safe_open(file, framework="pt") for file in files]
+    with (
+        torch.no_grad()
+    ):  # one parameter at a time and in double precision, so that the weights of one training are held
+        for name, parameter in parameters.items():
+            total = torch.zeros_like(parameter, dtype=torch.float64, device="cpu")
+            for end in ends:
+                total += end.get_tensor(name)  # type: ignore[no-untyped-call]
+            parameter.copy_(total / len(ends))
+    return joined
 
 
 def parameters_of(encoder: SparseEncoder) -> dict[str, Tensor]:
     """The encoder's parameters, and the weights of its query table, by their names."""
     table = query_table(encoder)
     return dict(encoder.named_parameters()) | ({} if table is None else {"query_table": table.weight})
-
-
-@torch.no_grad()
-def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
-    """A parameter at a time, in double precision: so no more than one training's weights are held."""
-    ends = [safe_open(file, framework="pt") for file in files]
-    for name, parameter in parameters.items():
-        total = torch.zeros_like(parameter, dtype=torch.float64, device="cpu")
-        for end in ends:
-            total += end.get_tensor(name)  # type: ignore[no-untyped-call]
-        parameter.copy_(total / len(ends))
-
-
-def _one_behind_the_other(parts: Sequence[Curves]) -> Curves:
-    joined: Curves = {name: [] for name in parts[0]}
-    for part in parts:
-        before = joined["steps"][-1] if joined["steps"] else 0
-        for name, values in part.items():
-            joined[name] += [before + value for value in values] if name == "steps" else values
-    return joined

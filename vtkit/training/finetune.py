@@ -28,12 +28,12 @@ from vtkit.training.losses import (
     margin_mse,
     own_candidates,
 )
-from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, negative_pools, system_rankings
+from vtkit.training.negatives import RANKINGS_FOLDER, model_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
-from vtkit.training.resuming import Schedule, set_weights
+from vtkit.training.resuming import set_weights, trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
@@ -112,7 +112,7 @@ def finetune(
         console.say(f"  round {number} of {section.mining.rounds}")
         place = folder / f"round-{number}"
         averaged(encoder, [seed], training, place)
-        of_last_round[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
+        of_last_round[:] = [model_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
         set_weights(parameters, start)
         training = replace(training, mined=pools())
     training = replace(training, validation=validation)
@@ -170,23 +170,18 @@ class _Training:
                 gate=gate,
                 table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
             ),
-            Schedule(
-                steps,
-                size,
-                section.learning_rate,
-                section.warmup,
-                "linear",
-                section.checkpoint_every,
-                seed,
-                section.texts_at_once,
-                report_to=self.report_to,
-                table_learning_rate=TABLE_LEARNING_RATE if learned else None,
+            trainer_settings(
+                encoder[0].auto_model, folder, steps, section.learning_rate, section.warmup, "linear",
+                section.checkpoint_every, seed,
             ),
-            folder,
+            size,
             "fine-tuning",
             self.validation,
             ramp_ends,
-        )
+            texts_at_once=section.texts_at_once,
+            table_learning_rate=TABLE_LEARNING_RATE if learned else None,
+            report_to=self.report_to,
+        )  # fmt: skip
 
     def _taught(self, batches: Sequence[NDArray[np.int32]], folder: Path) -> KeptScores:
         """The teachers' scores of each step's queries and documents."""

@@ -24,7 +24,7 @@ from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import dimension_names, own_output
 from vtkit.encoder.families import learns_only, mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
-from vtkit.encoder.kernels.sparse_head import without_decoder
+from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
@@ -35,7 +35,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import reporting
 from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
-from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
+from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
 HELD_OUT_BATCH = 16  # held-out texts that are predicted at a time
@@ -110,7 +110,14 @@ def adapt(
     if section.objective == "sap":
         if teacher is None:
             raise ValueError("the objective sap needs a teacher")
-        _refuse_other_outputs(encoder, teacher)
+        names = dimension_names(encoder), dimension_names(teacher)
+        differing = sum(own != other for own, other in zip_longest(*names, fillvalue=""))
+        if differing:
+            sizes = [sum(map(bool, each)) for each in names]
+            raise DataError(
+                f"teachers has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; "
+                f"{differing} dimensions have different names. Name a teacher with the encoder's output vocabulary."
+            )
         limit = min(length, teacher.max_seq_length or length)
 
         def teacher_ids() -> Ragged:
@@ -123,11 +130,17 @@ def adapt(
         batches.teacher_ids = distributed.by_main(teacher_ids)
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
-        _refuse_masked_texts(batches.labels, weights, never_labels)
+        seen = torch.from_numpy(batches.labels.counts(len(weights)) > 0)
+        seen[never_labels] = False
+        if seen.any() and not weights[seen].any():
+            raise DataError(
+                "Every token of the texts in corpus is a masked dimension, so there is nothing to predict. Set "
+                'casing.output to "all" or "fold", or casing.input to "lowercase".'
+            )
     learns_only(model, section.train or "embeddings", output is not None)
 
-    peak, warmup, every = section.learning_rate, section.warmup, section.checkpoint_every
-    schedule = Schedule(section.steps, section.batch_size, peak, warmup, "cosine", every, seed)
+    rate, warmup, every = section.learning_rate, section.warmup, section.checkpoint_every
+    settings = trainer_settings(model, folder, section.steps, rate, warmup, "cosine", every, seed)
     vocabulary, prior, unseen_prior = model.config.vocab_size, None, None
     if frequencies:
         prior, unseen_prior = (unigram_prior(batches.labels, vocabulary, never_labels, unseen) for unseen in (0, 1))
@@ -137,7 +150,7 @@ def adapt(
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
         trainer = _MaskedTrainer(
             model=model,
-            args=TrainingArguments(**schedule.settings(model, folder), per_device_train_batch_size=1),
+            args=TrainingArguments(**settings, per_device_train_batch_size=1),
             train_dataset=batches,
             callbacks=[*reporting.callbacks(report_to, folder), Progress(bar)],
         )
@@ -253,27 +266,6 @@ def pooled_logits(hidden: Tensor, mask: Tensor, decoder: nn.Linear) -> Tensor:
     return torch.stack(rows)
 
 
-def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> None:
-    names = dimension_names(student), dimension_names(teacher)
-    differing = sum(own != other for own, other in zip_longest(*names, fillvalue=""))
-    if differing:
-        sizes = [sum(map(bool, each)) for each in names]
-        raise DataError(
-            f"teachers has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; "
-            f"{differing} dimensions have different names. Name a teacher with the encoder's output vocabulary."
-        )
-
-
-def _refuse_masked_texts(labels: Ragged, weights: Tensor, special: Tensor) -> None:
-    ordinary = set(range(len(weights))).difference(special.tolist())
-    seen = ordinary.intersection(np.flatnonzero(labels.counts(len(weights))).tolist())
-    if seen and not any(float(weights[number]) for number in seen):
-        raise DataError(
-            "Every token of the texts in corpus is a masked dimension, so there is nothing to predict. Set "
-            'casing.output to "all" or "fold", or casing.input to "lowercase".'
-        )
-
-
 class _MaskedTrainer(SequentialTrainer):
     """The library's trainer over :class:`MaskedBatches`: in sequence, and projecting masked positions only."""
 
@@ -284,41 +276,35 @@ class _MaskedTrainer(SequentialTrainer):
     def share_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient by the share of this process, part by part, and the loss of the batch."""
         model.train()
-        weighed = [(part, self._terms(part)) for part in parts(self._prepare_inputs(inputs))]
-        total = int(distributed.summed(torch.tensor(sum(terms for _, terms in weighed), device=self.args.device)))
+        whole = parts(self._prepare_inputs(inputs))
+        terms = [  # predicted positions, or texts, which the loss is the mean over
+            int((part["labels"] != IGNORED).sum()) if self.teacher is None else len(part["input_ids"]) for part in whole
+        ]
+        total = int(distributed.summed(torch.tensor(sum(terms), device=self.args.device)))
         loss = torch.zeros((), device=self.args.device)
-        for part, terms in weighed:
-            if not terms:
+        for part, count in zip(whole, terms, strict=True):
+            if not count:
                 continue
             with self.compute_loss_context_manager():
-                share = self.compute_loss(model, part) * (terms / total)
+                share = self.compute_loss(model, part) * (count / total)
             self.accelerator.backward(share)
             loss += share.detach()
         loss = distributed.summed(loss)
         self.gate(self.state.global_step, loss)
         return loss
 
-    def _terms(self, inputs: dict[str, Tensor]) -> int:
-        """How many terms the mean of the loss is over: predicted positions, or texts."""
-        return len(inputs["input_ids"]) if self.teacher is not None else int((inputs["labels"] != IGNORED).sum())
-
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
-        decoder = mlm_head(self.model).decoder
-        with without_decoder(decoder):
-            hidden: Tensor = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        decoder, mask = mlm_head(self.model).decoder, inputs["attention_mask"]
+        hidden = decoder_input(model, inputs["input_ids"], mask)
         if self.teacher is not None:
-            return sap_loss(pooled_logits(hidden, inputs["attention_mask"], decoder), self._taught(inputs))
+            taught_mask = inputs["teacher_mask"]
+            with torch.no_grad():
+                taught = decoder_input(self.teacher.to(mask.device), inputs["teacher_ids"], taught_mask)
+                wanted = pooled_logits(taught, taught_mask, mlm_head(self.teacher).decoder)
+            return sap_loss(pooled_logits(hidden, mask, decoder), wanted)
         predicted = inputs["labels"] != IGNORED
         masked = masked_dimensions(self.model)
         return masked_loss(hidden[predicted], inputs["labels"][predicted], decoder, masked, self.prior)
-
-    def _taught(self, inputs: dict[str, Tensor]) -> Tensor:
-        assert self.teacher is not None
-        decoder, mask = mlm_head(self.teacher).decoder, inputs["teacher_mask"]
-        self.teacher.to(mask.device)
-        with torch.no_grad(), without_decoder(decoder):
-            hidden = self.teacher(input_ids=inputs["teacher_ids"], attention_mask=mask).logits
-            return pooled_logits(hidden, mask, decoder)
 
 
 POSITIONS_AT_ONCE = 256  # masked positions whose logits are held at a time
@@ -345,10 +331,8 @@ def held_out_predictions(
     for number in range(len(batches)):
         batch = batches[number]
         predicted = batch["labels"] != IGNORED
-        with without_decoder(decoder):
-            hidden = model(
-                input_ids=batch["input_ids"].to(device), attention_mask=batch["attention_mask"].to(device)
-            ).logits[predicted.to(device)]
+        hidden = decoder_input(model, batch["input_ids"].to(device), batch["attention_mask"].to(device))
+        hidden = hidden[predicted.to(device)]
         labels = batch["labels"][predicted]
         bytes_of.append(padded([sizes[row] for row in batches.batches[number]], 0)[0][predicted])
         labels_of.append(labels)

@@ -1,7 +1,6 @@
 """Hard negatives: documents that are judged as not relevant to a query, or that rankings put near the top for it."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_precision
 from vtkit.training.pairs import Judged
-from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
+from vtkit.training.teachers import DenseTeacher, SparseTeacher, Teacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
 
@@ -110,69 +109,52 @@ def system_rankings(
     for place, name in enumerate(names, 1):
         if name == BM25:
             rankings.append(kept_array(folder / "bm25.npy", by_bm25))
-        elif name == ENCODER and encoder is not None:
-            rankings.append(
-                encoder_ranking(encoder, queries, read or documents, lengths, depth, folder / "encoder.npy")
-            )
-        else:
-            searched = partial(_model_ranking, name, queries, documents, lengths, depth, setting)
-            rankings.append(kept_array(folder / f"model-{place}.npy", searched))
+            continue
+        own = encoder if name == ENCODER else None
+        model, texts = (name, documents) if own is None else (own, read or documents)
+        file = folder / (f"model-{place}.npy" if own is None else "encoder.npy")
+        rankings.append(model_ranking(model, queries, texts, lengths, depth, file, setting))
     return rankings
 
 
-def encoder_ranking(
-    encoder: SparseEncoder,
+def model_ranking(
+    model: SparseEncoder | str,
     queries: Sequence[str],
     documents: Sequence[str],
     lengths: tuple[int, int],
     depth: int,
     file: Path,
+    setting: str = "",
 ) -> npt.NDArray[np.int32]:
-    """The best ``depth`` documents of each query by ``encoder`` as it is now, (queries, depth), kept in ``file``."""
-    model = SparseTeacher(encoder, lengths[1])
-    return kept_array(file, lambda: _search(model, queries, documents, lengths, depth))
+    """The best ``depth`` documents of each query, (queries, depth), kept in ``file``, by an encoder as it is now or by
+    the model of that name; both cut at ``lengths``."""
 
+    def ranked() -> npt.NDArray[np.int32]:
+        searching: Teacher
+        if isinstance(model, str):
+            searching = load_teacher(model, lengths, setting)
+        else:
+            searching = SparseTeacher(model, lengths[1])
+        precision, description = fastest_precision(), "encoding documents for hard negatives"
+        if isinstance(searching, DenseTeacher):
+            embedder = searching.embedder
+            asking = encode_dense(embedder, queries, "query", precision, "encoding queries")
+            vectors = encode_dense(embedder, documents, "document", precision, description)
+            return nearest_documents(asking, vectors, depth, lambda a, b: np.asarray(embedder.similarity(a, b)))[0]
+        if not isinstance(searching, SparseTeacher):
+            raise DataError(
+                f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
+                "and a dense or sparse encoder here."
+            )
+        of, (query_length, length) = searching.encoder, lengths
+        weights = encode_side(of, documents, "document", length, precision=precision, description=description)
+        terms = encode_side(of, queries, "query", query_length, precision=precision)
+        return index_in_memory(weights).search(terms, depth)[0]
 
-def _model_ranking(
-    name: str, queries: Sequence[str], documents: Sequence[str], lengths: tuple[int, int], depth: int, setting: str
-) -> npt.NDArray[np.int32]:
-    """The best ``depth`` documents of each query by the model ``name``, (queries, depth), both cut at ``lengths``."""
-    model = load_teacher(name, lengths, setting)
-    if not isinstance(model, SparseTeacher | DenseTeacher):
-        raise DataError(
-            f"{setting} = {name} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, and a "
-            "dense or sparse encoder here."
-        )
-    return _search(model, queries, documents, lengths, depth)
+    return kept_array(file, ranked)
 
 
 def merged(rankings: Sequence[Sequence[int]]) -> list[int]:
     """The documents of several rankings of one query by turns, each once."""
     turns = (document for rank in zip_longest(*rankings) for document in rank if document is not None)
     return list(dict.fromkeys(turns))
-
-
-def _search(
-    model: SparseTeacher | DenseTeacher,
-    queries: Sequence[str],
-    documents: Sequence[str],
-    lengths: tuple[int, int],
-    depth: int,
-) -> npt.NDArray[np.int32]:
-    precision = fastest_precision()
-    if isinstance(model, DenseTeacher):
-        asking = encode_dense(model.embedder, queries, "query", precision, "encoding queries")
-        vectors = encode_dense(
-            model.embedder, documents, "document", precision, "encoding documents for hard negatives"
-        )
-        return nearest_documents(asking, vectors, depth, lambda a, b: np.asarray(model.embedder.similarity(a, b)))[0]
-    weights = encode_side(
-        model.encoder,
-        documents,
-        "document",
-        lengths[1],
-        precision=precision,
-        description="encoding documents for hard negatives",
-    )
-    terms = encode_side(model.encoder, queries, "query", lengths[0], precision=precision)
-    return index_in_memory(weights).search(terms, depth)[0]

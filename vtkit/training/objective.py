@@ -188,25 +188,19 @@ def term_weights_of(
     return weights
 
 
-def _groups(column: dict[str, Tensor], texts: int) -> Iterator[tuple[Tensor, dict[str, Tensor], int]]:
-    """Rows of similar length, what the tokenizer gives of them, and a seed for the dropout: padding all texts of a
-    column to the longest nearly doubles the tokens of real collections."""
-    lengths = column["attention_mask"].sum(dim=1)
-    for rows in _by_length(torch.argsort(lengths, stable=True), lengths, texts):
-        longest = int(lengths[rows[-1]])
-        features = {name: tensor[rows, :longest] for name, tensor in column.items()}
-        yield rows, features, int(torch.randint(2**62, ()))
-
-
-def _by_length(order: Tensor, lengths: Tensor, least: int) -> Iterator[Tensor]:
-    """``order``, by rising length, in groups of ``least`` texts, or of more with ``TOKENS_A_GROUP`` tokens."""
-    start = 0
+def _groups(column: dict[str, Tensor], least: int) -> Iterator[tuple[Tensor, dict[str, Tensor], int]]:
+    """Rows of similar length, ``least`` texts or more with :data:`TOKENS_A_GROUP` tokens, what the tokenizer gives of
+    them, and a seed for the dropout: padding all texts of a column to the longest nearly doubles the tokens of real
+    collections."""
+    lengths, start = column["attention_mask"].sum(dim=1), 0
+    order = torch.argsort(lengths, stable=True)
     for stop in range(1, len(order) + 1):
-        if stop < len(order):
-            texts = stop + 1 - start
-            if texts <= least or texts * int(lengths[order[stop]]) <= TOKENS_A_GROUP:
-                continue
-        yield order[start:stop]
+        texts = stop + 1 - start
+        if stop < len(order) and (texts <= least or texts * int(lengths[order[stop]]) <= TOKENS_A_GROUP):
+            continue
+        rows = order[start:stop]
+        features = {name: tensor[rows, : int(lengths[rows[-1]])] for name, tensor in column.items()}
+        yield rows, features, int(torch.randint(2**62, ()))
         start = stop
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.families import takes_autocast
 from vtkit.settings.finetune import SIDES
-from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.system.runtime import bf16_is_fast, without_notices
 
@@ -53,49 +51,50 @@ def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) 
         parameter.copy_(values[name])
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How a run goes on, whatever it minimises."""
+def trainer_settings(
+    model: Any,
+    folder: Path,
+    steps: int,
+    learning_rate: float,
+    warmup: float,
+    decay: Literal["linear", "cosine"],
+    checkpoint_every: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Settings that both library trainers take.
 
-    steps: int
-    batch_size: int
-    learning_rate: float  # peak: it rises over the first `warmup` of the steps
-    warmup: float
-    decay: Literal["linear", "cosine"]
-    checkpoint_every: int
-    seed: int  # of the dropout; the order of the texts is theirs who made the batches
-    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
-    table_learning_rate: float | None = None  # peak of a static query table's, where it is trained
-    report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
-
-    def settings(self, model: Any, folder: Path) -> dict[str, Any]:
-        """Settings that both library trainers take; ``model`` is the transformer."""
-        cuda, every = torch.cuda.is_available(), self.checkpoint_every
-        # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
-        point_every = CURVE_POINTS_EVERY if every % CURVE_POINTS_EVERY == 0 else every
-        return {
-            "output_dir": str(folder),
-            "max_steps": self.steps,
-            "learning_rate": self.learning_rate,
-            "lr_scheduler_type": self.decay,
-            "warmup_steps": round(self.warmup * self.steps),
-            "seed": self.seed,
-            "weight_decay": 0.01,
-            "data_seed": self.seed,
-            "use_cpu": not cuda,
-            "bf16": bf16_is_fast() and takes_autocast(model),
-            "save_strategy": "steps",
-            "save_steps": every,
-            "save_total_limit": 2,
-            "logging_steps": min(point_every, self.steps),
-            "report_to": [],
-            "disable_tqdm": True,
-            "dataloader_num_workers": 0,
-            "dataloader_pin_memory": cuda,
-            "remove_unused_columns": False,
-            "train_sampling_strategy": "sequential",
-            "average_tokens_across_devices": False,
-        }
+    Args:
+        model: the transformer.
+        folder: of checkpoints.
+        learning_rate: the peak; it rises over the first ``warmup`` of the steps and falls by ``decay``.
+        seed: of the dropout; whoever makes the batches fixes the order of the texts.
+    """
+    cuda = torch.cuda.is_available()
+    # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
+    point_every = CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "learning_rate": learning_rate,
+        "lr_scheduler_type": decay,
+        "warmup_steps": round(warmup * steps),
+        "seed": seed,
+        "weight_decay": 0.01,
+        "data_seed": seed,
+        "use_cpu": not cuda,
+        "bf16": bf16_is_fast() and takes_autocast(model),
+        "save_strategy": "steps",
+        "save_steps": checkpoint_every,
+        "save_total_limit": 2,
+        "logging_steps": min(point_every, steps),
+        "report_to": [],
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": cuda,
+        "remove_unused_columns": False,
+        "train_sampling_strategy": "sequential",
+        "average_tokens_across_devices": False,
+    }
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
@@ -166,42 +165,31 @@ class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
     """The library's trainer over whole batches in the order they have."""
 
     def __init__(self, *, train_dataset: Sequence[dict[str, Tensor]], **settings: Any) -> None:
-        super().__init__(train_dataset=shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
+        parts = distributed.count()  # each batch in as many parts, of which the library gives each process one
 
+        def share(number: int) -> dict[str, Tensor]:
+            return {name: rows[number % parts :: parts] for name, rows in train_dataset[number // parts].items()}
 
-def shares(batches: Sequence[dict[str, Tensor]]) -> Sequence[dict[str, Tensor]]:
-    """``batches``, each in as many parts as there are processes: the trainer gives each process one of them."""
-    parts = distributed.count()
-
-    def share(number: int) -> dict[str, Tensor]:
-        return {name: rows[number % parts :: parts] for name, rows in batches[number // parts].items()}
-
-    return Lazy(len(batches) * parts, share)
-
-
-class KeptState(TrainerCallback):  # type: ignore[misc]
-    """Saves the loss's buffers in each checkpoint and restores them on resume."""
-
-    def __init__(self, state: nn.Module) -> None:
-        self.state = state
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if state.global_step and self.state.state_dict():
-            self.state.load_state_dict(load_file(f"{args.output_dir}/checkpoint-{state.global_step}/{LOSS}"))
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if distributed.is_main() and (kept := self.state.state_dict()):
-            save_file(kept, f"{args.output_dir}/checkpoint-{state.global_step}/{LOSS}")
+        shares = Lazy(len(train_dataset) * parts, share)
+        super().__init__(train_dataset=shares, data_collator=lambda batches: batches[0], **settings)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """vtkit's progress display over a library trainer, and the mark on complete checkpoints."""
+    """vtkit's progress display over a library trainer, the buffers of the loss in each checkpoint, and the mark on
+    complete checkpoints: the last callback of a trainer.
 
-    def __init__(self, bar: console.Bar, parts: Sequence[str] = ()) -> None:
-        self.bar, self.parts = bar, parts  # what the loss is the sum of
+    Args:
+        parts: names of what the loss is the sum of.
+        kept: the buffers that a checkpoint keeps, where there are any.
+    """
+
+    def __init__(self, bar: console.Bar, parts: Sequence[str] = (), kept: nn.Module | None = None) -> None:
+        self.bar, self.parts, self.kept = bar, parts, kept
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.bar.advance(state.global_step)
+        if state.global_step and self.kept is not None and self.kept.state_dict():
+            self.kept.load_state_dict(load_file(f"{args.output_dir}/checkpoint-{state.global_step}/{LOSS}"))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.bar.advance()
@@ -215,9 +203,11 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         distributed.wait()
-        if not distributed.is_main():
-            return
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+        if distributed.is_main():
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            if self.kept is not None and (buffers := self.kept.state_dict()):
+                save_file(buffers, checkpoint / LOSS)
+            (checkpoint / COMPLETE).touch()
 
 
 def _words(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:

@@ -18,10 +18,11 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.training import reporting
 from vtkit.training.objective import Objective
-from vtkit.training.resuming import JointSteps, KeptState, Progress, Schedule, curve, train
+from vtkit.training.resuming import JointSteps, Progress, curve, train
 from vtkit.training.validation import EarlyStopping, Validation
 
 TABLE = r"^table\."  # names of the parameters of a query table, in an objective
@@ -32,11 +33,15 @@ def train_vectors(
     columns: Mapping[str, Sequence[str]],
     lengths: Mapping[str, int],
     objective: Callable[[Callable[[], int]], Objective],
-    schedule: Schedule,
-    folder: Path,
+    settings: Mapping[str, Any],
+    batch_size: int,
     description: str,
     validation: Validation | None = None,
     ramp_ends: int = 0,
+    *,
+    texts_at_once: int | None = None,
+    table_learning_rate: float | None = None,
+    report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on texts in the order they are given; parameters that need no gradient stay.
 
@@ -44,30 +49,34 @@ def train_vectors(
         columns: texts, steps times batch size in each column, as :class:`Objective` takes them.
         lengths: column -> tokens its texts are cut at.
         objective: makes what is minimised out of a function that tells the current step.
-        folder: of checkpoints.
+        settings: of :func:`vtkit.training.resuming.trainer_settings`.
         validation: by which the training stops; it says afterwards what came of it.
         ramp_ends: first step at which the penalties are at full strength.
+        texts_at_once: texts of a batch whose activations are held at a time; None: all of them.
+        table_learning_rate: peak of a static query table's, where it is trained.
+        report_to: programs that show the curves meanwhile.
 
     Returns:
         The curves: ``steps`` and those of :attr:`Objective.curves`.
     """
     arguments = SparseEncoderTrainingArguments(
-        **schedule.settings(encoder[0].auto_model, folder),
-        per_device_train_batch_size=distributed.share(schedule.batch_size),
+        **settings,
+        per_device_train_batch_size=distributed.share(batch_size),
         batch_sampler=_in_sequence,
         dataloader_drop_last=True,  # of several processes; there is no last batch
-        learning_rate_mapping={} if schedule.table_learning_rate is None else {TABLE: schedule.table_learning_rate},
+        learning_rate_mapping={} if table_learning_rate is None else {TABLE: table_learning_rate},
     )
     _say_what_is_cut(encoder, columns, lengths)
-    torch.manual_seed(schedule.seed)
-    with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
+    folder, steps = Path(arguments.output_dir), arguments.max_steps
+    torch.manual_seed(arguments.seed)
+    with console.progress(description, total=steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
-        loss.texts_at_once = schedule.texts_at_once
+        loss.texts_at_once = texts_at_once
         stopping = None
         if validation is not None:
             cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
             learned = {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
-            stopping = EarlyStopping(validation, encoder, learned, cut, ramp_ends, schedule.steps, folder, bar)
+            stopping = EarlyStopping(validation, encoder, learned, cut, ramp_ends, steps, folder, bar)
             loss.state["validation"] = stopping.state
         rows = len(next(iter(columns.values())))
         trainer = _Trainer(
@@ -75,13 +84,11 @@ def train_vectors(
             args=arguments,
             train_dataset=Dataset.from_dict({"row": np.arange(rows, dtype=np.int32)}),
             loss=loss,
-            # in this order: the last marks a checkpoint complete
             callbacks=[
                 *([] if loss.table is None or not loss.table.trained else [loss.table]),
-                *reporting.callbacks(schedule.report_to, folder),
+                *reporting.callbacks(report_to, folder),
                 *([] if stopping is None else [stopping]),
-                KeptState(loss.state),
-                Progress(bar, [term.name for term in loss.terms]),
+                Progress(bar, [term.name for term in loss.terms], loss.state),  # the last, since it marks a checkpoint
             ],
         )
         trainer.data_collator = Collator(encoder, columns, lengths)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -57,17 +57,6 @@ class Asked:
     candidates: int  # of the documents, so many belong to each query: i, n + i, 2n + i, … to the i-th of n
 
 
-class Teacher(Protocol):
-    """A model that scores documents for queries."""
-
-    @property
-    def scale(self) -> float:
-        """Factor that brings its scores to the size of an encoder's, where a recipe names none."""
-
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step."""
-
-
 @dataclass(frozen=True)
 class SparseTeacher:
     """A sparse encoder: dot products of its vectors."""
@@ -80,15 +69,15 @@ class SparseTeacher:
         """That of cosines, where it gives cosines."""
         return COSINE_SCALE if self.encoder.similarity_fn_name == "cosine" else 1.0
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step."""
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents)."""
         precision = fastest_precision()
-        queries = [text for step in steps for text in step.queries]
-        documents = [text for step in steps for text in step.documents]
-        same = queries == documents
+        queries, documents = _texts(steps)
         vectors = encode_side(self.encoder, documents, "document", self.max_length, precision=precision)
-        asking = vectors if same else encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
-        return [(asking[q] @ vectors[d].T).toarray().astype(np.float32) for q, d in _slices(steps)]
+        asking = vectors
+        if queries != documents:
+            asking = encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
+        return np.stack([(asking[q] @ vectors[d].T).toarray() for q, d in _slices(steps)]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -107,18 +96,18 @@ class DenseTeacher:
         normalized = bool(modules) and isinstance(modules[-1], Normalize)
         return COSINE_SCALE if normalized or self.embedder.similarity_fn_name == "cosine" else 1.0
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step."""
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents)."""
         precision = fastest_precision()
-        queries = encode_dense(self.embedder, [text for step in steps for text in step.queries], "query", precision)
-        new = list(dict.fromkeys(text for step in steps for text in step.documents if text not in self.known))
+        queries, documents = _texts(steps)
+        asking = encode_dense(self.embedder, queries, "query", precision)
+        new = list(dict.fromkeys(text for text in documents if text not in self.known))
         self.known.update(zip(new, encode_dense(self.embedder, new, "document", precision), strict=True))
-        documents = np.stack([self.known[text] for step in steps for text in step.documents])
+        vectors = np.stack([self.known[text] for text in documents])
         for text in list(self.known)[: max(0, len(self.known) - KNOWN_DOCUMENTS)]:
             del self.known[text]
-        return [
-            np.asarray(self.embedder.similarity(queries[q], documents[d]), dtype=np.float32) for q, d in _slices(steps)
-        ]
+        similarities = [np.asarray(self.embedder.similarity(asking[q], vectors[d])) for q, d in _slices(steps)]
+        return np.stack(similarities).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -129,18 +118,16 @@ class CrossEncoderTeacher:
     query_length: int  # tokens a query is cut at, so that a long one leaves the document its room
     scale: float = 1.0
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step, NaN for the candidates of others."""
-        pairs, places = [], []
-        queries = _cut(self.model.tokenizer, [text for step in steps for text in step.queries], self.query_length)
-        shorter = iter(queries)
-        matrices = [np.full((len(step.queries), len(step.documents)), np.nan, dtype=np.float32) for step in steps]
-        for number, step in enumerate(steps):
-            for query in range(len(step.queries)):
-                text = next(shorter)
-                for candidate in range(query, len(step.documents), len(step.queries)):
-                    pairs.append((text, step.documents[candidate]))
-                    places.append((number, query, candidate))
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents), NaN for the candidates of others."""
+        count = len(steps[0].queries)
+        shorter = _cut(self.model.tokenizer, _texts(steps)[0], self.query_length)
+        pairs = [
+            (query, document)
+            for step, (own, _) in zip(steps, _slices(steps), strict=True)
+            for number, query in enumerate(shorter[own])
+            for document in step.documents[number::count]
+        ]
         values = self.model.predict(pairs, batch_size=32, activation_fn=nn.Identity(), show_progress_bar=False)
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
@@ -149,9 +136,10 @@ class CrossEncoderTeacher:
                 f"the cross-encoder scores {len(bad)} of {len(pairs)} pairs with NaN or infinity, the first query "
                 f'"{asked}" and document "{read}". Its weights or its precision are at fault: name another one.'
             )
-        for (number, query, candidate), value in zip(places, values, strict=True):
-            matrices[number][query, candidate] = value
-        return matrices
+        scores = np.full((len(steps), count, len(steps[0].documents)), np.nan, dtype=np.float32)
+        for query, own in enumerate(np.reshape(values, (len(steps), count, -1)).swapaxes(0, 1)):
+            scores[:, query, query::count] = own
+        return scores
 
 
 @dataclass(frozen=True)
@@ -161,18 +149,10 @@ class Bm25Teacher:
     bm25: Callable[[], Bm25]  # makes it, where it is asked
     scale: float = 1.0
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step."""
-        ids, values = self.bm25().search([text for step in steps for text in step.queries], BM25_DEPTH)
-        matrices, row = [], 0
-        for step in steps:
-            matrix = np.zeros((len(step.queries), len(step.documents)), dtype=np.float32)
-            for query in range(len(step.queries)):
-                known = dict(zip(ids[row].tolist(), values[row].tolist(), strict=True))
-                matrix[query] = [known.get(number, 0.0) for number in step.numbers]
-                row += 1
-            matrices.append(matrix)
-        return matrices
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents)."""
+        ids, values = (ranked.tolist() for ranked in self.bm25().search(_texts(steps)[0], BM25_DEPTH))
+        return _of_numbers(steps, [dict(zip(*ranked, strict=True)) for ranked in zip(ids, values, strict=True)], 0.0)
 
 
 @dataclass(frozen=True)
@@ -187,14 +167,11 @@ class GivenScores:
         """Text of a query -> its id."""
         return {query.text: query.id for query in self.data.queries}
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step, NaN where the data bring none."""
-        matrices = []
-        for step in steps:
-            known = [self.data.by_number(self.data.scores, self.ids[query]) for query in step.queries]
-            rows = [[scores.get(number, np.nan) for number in step.numbers] for scores in known]
-            matrices.append(np.array(rows, dtype=np.float32))
-        return matrices
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents), NaN where the data bring none."""
+        queries = _texts(steps)[0]
+        known = [self.data.by_number(self.data.scores, self.ids[query]) for query in queries]
+        return _of_numbers(steps, known, np.nan)
 
 
 @dataclass(frozen=True)
@@ -205,14 +182,17 @@ class Ensemble:
     teachers: Sequence[Teacher]
     scale: float = ENSEMBLE_SCALE
 
-    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
-        """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
-        matrices = []
-        for step in zip(*(teacher.scores(steps) for teacher in self.teachers), strict=True):
-            scores = torch.from_numpy(np.stack(step))
-            scores = scores.masked_fill(scores.isnan().any(dim=0), torch.nan)
-            matrices.append(torch.stack([standardized(own) for own in scores]).mean(dim=0).numpy())
-        return matrices
+    def scores(self, steps: Sequence[Asked]) -> np.ndarray:
+        """Float32 (steps, queries, documents), NaN where one of them was not asked."""
+        scores = torch.from_numpy(np.stack([teacher.scores(steps) for teacher in self.teachers]))
+        scores = scores.masked_fill(scores.isnan().any(dim=0), torch.nan)
+        scaled = standardized(scores.flatten(0, 2)).view(scores.shape)
+        return np.asarray(scaled.mean(dim=0))
+
+
+Teacher: TypeAlias = SparseTeacher | DenseTeacher | CrossEncoderTeacher | Bm25Teacher | GivenScores | Ensemble
+"""A model that scores documents for queries. Its ``scores`` takes steps of one size; its ``scale`` is the factor that
+brings the scores to the size of an encoder's, where a recipe names none."""
 
 
 def single_or_ensemble(teachers: Sequence[Teacher]) -> Teacher:
@@ -322,7 +302,7 @@ class KeptScores:
             # in the middle of a training step: nothing of it may change what the teacher says, nor the reverse
             device = "cuda" if torch.cuda.is_available() else "cpu"
             with torch.random.fork_rng(), torch.no_grad(), torch.autocast(device, enabled=False):
-                scores = np.stack(self._teacher.scores(part))
+                scores = self._teacher.scores(part)
             of_own = np.take_along_axis(scores, own[None], axis=2)
             wrong = np.isinf(scores).any(axis=2) | np.isnan(of_own).any(axis=2)
             if wrong.any():
@@ -354,8 +334,22 @@ def _cut(tokenizer: Any, texts: Sequence[str], length: int) -> list[str]:
     ]
 
 
+def _texts(steps: Sequence[Asked]) -> tuple[list[str], list[str]]:
+    """All queries and all documents, step after step."""
+    return [text for step in steps for text in step.queries], [text for step in steps for text in step.documents]
+
+
 def _slices(steps: Sequence[Asked]) -> Iterator[tuple[slice, slice]]:
-    query = document = 0
-    for step in steps:
-        yield slice(query, query + len(step.queries)), slice(document, document + len(step.documents))
-        query, document = query + len(step.queries), document + len(step.documents)
+    """The places of each step's queries and documents among those of all."""
+    queries, documents = len(steps[0].queries), len(steps[0].documents)
+    for step in range(len(steps)):
+        yield slice(step * queries, (step + 1) * queries), slice(step * documents, (step + 1) * documents)
+
+
+def _of_numbers(steps: Sequence[Asked], scores: Sequence[Mapping[int, float]], other: float) -> np.ndarray:
+    """The ``scores`` of each query by document number for its step's documents, ``other`` for those without a score."""
+    rows = [
+        [[known.get(number, other) for number in step.numbers] for known in scores[own]]
+        for step, (own, _) in zip(steps, _slices(steps), strict=True)
+    ]
+    return np.array(rows, dtype=np.float32)

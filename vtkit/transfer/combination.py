@@ -54,7 +54,13 @@ def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.i
         counts: how often each target token occurs in target text, (target vocabulary,); without them, ids count.
     """
     without = np.flatnonzero(np.diff(mixture.weights.indptr) == 0)
-    donors = _free_words(mixture, pair.source)
+    use = np.asarray(mixture.weights.sum(axis=0)).ravel()
+    words = [
+        number
+        for number, (surface, starts_word) in enumerate(pair.source.surfaces)
+        if starts_word and len(surface) >= SHORTEST_WORD and surface.isalpha() and use[number] < UNUSED
+    ]
+    donors = np.array(words, dtype=np.int64)
     has_text = np.array([bool(pair.target.texts[number]) for number in without.tolist()], dtype=bool)
     recipients = without[has_text] if len(donors) else without[:0]
     methods = mixture.methods.copy()
@@ -62,22 +68,11 @@ def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.i
     methods[recipients] = "reassigned"
     if counts is not None:
         recipients = recipients[np.argsort(-counts[recipients], kind="stable")]
-    words = np.resize(np.concatenate([donors, donors[::-1]]), len(recipients))
-    rows = (np.ones(len(recipients), dtype=np.float32), (recipients, words))
+    taken = np.resize(np.concatenate([donors, donors[::-1]]), len(recipients))
+    rows = (np.ones(len(recipients), dtype=np.float32), (recipients, taken))
     weights = csr_matrix(mixture.weights + csr_matrix(rows, shape=mixture.weights.shape), dtype=np.float32)
     weights.sort_indices()
     return replace(mixture, weights=weights, methods=methods)
-
-
-def _free_words(mixture: Mixture, source: Vocabulary) -> NDArray[np.int64]:
-    """Source ids that can be donors, ascending."""
-    use = np.asarray(mixture.weights.sum(axis=0)).ravel()
-    words = [
-        number
-        for number, (surface, starts_word) in enumerate(source.surfaces)
-        if starts_word and len(surface) >= SHORTEST_WORD and surface.isalpha() and use[number] < UNUSED
-    ]
-    return np.array(words, dtype=np.int64)
 
 
 SMALLEST_SHARE = 0.5  # a token takes the mean of its pieces where they cover at least this share of its characters

@@ -59,23 +59,20 @@ def bias_of(
         case "zero":
             bias = np.zeros(pair.overlap.target_size, dtype=np.float32)
         case "zscore":
-            name = section.bias.model
-            prior = model_prior(name, pair.target) if name is not None else log_frequency(_counted(counts))
+            if section.bias.model is not None:
+                prior = model_prior(section.bias.model, pair.target)
+            elif (token_counts := counts()) is not None:
+                prior = log_frequency(token_counts)
+            else:
+                raise DataError(
+                    'bias.method = "zscore" counts the target tokens in text, and there is none. Give bias.corpus or '
+                    'bias.model, or set bias.method to "mixture".'
+                )
             ordinary = has_text(pair.target, len(prior)) & (mixture.methods != "masked")
             bias = zscore_bias(source_bias, prior, ordinary_rows(pair.source, source_bias), ordinary)
         case _:
             assert_never(section.bias.method)
     return masked(bias, mixture)
-
-
-def _counted(counts: Counts) -> NDArray[np.integer]:
-    token_counts = counts()
-    if token_counts is None:
-        raise DataError(
-            'bias.method = "zscore" counts the target tokens in text, and there is none. Give bias.corpus or '
-            'bias.model, or set bias.method to "mixture".'
-        )
-    return token_counts
 
 
 def _mixture(

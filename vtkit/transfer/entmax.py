@@ -3,8 +3,6 @@ Single precision finds the few anchors that can have weight, the solvers of the 
 double precision, and the threshold of the solution *proves* that nothing outside has any; else more are looked at."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -139,8 +137,13 @@ class Space:
         product."""
         single = queries.float()
         share = 1.01 * (self.anchors.shape[1] + 3) * 2.0**-24
-        with _full_single_precision():
+        # without the short cuts (TF32, bfloat16) that a program may have allowed: they are less exact
+        allowed = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
             products = single @ self.single.T
+        finally:
+            torch.set_float32_matmul_precision(allowed)
         return products, share * self.norm * float(single.norm(dim=1).max())
 
     def exact(self, queries: torch.Tensor, columns: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -219,14 +222,3 @@ def _check(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: 
 def _check_alpha(alpha: float) -> None:
     if not 1 <= alpha < math.inf:
         raise ValueError(f"alpha must be at least 1, not {alpha}")
-
-
-@contextmanager
-def _full_single_precision() -> Iterator[None]:
-    """Single precision without the short cuts (TF32, bfloat16) a program may have allowed: they are less exact."""
-    allowed = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(allowed)

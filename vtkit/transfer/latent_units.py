@@ -119,8 +119,10 @@ def fit_units(
     learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
     # states are in the order of the texts' lengths, so their first would be those of the shortest
     measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
-    error = _unexplained(head, learned, states, measured)
     with torch.no_grad():
+        wanted = head.output(states.batch(measured)[0])
+        missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
+        unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
         rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
         if words is not None:
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
@@ -129,7 +131,7 @@ def fit_units(
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
     whole = with_sides(plain, encoder, output=_named(names))
-    return whole, UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
+    return whole, UnitsFit(len(texts), len(states.ids), unexplained, int((fires == 0).sum()), revived), read
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,14 +195,6 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
             for moment in ("exp_avg", "exp_avg_sq"):
                 optimiser.state[parameter][moment][places] = 0.0
     return len(places)
-
-
-def _unexplained(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> float:
-    """|x - x̂|² over the variance of x."""
-    with torch.no_grad():
-        wanted = head.output(states.batch(rows)[0])
-        missed = torch.cat([sae(some)[0] - some for some in torch.split(wanted, 1024)])
-        return float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
 
 
 def _as_decoder(

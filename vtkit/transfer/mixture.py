@@ -56,14 +56,10 @@ class Mixture:
         shared = mixed[kept] if len(kept) else embeddings
         mixed[self._of("overlap_mean")] = shared.mean(axis=0, dtype=np.float64)
         generator = np.random.default_rng(seed)
-        noisy = self._of("multivariate")
-        if len(noisy):
-            mean, deviation = _moments(embeddings)
-            mixed[noisy] = generator.normal(mean, deviation, (len(noisy), len(mean)))
-        noisy = self._of("univariate")
-        if len(noisy):
-            mean, deviation = _moments(embeddings.reshape(-1, 1))
-            mixed[noisy] = generator.normal(mean[0], deviation[0], (len(noisy), width))
+        for method, values in (("multivariate", embeddings), ("univariate", embeddings.reshape(-1, 1))):
+            noisy = self._of(method)
+            if len(noisy):
+                mixed[noisy] = generator.normal(*_moments(values), (len(noisy), width))
         noisy = self._of("random")
         mixed[noisy] = generator.normal(0.0, RANDOM_DEVIATION, (len(noisy), width))
         return mixed

@@ -52,18 +52,18 @@ def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    kinds = {
-        "target_id": pyarrow.int32(),
-        "token": pyarrow.string(),
-        "method": pyarrow.string(),
-        "sources": pyarrow.list_(pyarrow.string()),
-        "source_ids": pyarrow.list_(pyarrow.int32()),
-        "weights": pyarrow.list_(pyarrow.float32()),
-        "bias": pyarrow.float32(),
-    }
-    listed = list(rows)
-    columns = {name: pyarrow.array([getattr(row, name) for row in listed], kind) for name, kind in kinds.items()}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    schema = pyarrow.schema(
+        {
+            "target_id": pyarrow.int32(),
+            "token": pyarrow.string(),
+            "method": pyarrow.string(),
+            "sources": pyarrow.list_(pyarrow.string()),
+            "source_ids": pyarrow.list_(pyarrow.int32()),
+            "weights": pyarrow.list_(pyarrow.float32()),
+            "bias": pyarrow.float32(),
+        }
+    )
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([vars(row) for row in rows], schema), path)
 
 
 def read_new_ids(path: Path) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 WECHSEL share. A token's vector is the mean of the vectors of the words whose tokenization contains it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,23 +23,19 @@ Weighting = Literal["equal", "zipf"]
 """How much each word counts in a token's mean: all the same, or 1/rank of its place in the file."""
 
 
-@dataclass(frozen=True)
-class WordSpace:
-    """A vocabulary in a space of word vectors."""
-
-    vectors: NDArray[np.float32]  # vector of each token, zero where no word contains it; (vocabulary, width)
-    words: dict[str, NDArray[np.float32]]  # the vectors of the words that were asked for and are there
-
-
 def word_space(
     vocabulary: Vocabulary, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()
-) -> WordSpace:
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
     """Each token as the mean of the vectors of the words that contain it, tokenized as they are and with a space before
     them. Special and unknown tokens have no vector. The file is read once, as a stream.
 
     Args:
         weighting: ``zipf`` stands for the frequencies of the words: files list them by falling frequency, about 1/rank.
         wanted: words whose own vectors are kept.
+
+    Returns:
+        The vector of each token, zero where no word contains it, (vocabulary, width), and those of the wanted words
+        that are there.
     """
     file = open_vectors(path)
     known = np.array([bool(text) for text in vocabulary.texts])
@@ -71,7 +66,7 @@ def word_space(
     if not sums.any():
         raise DataError(f"{path}: none of its {rank:,} words contains a token of the vocabulary. Is it this language?")
     sums /= np.maximum(mass, 1e-30)[:, None]
-    return WordSpace(sums, kept)
+    return sums, kept
 
 
 def neighbour_mixture(

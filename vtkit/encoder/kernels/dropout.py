@@ -22,19 +22,14 @@ def kept_bits(like: Tensor, p: float) -> Tensor:
     count = like.numel()
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
     # x < T is the sign of x - T; x is halved first, since the difference of two int16 has 17 bits
-    threshold = _threshold(p)
-    bits.bitwise_right_shift_(1).sub_(threshold - STEPS // 2).bitwise_right_shift_(15).bitwise_not_()
+    dropped = round(p * STEPS)  # of the STEPS values of fifteen random bits
+    bits.bitwise_right_shift_(1).sub_(dropped - STEPS // 2).bitwise_right_shift_(15).bitwise_not_()
     return bits.view(like.shape)
-
-
-def _threshold(p: float) -> int:
-    """How many of the STEPS values of fifteen random bits are dropped."""
-    return round(p * STEPS)
 
 
 def scale(p: float) -> float:
     """1 / (share that is kept)."""
-    return 1 / (1 - _threshold(p) / STEPS)
+    return 1 / (1 - round(p * STEPS) / STEPS)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from operator import setitem
 from typing import Any
 
 import torch
@@ -250,61 +251,42 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseEncoder]:
     """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; with ``half``, for
     encoding only, the decoder's product is in bf16 where nothing screens it, and the screen is a faster one. The model
-    is saved after the block. A uniCOIL encoder keeps its modules."""
-    decoder = mlm_head(encoder[0].auto_model).decoder
-    pooling = encoder[1]
-    model = encoder[0].auto_model
-    head = nullcontext() if is_unicoil(encoder) else without_decoder(decoder)
-    with head, row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model), _steps_seen():
-        if not is_unicoil(encoder):
-            encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
-        try:
-            yield encoder
-        finally:
-            encoder[1] = pooling
+    is saved after the block. A uniCOIL encoder keeps its modules.
 
-
-@contextmanager
-def _steps_seen() -> Iterator[None]:
-    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes;
-    fused optimisers change parameters without it."""
+    Gradients of vocabulary-sized matrices are summed as the rows that have one, since a batch goes through the encoder
+    in groups. What is left in ``grad`` after a backward pass is dense, as every optimiser expects.
+    """
+    model, pooling = encoder[0].auto_model, encoder[1]
+    decoder, embeddings = mlm_head(model).decoder, model.get_input_embeddings()
 
     def count(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Count a step in its parameters' versions, by which the screen goes; fused optimisers do not."""
         increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])
 
-    hook = register_optimizer_step_post_hook(count)
-    try:
-        yield
-    finally:
-        hook.remove()
+    def to_dense(parameter: Tensor) -> None:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
+
+    with ExitStack() as after, fast_dropout(model):
+        if not is_unicoil(encoder):
+            after.enter_context(without_decoder(decoder))
+            encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
+            after.callback(setitem, encoder, 1, pooling)
+        after.callback(register_optimizer_step_post_hook(count).remove)
+        for weight in {embeddings.weight, decoder.weight}:
+            if weight.requires_grad:
+                after.callback(weight.register_post_accumulate_grad_hook(to_dense).remove)
+        if isinstance(embeddings, nn.Embedding) and not embeddings.sparse:
+            embeddings.sparse = True
+            after.callback(setattr, embeddings, "sparse", False)
+        yield encoder
 
 
-@contextmanager
-def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
-    """While the block runs, gradients of vocabulary-sized matrices are summed as the rows that have one, since a batch
-    goes through the encoder in groups. What is left in ``grad`` after a backward pass is dense, as every optimiser
-    expects."""
-    matrices = {id(weight): weight for weight in (embeddings.get_parameter("weight"), decoder.weight)}
-    hooks = [
-        weight.register_post_accumulate_grad_hook(_to_dense)  # type: ignore[no-untyped-call]
-        for weight in matrices.values()
-        if weight.requires_grad
-    ]
-    tables = [embeddings] if isinstance(embeddings, nn.Embedding) and not embeddings.sparse else []
-    for table in tables:
-        table.sparse = True
-    try:
-        yield
-    finally:
-        for table in tables:
-            table.sparse = False
-        for hook in hooks:
-            hook.remove()
-
-
-def _to_dense(parameter: Tensor) -> None:
-    if parameter.grad is not None and parameter.grad.is_sparse:
-        parameter.grad = parameter.grad.to_dense()
+def decoder_input(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """The vectors that the decoder of a masked language model projects, (batch, length, width)."""
+    with without_decoder(mlm_head(model).decoder):
+        hidden: Tensor = model(input_ids=input_ids, attention_mask=attention_mask).logits
+    return hidden
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.encoding import TOKENS_A_BATCH
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
-from vtkit.encoder.kernels.sparse_head import without_decoder
+from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import first_tokens
 from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
@@ -28,7 +28,7 @@ from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.training.gates import Gate
 from vtkit.training.masking import padded
-from vtkit.training.resuming import Progress, Schedule, SequentialTrainer, curve, fixed_order, train
+from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import Vocabulary
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128  # tokens that queries and documents are cut at
@@ -127,12 +127,12 @@ def train_tilde(
             ids_and_masks |= {f"{side}_ids": ids, f"{side}_attention_mask": mask}
         return ids_and_masks
 
-    schedule = Schedule(steps, batch, LEARNING_RATE, WARMUP, "linear", CHECKPOINT_EVERY, seed)
+    settings = trainer_settings(model, folder, steps, LEARNING_RATE, WARMUP, "linear", CHECKPOINT_EVERY, seed)
     torch.manual_seed(seed)
     with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):
         trainer = _TildeTrainer(
             model=model,
-            args=TrainingArguments(**schedule.settings(model, folder), per_device_train_batch_size=1),
+            args=TrainingArguments(**settings, per_device_train_batch_size=1),
             train_dataset=Lazy(steps, batch_of),
             callbacks=[Progress(bar)],
         )
@@ -165,8 +165,7 @@ def likeliest_tokens(encoder: SparseEncoder, texts: Sequence[str], tokens: int, 
 def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
     """Logits at the first token of each text, in float32; those of the others are not computed, (texts, vocabulary)."""
     decoder = mlm_head(model).decoder
-    with without_decoder(decoder):
-        hidden: Tensor = model(input_ids=ids, attention_mask=mask).logits[:, 0]
+    hidden = decoder_input(model, ids, mask)[:, 0]
     with torch.autocast(hidden.device.type, enabled=False):
         return nn.functional.linear(hidden.float(), decoder.weight, decoder.bias)
 

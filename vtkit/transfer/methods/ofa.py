@@ -17,5 +17,5 @@ def mixture(pair: VocabularyPair, settings: OfaTransfer, texts: Texts, seed: int
     Overlap is vtkit's rule, and words are not capitalised to find more tokens.
     """
     vectors = Path(str(settings.vectors))
-    source, target = (word_space(side, vectors).vectors for side in (pair.source, pair.target))
+    source, target = (word_space(side, vectors)[0] for side in (pair.source, pair.target))
     return neighbour_mixture("ofa", pair, source, target)

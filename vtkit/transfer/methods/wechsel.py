@@ -39,9 +39,9 @@ def mixture(pair: VocabularyPair, settings: WechselTransfer, texts: Texts, seed:
             for second in (target, target.lower(), target.title())
         )
     )
-    known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
-    wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
-    pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
+    of_source, known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
+    of_target, wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
+    pairs = [(first, second) for first, second in pairs if first in known and second in wanted]
     names = ", ".join(settings.dictionary)
     if not pairs:
         raise DataError(
@@ -54,10 +54,10 @@ def mixture(pair: VocabularyPair, settings: WechselTransfer, texts: Texts, seed:
             f"({width}), so the alignment of the two spaces is arbitrary in some directions."
         )
     rotation = rotation_between(
-        np.stack([known.words[word] for word, _ in pairs]), np.stack([wanted.words[word] for _, word in pairs])
+        np.stack([known[word] for word, _ in pairs]), np.stack([wanted[word] for _, word in pairs])
     )
-    turned = known.vectors @ rotation.astype(np.float32)
-    return neighbour_mixture("wechsel", pair, turned, wanted.vectors)
+    turned = of_source @ rotation.astype(np.float32)
+    return neighbour_mixture("wechsel", pair, turned, of_target)
 
 
 def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:

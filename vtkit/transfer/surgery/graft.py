@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from vtkit.encoder.asymmetric import query_side, refuse_output_vocabulary, settings_of, with_sides
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
-from vtkit.encoder.kernels.sparse_head import without_decoder
+from vtkit.encoder.kernels.sparse_head import decoder_input, without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
@@ -158,16 +158,13 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
     ids = torch.stack([drawn, torch.cat([drawn[:7].flip(0), torch.full((5,), tokenizer.pad_token_id)])])
     mask = (ids != tokenizer.pad_token_id).long()
     name, was_training = type(source).__name__, source.training
-    decoder = mlm_head(source).decoder
     source.eval()
     try:
         with torch.no_grad():
             logits = target(input_ids=ids, attention_mask=mask).logits
-            with without_decoder(head.decoder):
-                ours = target(input_ids=ids, attention_mask=mask).logits
-                alone = target(input_ids=ids[1:, :7], attention_mask=mask[1:, :7]).logits
+            ours, alone = decoder_input(target, ids, mask), decoder_input(target, ids[1:, :7], mask[1:, :7])
             vectors = nn.functional.embedding(ids, head.embeddings.weight).to(source.device, source.dtype)
-            with without_decoder(decoder):
+            with without_decoder(mlm_head(source).decoder):
                 original = source(inputs_embeds=vectors, attention_mask=mask.to(source.device)).logits.to(ours)
             projected = nn.functional.linear(ours, head.decoder.weight, head.decoder.bias)
     except (TypeError, ValueError, NotImplementedError, IndexError) as error:
