@@ -42,8 +42,11 @@ OTHER_KINDS: dict[ModelKind, str] = {
 
 def load_dense(name: str, setting: str) -> Any:
     """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor, as named by
-    ``setting``. Code that comes with a model is never run, and nothing is fetched unless downloads are allowed."""
-    from sentence_transformers.sentence_transformer.modules import Transformer
+    ``setting``; a bare transformers model gets mean pooling. Code that comes with a model is never run, and nothing is
+    fetched unless downloads are allowed."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     from vtkit.system.runtime import without_notices
     from vtkit.vocabulary.existing import prepare_backend
@@ -51,7 +54,19 @@ def load_dense(name: str, setting: str) -> Any:
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
     with library_errors(f"{label} cannot be loaded"), without_notices():
-        embedder = _load(folder).float().eval()
+        if (folder / "modules.json").is_file():
+            weights = {"weights_only": True, "dtype": torch.float32}
+            embedder = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=weights)
+        else:
+            bare = Transformer(
+                str(folder),
+                model_kwargs=dict(SAFELY_WEIGHTS),
+                processor_kwargs=dict(SAFELY),
+                config_kwargs=dict(SAFELY),
+            )
+            pooling = Pooling(bare.get_embedding_dimension(), "mean")
+            embedder = SentenceTransformer(modules=[bare, pooling], device="cpu")
+        embedder = embedder.float().eval()
         transformer = embedder[0]
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
@@ -110,22 +125,3 @@ def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
             f"{setting} = {name} is {OTHER_KINDS[kind]}. Name a dense embedder (a SentenceTransformer or a "
             "transformers model)."
         )
-
-
-def _load(folder: Path) -> Any:
-    """A bare transformers model gets mean pooling."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    if not (folder / "modules.json").is_file():
-        transformer = Transformer(
-            str(folder),
-            model_kwargs=dict(SAFELY_WEIGHTS),
-            processor_kwargs=dict(SAFELY),
-            config_kwargs=dict(SAFELY),
-        )
-        pooled = Pooling(transformer.get_embedding_dimension(), "mean")
-        return SentenceTransformer(modules=[transformer, pooled], device="cpu")
-    model_settings = {"weights_only": True, "dtype": torch.float32}
-    return SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=model_settings)

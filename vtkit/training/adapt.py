@@ -102,7 +102,10 @@ def adapt_vectors(
         assert alignment is not None
         made.append(_align(alignment, section, size, seed, folder))
     if "crop" in objectives:
-        made.append(_crop(texts, section, size, seed))
+        order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
+        spans = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
+        columns = {"query": [query for query, _ in spans], "document": [document for _, document in spans]}
+        made.append((columns, [Term("contrastive", lambda batch: info_nce(batch.scores))]))
     if "distill" in objectives:
         made.append(_distill(texts, section, size, seed, folder, language, teachers, generator))
     columns = {name: column for own, _ in made for name, column in own.items()}
@@ -149,13 +152,6 @@ def adapt_vectors(
 
 Made = tuple[dict[str, list[str]], list[Term]]
 """Columns of an objective, steps times batch size texts each, and its terms."""
-
-
-def _crop(texts: Sequence[str], section: AdaptSection, size: int, seed: int) -> Made:
-    order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
-    pairs = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
-    columns = {"query": [query for query, _ in pairs], "document": [document for _, document in pairs]}
-    return columns, [Term("contrastive", lambda batch: info_nce(batch.scores))]
 
 
 def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Made:

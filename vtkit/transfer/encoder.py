@@ -15,7 +15,6 @@ from vtkit.settings.transfer import TransferSection
 from vtkit.system import console
 from vtkit.transfer.dispatch import Counts, bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture, Texts
-from vtkit.transfer.provenance import origins, write_provenance
 from vtkit.transfer.result import MovedRows, Probed, TransferResult, sample_neighbours
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
@@ -47,10 +46,6 @@ class Transfer:
             probed=self.probed,
         )
         return TransferResult(len(self.pair.target), self.masked_dimensions, moved)
-
-    def write_provenance(self, path: Path) -> None:
-        """One row for each token: the source tokens it was made from, their weights, and its bias (Parquet)."""
-        write_provenance(path, origins(self.mixture, self.bias, self.pair))
 
 
 def move_encoder(

@@ -35,7 +35,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     from vtkit.encoder.checkpoint import save_encoder
     from vtkit.encoder.kinds import kind_of, of_kind
-    from vtkit.transfer.provenance import PROVENANCE
+    from vtkit.transfer.provenance import PROVENANCE, origins, write_provenance
     from vtkit.transfer.query_bridge import FOLDER, write_bridge
 
     target = target_tokenizer(recipe, inputs)
@@ -57,7 +57,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     encoder = of_kind(moved.encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
-    moved.write_provenance(out / PROVENANCE)
+    write_provenance(out / PROVENANCE, origins(moved.mixture, moved.bias, moved.pair))
     files = [file for used in section.used if isinstance(used, ParallelTransfer) for file in used.files]
     if files:
         write_bridge(out / FOLDER, files, moved.pair)

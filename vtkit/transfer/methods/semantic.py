@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.hub import read_json
-from vtkit.encoder.model_folder import find_model
+from vtkit.encoder.model_folder import find_model, library_errors
 from vtkit.settings.transfer import SemanticTransfer
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -107,7 +107,6 @@ def load_table(name: str) -> Table:
 
 
 def _static(name: str, folder: Path) -> NDArray[np.float32]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     files = sorted(folder.glob("*.safetensors"))
@@ -116,10 +115,8 @@ def _static(name: str, folder: Path) -> NDArray[np.float32]:
             f"target embeddings {name}: {folder} holds neither a transformers model (a config.json with a "
             f"model_type) nor exactly one safetensors file with a table, but {len(files)} such files."
         )
-    try:
+    with library_errors(f"{files[0]} cannot be read as safetensors. Fetch it again"):
         tensors = load_file(files[0])
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{files[0]} cannot be read as safetensors ({error}). Fetch it again.") from error
     matrices = [key for key in STATIC_TABLES if key in tensors] or [key for key, t in tensors.items() if t.dim() == 2]
     if len(matrices) != 1:
         listed = ", ".join(f"{key} {tuple(tensor.shape)}" for key, tensor in tensors.items())
