@@ -176,8 +176,7 @@ class Head(nn.Module):
         if self.map.bias is None and hasattr(model.config, "classifier_bias"):
             model.config.classifier_bias = True  # ModernBERT's name for the bias of this map
             self.map.bias = nn.Parameter(self.map.weight.new_zeros(self.map.out_features))
-        for parameter in self.parameters():
-            parameter.requires_grad_(True)
+        self.requires_grad_(True)
         object.__setattr__(self, "decoder", decoder)  # not a part: its weight is the input embeddings, which stay
         decoder.bias.requires_grad_(True)
         activations = [module for module in parts if "Activation" in type(module).__name__]

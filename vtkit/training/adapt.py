@@ -97,19 +97,18 @@ def adapt_vectors(
         texts = usable_texts(texts)
         pools.append(texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
-    made: list[Made] = []
+    columns, terms = dict[str, list[str]](), list[Term]()
     if "align" in objectives:  # sentences are the first column
         assert alignment is not None
-        made.append(_align(alignment, section, size, seed, folder))
+        columns, terms = _align(alignment, section, size, seed, folder)
     if "crop" in objectives:
         order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
         spans = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
-        columns = {"query": [query for query, _ in spans], "document": [document for _, document in spans]}
-        made.append((columns, [Term("contrastive", lambda batch: info_nce(batch.scores))]))
+        columns |= {"query": [query for query, _ in spans], "document": [document for _, document in spans]}
+        terms.append(Term("contrastive", lambda batch: info_nce(batch.scores)))
     if "distill" in objectives:
-        made.append(_distill(texts, section, size, seed, folder, language, teachers, generator))
-    columns = {name: column for own, _ in made for name, column in own.items()}
-    terms = [term for _, own in made for term in own]
+        candidates, losses = _distill(texts, section, size, seed, folder, language, teachers, generator)
+        columns, terms = columns | candidates, terms + losses
 
     model = encoder[0].auto_model
     learns_only(model, section.train or "all", own_output(encoder) is not None)
@@ -145,16 +144,15 @@ def adapt_vectors(
         "adapting",
         report_to=report_to,
     )
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
+    model.requires_grad_(True)
     return curves
 
 
-Made = tuple[dict[str, list[str]], list[Term]]
+Part = tuple[dict[str, list[str]], list[Term]]
 """Columns of an objective, steps times batch size texts each, and its terms."""
 
 
-def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Made:
+def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Part:
     batches = batches_of(len(alignment.pairs), section.steps, size, seed)
     read = [[alignment.pairs[pair][0] for pair in batch] for batch in batches]
     steps = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
@@ -183,7 +181,7 @@ def _distill(
     language: str,
     teachers: Sequence[Teacher],
     generator: QueryGenerator | None,
-) -> Made:
+) -> Part:
     settings = section.distill
     batches = batches_of(len(texts), section.steps, size, seed)
     rows = batches.reshape(-1).tolist()

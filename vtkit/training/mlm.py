@@ -160,8 +160,7 @@ def adapt(
         trainer.prior = prior
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
+    model.requires_grad_(True)
     model.eval()
     after = distributed.by_main(measured)
     predictions = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)

@@ -146,9 +146,9 @@ def model_ranking(
                 f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
                 "and a dense or sparse encoder here."
             )
-        of, (query_length, length) = searching.encoder, lengths
-        weights = encode_side(of, documents, "document", length, precision=precision, description=description)
-        terms = encode_side(of, queries, "query", query_length, precision=precision)
+        encoder, (query_length, length) = searching.encoder, lengths
+        weights = encode_side(encoder, documents, "document", length, precision=precision, description=description)
+        terms = encode_side(encoder, queries, "query", query_length, precision=precision)
         return index_in_memory(weights).search(terms, depth)[0]
 
     return kept_array(file, ranked)

@@ -37,9 +37,9 @@ STEPS_AT_ONCE = 20  # steps whose scores are one file: what a killed run loses a
 KNOWN_DOCUMENTS = 200_000  # documents whose vectors a dense teacher holds
 
 COSINE_SCALE = 20.0
-"""Of cosines, which lie within a few tenths of each other; what sentence-transformers multiplies them with."""
+"""The scale of cosines, which lie within a few tenths of each other; sentence-transformers multiplies by it, too."""
 
-ENSEMBLE_SCALE = 5.0  # of the mean of several teachers' scores in standard deviations
+ENSEMBLE_SCALE = 5.0  # the scale of the mean of several teachers' scores in standard deviations
 LEAST_DEVIATION, GOOD_DEVIATION = 0.15, 2.0
 """Standard deviations of a query's targets before the softmax: below the first they are nearly uniform (99 % of the
 highest entropy), the second leaves weight on several documents."""
@@ -54,7 +54,7 @@ class Asked:
     queries: list[str]
     documents: list[str]
     numbers: list[int]  # of the documents, in the corpus
-    candidates: int  # of the documents, so many belong to each query: i, n + i, 2n + i, … to the i-th of n
+    candidates: int  # documents of each query's own: i, n + i, 2n + i, … are those of the i-th of n queries
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SparseTeacher:
 
     @property
     def scale(self) -> float:
-        """That of cosines, where it gives cosines."""
+        """:data:`COSINE_SCALE` if its scores are cosines, else 1."""
         return COSINE_SCALE if self.encoder.similarity_fn_name == "cosine" else 1.0
 
     def scores(self, steps: Sequence[Asked]) -> np.ndarray:
@@ -91,7 +91,7 @@ class DenseTeacher:
 
     @property
     def scale(self) -> float:
-        """That of cosines, where it gives cosines."""
+        """:data:`COSINE_SCALE` if its scores are cosines, else 1."""
         modules = list(self.embedder)
         normalized = bool(modules) and isinstance(modules[-1], Normalize)
         return COSINE_SCALE if normalized or self.embedder.similarity_fn_name == "cosine" else 1.0
@@ -157,7 +157,7 @@ class Bm25Teacher:
 
 @dataclass(frozen=True)
 class GivenScores:
-    """The scores that training data bring."""
+    """The scores that come with training data."""
 
     data: RetrievalSet
     scale: float = 1.0
