@@ -111,8 +111,7 @@ def fit_to_states(
             rows = np.sort(rng.choice(fitted_on, min(POSITIONS, len(fitted_on)), replace=False))
             hidden, tokens = states.batch(rows)
             loss = nn.functional.cross_entropy(head.logits(hidden) + prior, tokens)
-            for parameter in parameters:
-                parameter.grad = None
+            optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rates.step()
