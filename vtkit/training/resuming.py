@@ -165,13 +165,17 @@ class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
     """The library's trainer over whole batches in the order they have."""
 
     def __init__(self, *, train_dataset: Sequence[dict[str, Tensor]], **settings: Any) -> None:
-        parts = distributed.count()  # each batch in as many parts, of which the library gives each process one
+        super().__init__(train_dataset=shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
 
-        def share(number: int) -> dict[str, Tensor]:
-            return {name: rows[number % parts :: parts] for name, rows in train_dataset[number // parts].items()}
 
-        shares = Lazy(len(train_dataset) * parts, share)
-        super().__init__(train_dataset=shares, data_collator=lambda batches: batches[0], **settings)
+def shares(batches: Sequence[dict[str, Tensor]]) -> Sequence[dict[str, Tensor]]:
+    """``batches``, each in as many parts as there are processes: the trainer gives each process one of them."""
+    parts = distributed.count()
+
+    def share(number: int) -> dict[str, Tensor]:
+        return {name: rows[number % parts :: parts] for name, rows in batches[number // parts].items()}
+
+    return Lazy(len(batches) * parts, share)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
