@@ -54,6 +54,7 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/engines.py --documents 20000
 	$(BIN)/python tests/benchmarks/sparse_weights.py
 	$(BIN)/python tests/benchmarks/transfer.py
+	$(BIN)/python tests/benchmarks/latent_units.py
 	$(BIN)/python tests/benchmarks/expansion.py
 	$(BIN)/python tests/benchmarks/vocabulary_training.py
 

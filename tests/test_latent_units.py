@@ -49,10 +49,25 @@ def learned(embedder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[W
 def test_the_autoencoder_keeps_the_k_largest_units() -> None:
     sae = Autoencoder(torch.zeros(3), torch.eye(3).repeat(2, 1)[:4], 2)
     found, places = sae(torch.tensor([[3.0, 2.0, -1.0]]))
-    kept = sae.units(torch.tensor([[3.0, 2.0, -1.0]]))
-    assert kept.tolist() == [[3.0, 2.0, 0.0, 3.0]]
     assert sorted(places[0].tolist()) == [0, 3]
     assert found.tolist() == [[6.0, 0.0, 0.0]]
+
+
+def test_states_and_gradients_are_those_of_the_equation() -> None:
+    """x̂ = Dᵀ top_k(ReLU(E (x − c) + b)) + c, with the products of all units."""
+    torch.manual_seed(0)
+    sae, states = Autoencoder(torch.randn(6), torch.randn(40, 6), 5), torch.randn(20, 6)
+    with torch.no_grad():
+        sae.bias.normal_(std=0.1)
+        sae.decoder.normal_()
+    units = (sae.encoder @ (states - sae.centre).T).T.add(sae.bias).relu()
+    kept = torch.where(units >= units.topk(5, dim=1).values[:, -1:], units, 0)
+    wanted, found = kept @ sae.decoder + sae.centre, sae(states)[0]
+    torch.testing.assert_close(found, wanted)
+    gradients = [
+        torch.autograd.grad((each - states).square().sum(), list(sae.parameters())) for each in (found, wanted)
+    ]
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.bf16

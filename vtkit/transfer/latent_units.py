@@ -71,15 +71,19 @@ class Autoencoder(nn.Module):
         self.encoder, self.decoder = nn.Parameter(rows.clone()), nn.Parameter(rows.clone())
         self.bias, self.centre = nn.Parameter(rows.new_zeros(len(rows))), nn.Parameter(centre.clone())
 
-    def units(self, states: Tensor) -> Tensor:
-        """Z before top_k, (tokens, units)."""
-        return nn.functional.linear(states - self.centre, self.encoder, self.bias).relu()
-
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """x̂, (tokens, width), and which units fire, (tokens, k)."""
-        highest, places = self.units(states).topk(self.active, dim=1)
-        sparse = torch.zeros(len(states), len(self.bias), device=states.device).scatter(1, places, highest)
-        return sparse @ self.decoder + self.centre, places
+        """x̂, (tokens, width), and which units fire, (tokens, k).
+
+        All units are compared without gradients. Only the k that fire are computed with them, from their own rows of
+        the encoder and the decoder: other rows have the gradient 0, and the product with them is most of the work.
+        """
+        centred = states - self.centre
+        with torch.no_grad():
+            places = nn.functional.linear(centred, self.encoder, self.bias).topk(self.active, dim=1).indices
+        rows = nn.functional.embedding(places, self.encoder)
+        units = (torch.einsum("tw,tkw->tk", centred, rows) + self.bias[places]).relu()
+        rebuilt = nn.functional.embedding_bag(places, self.decoder, per_sample_weights=units, mode="sum")
+        return rebuilt + self.centre, places
 
 
 def fit_units(
