@@ -123,7 +123,7 @@ def test_the_weights_are_those_of_the_equations() -> None:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_the_largest_weighted_entries_of_a_document_are_kept(units_encoder: WholeEncoder, top: int, seed: int) -> None:
     """Of so many candidates as are encoded for them, and the same as by sorting each row."""
-    index = IndexSection(top_dimensions=top, document_weighting="geng")
+    index = IndexSection(top_dimensions=top, document_weighting="geng", mass=1, length=0)
     vectors = sparse.random(15, 40, 0.5, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
     candidates = pruned(vectors, index.candidate_dimensions)[0]
     found = as_indexed(units_encoder, candidates, [], index, row_sums(vectors))

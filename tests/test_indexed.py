@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tiny
 from command_line import invoke
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import sparse
 from sentence_transformers import SparseEncoder
@@ -24,11 +26,16 @@ from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.documents import (
     IDF,
     K1,
+    LONG,
+    MASS,
     QUANTILE,
     B,
+    Length,
     Saturation,
     as_indexed,
     idf_weights,
+    pruned,
+    rule_of,
     saturates,
     tokens_held,
     with_own_tokens,
@@ -187,34 +194,43 @@ def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
     np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def saturated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose units are summed, with IDF and the four largest weights of a document."""
-    place = tmp_path_factory.mktemp("summed")
+def run_of_units(place: Path, pooling: str, index: str) -> Path:
     tiny.embedder(place / "embedder")
     documents = [Document(f"d{number}", "", text) for number, text in enumerate(tiny.texts(300, seed=1))]
     found = RetrievalSet("set", documents, [Query("q", documents[3].text)], {"q": {"d3": 1}})
     tiny.write_collection(place / "set", found)
-    (place / "summed.toml").write_text("""\
+    (place / "units.toml").write_text(f"""\
 [recipe]
-name = "summed"
+name = "units"
 language = "en"
 [source]
 model = "./embedder"
 steps = 100
 texts = 300
 corpus = ["./set"]
-units = {size = 64, active = 4, pooling = "sum"}
+units = {{size = 64, active = 4, pooling = "{pooling}"}}
 [vocabulary]
 kind = "source"
 [index]
-top_dimensions = 4
-document_weighting = "geng"
+{index}
 [evaluate]
 sets = ["./set"]
 models = ["transfer"]
 """)
-    return run(place / "summed.toml", runs=place / "runs", threads=1)
+    return run(place / "units.toml", runs=place / "runs", threads=1)
+
+
+@pytest.fixture(scope="module")
+def saturated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose units are summed, with IDF and the four largest weights of a document."""
+    settings = 'top_dimensions = 4\ndocument_weighting = "geng"'
+    return run_of_units(tmp_path_factory.mktemp("summed"), "sum", settings)
+
+
+@pytest.fixture(scope="module")
+def by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose units are maxima over tokens, indexed as they are by default."""
+    return run_of_units(tmp_path_factory.mktemp("maxima"), "max", "")
 
 
 def test_an_index_holds_saturated_sums(saturated: Path) -> None:
@@ -238,9 +254,62 @@ def test_an_index_holds_saturated_sums(saturated: Path) -> None:
     assert -np.sort(-vectors[5])[:4] == pytest.approx(-np.sort(-wanted[5])[:4], rel=1e-3)
 
 
+def test_the_mass_and_the_length_of_documents_by_eye() -> None:
+    """Of 4, 3, 2, 1 the first two hold .7; the sums are 10 and 2, so that L / L̄ is 10 / 6 and 2 / 6."""
+    vectors = sparse.csr_matrix(np.array([[1.0, 4, 3, 2], [0, 2, 0, 0]], dtype=np.float32))
+    kept, removed = pruned(vectors, None, 0.7)
+    assert kept.toarray().tolist() == [[0, 4, 3, 0], [0, 2, 0, 0]]
+    assert (removed.weights_removed, removed.mass_removed) == (2, 3)
+    assert pruned(vectors, 3, 0.95)[0].toarray().tolist() == [[0, 4, 3, 2], [0, 2, 0, 0]]
+    found = Length(0.7, 0.3, 6.0).divided(kept, row_sums(vectors)).toarray()
+    np.testing.assert_allclose(found, [[0, 4 / 1.2, 3 / 1.2, 0], [0, 2 / 0.8, 0, 0]], rtol=1e-6)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=5, max_size=5), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(1, 5)),
+    st.sampled_from([0.2, 0.5, 0.75, 1.0]),
+)
+def test_of_each_document_the_fewest_weights_stay_that_hold_the_mass(
+    rows: list[list[int]], count: int | None, mass: float
+) -> None:
+    vectors = sparse.csr_matrix(np.array(rows, dtype=np.float32))
+    for row, found in zip(rows, pruned(vectors, count, mass)[0].toarray(), strict=True):
+        fewest = next(n for n in range(6) if sum(sorted(row)[5 - n :]) >= mass * sum(row))
+        assert sorted(found[found > 0]) == sorted(sorted(filter(None, row))[::-1][: min(fewest, count or 5)])
+
+
+def test_units_that_are_maxima_are_indexed_by_the_rule(by_rule: Path) -> None:
+    """Those of plain sentence-transformers times the fourth root of IDF, the largest that hold .85 of their sum, over
+    1 − b + b L / L̄ with b = n / (n + 1000)."""
+    documents = [json.loads(line)["text"] for line in corpus_of(by_rule).open()]
+    maxima = SparseEncoder(str(by_rule / "model"), device="cpu").encode_document(documents).to_dense().numpy()
+    weighted = maxima * idf_weights((maxima > 0).sum(0), len(documents), "geng") ** 0.25
+    largest = -np.sort(-weighted, axis=1)
+    fewest = (np.cumsum(largest, axis=1) < MASS * weighted.sum(1, keepdims=True) - 1e-4).sum(1)
+    kept = np.where(weighted >= largest[np.arange(len(documents)), fewest][:, None], weighted, 0)
+    b = (maxima > 0).sum(1).mean() / ((maxima > 0).sum(1).mean() + LONG)
+    wanted = kept / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
+    found = indexed(by_rule)
+    assert 0.5 < (found > 0).sum() / (maxima > 0).sum() < 0.95
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_the_rule_is_for_maxima_and_gives_way_to_settings(
+    by_rule: Path, saturated: Path, encoder: SparseEncoder
+) -> None:
+    maxima, sums = (load_encoder(str(made / "model")) for made in (by_rule, saturated))
+    assert rule_of(maxima, IndexSection(), 250) == ("geng-root", MASS, 0.2)
+    assert rule_of(sums, IndexSection(), 250) == rule_of(encoder, IndexSection(), 250) == ("none", 1, 0)
+    settings = IndexSection(document_weighting="geng", mass=0.5, length=0.1)
+    assert {rule_of(each, settings, 250) for each in (maxima, sums, encoder)} == {("geng", 0.5, 0.1)}
+    assert rule_of(maxima, IndexSection(document_weighting="none", mass=1, length=0), 250) == ("none", 1, 0)
+
+
 # outside of runs
 
 RUNS = {
+    "by_rule": ([], []),
     "own_tokens": (
         ["--max-length", "32", "--top-dimensions", "48"],
         ["own_tokens=true", "top_dimensions=12", "document_weighting=geng"],

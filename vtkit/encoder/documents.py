@@ -1,5 +1,5 @@
 """Documents as an index holds them: saturated, raised where they hold a token, weighted by inverse document frequency,
-and pruned, in this order; and the document frequencies of tokens.
+pruned, and normalised by length, in this order; and the document frequencies of tokens.
 
 - *Saturation*, BM25's (Robertson and Zaragoza 2009), of documents whose dimensions are summed over tokens:
   s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)), L the sum of a document's weights, L̄ its mean over the collection. L counts
@@ -8,7 +8,15 @@ and pruned, in this order; and the document frequencies of tokens.
   that a query for a word of a document finds it.
 - *Weighting*: ŝ_d = w ⊙ s_d, documents only (CAI, arXiv:2211.03988). Scores are dot products, so weighting documents is
   weighting queries, as long as nothing is pruned or quantised.
-- *Pruning*: the largest weights are kept (Lassance et al., 2023, arXiv:2304.12702).
+- *Pruning*: the largest weights are kept, so many of them (Lassance et al., 2023, arXiv:2304.12702), or as many as hold
+  the share m of the sum of a document.
+- *Length*: w_j / (1 − b + b L / L̄), Singhal et al.'s pivoted normalisation (1996), with the sum L of a document's
+  weights before pruning, and L̄ its mean over the collection.
+
+A unit that is the maximum over tokens fires in more documents the longer they are, so that long documents win. Units
+that are pooled so have the *rule* unless a recipe says otherwise: the fourth root of IDF, m = :data:`MASS`, and
+b = n / (n + :data:`LONG`), n the mean number of dimensions of a document. The divisor is then 1 + L / Λ up to a factor,
+with one Λ for all collections: paragraphs are told apart by their length, and single sentences hardly (docs/log.md).
 """
 
 from __future__ import annotations
@@ -38,12 +46,16 @@ if TYPE_CHECKING:
 IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
 OWN_TOKENS = "own_tokens.npy"  # file of the increase of each dimension in documents that hold its token
 SATURATION = "saturation.json"
+LENGTH = "length.json"
+
+MASS = 0.85
+LONG = 1000  # dimensions of a document
 
 K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
 B = 0.75
 
 QUANTILE = 0.9
-MUCH = 0.25  # share of the sum of all weights from which on its loss is a warning
+MUCH = 1 / 3  # share of the sum of all weights from which on its loss is a warning
 
 
 def as_indexed(
@@ -78,17 +90,58 @@ def as_indexed(
         vectors, rise = with_own_tokens(encoder, vectors, held)
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
-    if index.document_weighting != "none":
+    weighting, mass, slope = rule_of(encoder, index, vectors.nnz / max(vectors.shape[0], 1))
+    if weighting != "none":
         frequencies = np.bincount(vectors.indices if held is None else (), minlength=vectors.shape[1])
         for dimensions in held or ():
             frequencies[dimensions] += 1
-        weights = idf_weights(frequencies, vectors.shape[0], index.document_weighting)
+        weights = idf_weights(frequencies, vectors.shape[0], weighting)
         vectors = weighted(vectors, weights)
         if kept is not None:
             np.save(kept / IDF, weights, allow_pickle=False)
-    vectors, removed = pruned(vectors, index.top_dimensions)
+    sums = vectors.sum(axis=1, dtype=np.float64).A1
+    vectors, removed = pruned(vectors, index.top_dimensions, mass)
     removed.say("weighted documents")
+    if mass < 1 or slope > 0:
+        length = Length(mass, slope, float(sums.mean()) if sums.any() else 1.0)
+        vectors = length.divided(vectors, sums)
+        if kept is not None:
+            length.to_file(kept / LENGTH)
     return vectors
+
+
+def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> tuple[DocumentWeighting, float, float]:
+    """The weighting of documents, the share m of their sum that is kept, and the slope b of their length; ``auto`` is
+    the rule for units of an embedder that are maxima over tokens, and nothing for other encoders.
+
+    Args:
+        dimensions: n, the mean number of dimensions of a document.
+    """
+    from vtkit.encoder.asymmetric import writes_units
+
+    maxima = writes_units(encoder) and encoder[1].pooling_strategy == "max"
+    weighting: DocumentWeighting = "geng-root" if maxima else "none"
+    return (
+        weighting if index.document_weighting == "auto" else index.document_weighting,
+        (MASS if maxima else 1.0) if index.mass == "auto" else index.mass,
+        (dimensions / (dimensions + LONG) if maxima else 0.0) if index.length == "auto" else index.length,
+    )
+
+
+@dataclass(frozen=True)
+class Length(Result):
+    """How the documents of an index were pruned and divided by their length, so that further ones can be too."""
+
+    mass: float
+    b: float
+    mean_sum: float  # L̄
+
+    def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
+        """The documents divided by 1 − b + b L / L̄, (documents, dimensions); ``sums`` are their L, (documents,)."""
+        divisors = np.repeat(1 - self.b + self.b * sums / self.mean_sum, np.diff(vectors.indptr))
+        return sparse.csr_matrix(
+            ((vectors.data / divisors).astype(np.float32), vectors.indices, vectors.indptr), vectors.shape
+        )
 
 
 def saturates(encoder: SparseEncoder) -> bool:
@@ -192,14 +245,15 @@ def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: Doc
     - ``cai-paper``: ``w_t = ln(N / N_t)``, and 1 where no document holds t (CAI).
     - ``cai-code``: the square root of that, as the authors' code has it by default.
     - ``geng``: ``w_t = ln(1 + (N − N_t + ½) / (N_t + ½))`` (Geng et al. 2024, arXiv:2411.04403).
+    - ``geng-root``: the fourth root of that, for units: a unit that fires in most documents still tells them apart.
     - ``none``: 1.
     """
     held = np.asarray(frequencies, dtype=np.float64)
     match weighting:
         case "none":
             weights = np.ones_like(held)
-        case "geng":
-            weights = np.log1p((documents - held + 0.5) / (held + 0.5))
+        case "geng" | "geng-root":
+            weights = np.log1p((documents - held + 0.5) / (held + 0.5)) ** (1 if weighting == "geng" else 0.25)
         case "cai-paper" | "cai-code":
             weights = np.where(held > 0, np.log(documents / np.maximum(held, 1)), 1.0)
             if weighting == "cai-code":
@@ -232,7 +286,7 @@ class Removed:
         if self.weights_removed:
             (console.warn if self.share_of_mass >= MUCH else console.say)(
                 f"  {name}: {self.share_of_weights:.1%} of the weights removed, "
-                f"with {self.share_of_mass:.1%} of their sum (index.top_dimensions)"
+                f"with {self.share_of_mass:.1%} of their sum (index.top_dimensions, index.mass)"
             )
 
     @property
@@ -246,17 +300,25 @@ class Removed:
         return self.mass_removed / self.mass if self.mass else 0.0
 
 
-def pruned(vectors: sparse.csr_matrix, top_dimensions: int | None = None) -> tuple[sparse.csr_matrix, Removed]:
+def pruned(
+    vectors: sparse.csr_matrix, top_dimensions: int | None = None, mass: float = 1.0
+) -> tuple[sparse.csr_matrix, Removed]:
     """The ``top_dimensions`` largest weights of each row of ``vectors``, (texts, vocabulary), not negative (Lassance et
-    al., 2023, arXiv:2304.12702), and what the others were. Of equal weights the lower dimension comes first."""
+    al., 2023, arXiv:2304.12702), at most as many of them as together hold the share ``mass`` of the row's sum, and what
+    the others were. Of equal weights the lower dimension comes first."""
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
     longest = np.diff(vectors.indptr).max(initial=0)
-    if top_dimensions is None or (longest <= top_dimensions and vectors.data.all()):
+    if mass == 1 and (top_dimensions is None or (longest <= top_dimensions and vectors.data.all())):
         return vectors, before
     vectors = vectors.copy()
     for start, stop in pairwise(vectors.indptr.tolist()):
         weights = vectors.data[start:stop]
-        weights[np.argsort(-weights, kind="stable")[top_dimensions:]] = 0.0
+        order = np.argsort(-weights, kind="stable")
+        kept = len(order) if top_dimensions is None else top_dimensions
+        if mass < 1 and len(order):
+            held = np.cumsum(weights[order], dtype=np.float64)
+            kept = min(kept, int(np.searchsorted(held, mass * held[-1])) + 1)
+        weights[order[kept:]] = 0.0
     vectors.eliminate_zeros()
-    mass = float(vectors.data.sum(dtype=np.float64))
-    return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - mass))
+    after = float(vectors.data.sum(dtype=np.float64))
+    return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - after))

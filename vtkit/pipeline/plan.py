@@ -25,7 +25,7 @@ from vtkit.pipeline.steps.evaluate_systems import (
 )
 from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
-from vtkit.pipeline.steps.index_corpus import INDEX
+from vtkit.pipeline.steps.index_corpus import INDEX, WEIGHTING
 from vtkit.pipeline.steps.profile_vocabularies import PROFILE
 from vtkit.pipeline.steps.run_gates import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
 from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
@@ -247,7 +247,7 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
         return next((step for step in (f"encode:{before}", f"encode:{model}") if step in plan.steps), "")
 
     # weighting changes which weights are the largest, so more of them are kept
-    weighted = () if index.top_dimensions is None else ("index.document_weighting", "index.own_tokens")
+    weighted = () if index.top_dimensions is None else WEIGHTING
     for model in evaluated:
         if not vectors(model):
             expanded = {"expansions": EXPAND_DOCUMENTS.name} if recipe.expands and model in EXPANDED else {}

@@ -156,12 +156,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
     part = None
-    if (
-        index.lexical != "none"
-        or index.document_weighting != "none"
-        or index.own_tokens
-        or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir()
-    ):
+    if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
         from vtkit.encoder.checkpoint import load_encoder
         from vtkit.encoder.documents import as_indexed
 
@@ -173,7 +168,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     info = write_index(out, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
-    if index.document_weighting == "none" and not index.own_tokens and encoding.top_dimensions is not None:
+    if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
@@ -194,7 +189,7 @@ def write_index(
     info = build_index(index, vectors, folder / POSTINGS).info
     publish(documents, folder / DOCUMENTS)
     width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
-    IndexRecord(index.engine, width, tokenizer, index.document_weighting, terms).to_file(folder / RECORD)
+    IndexRecord(index.engine, width, tokenizer, terms).to_file(folder / RECORD)
     return info
 
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
-from vtkit.settings.index import DocumentWeighting
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
@@ -127,7 +126,6 @@ class IndexRecord(Result):
     engine: Engine
     vocabulary: int  # dimensions of the encoder
     tokenizer: str  # tokenizer_digest of the tokenizer that names them
-    weighting: DocumentWeighting = "none"
     lexical: LexicalRecord | None = None
 
     @classmethod

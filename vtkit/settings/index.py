@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.engines import Address, Engine
 from vtkit.settings.types import CorpusName, PositiveInt, Section
 
-DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
+DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng", "geng-root"]
 """What the dimensions of documents are multiplied by (``vtkit/encoder/documents.py``)."""
 
 
@@ -18,8 +20,12 @@ Lexical = Literal["none", "bm25"]
 
 
 CANDIDATES = 4
-"""Weights that are encoded for one that is kept, where documents are weighted afterwards: of 1,100 units that fire in a
+"""Weights that are encoded for one that is kept, where documents are changed afterwards: of 1,100 units that fire in a
 paragraph, 1,000 for 250."""
+
+Auto = Literal["auto"]
+"""As the encoder needs it: units of an embedder that are maxima over tokens have the rule of
+``vtkit/encoder/documents.py``, other encoders nothing."""
 
 
 class IndexSection(Section):
@@ -51,6 +57,15 @@ class IndexSection(Section):
     """Largest weights of a document to keep, after ``own_tokens`` and ``document_weighting``. The run
     prints what it removed. Default: all."""
 
+    mass: Annotated[float, Field(gt=0, le=1)] | Auto = "auto"
+    """Share of the sum of a document's weights to keep, the largest first, after ``document_weighting``. ``auto``:
+    0.85 for units of an embedder that are pooled by their maximum, all for other encoders (docs/evaluation.md)."""
+
+    length: Annotated[float, Field(ge=0, lt=1)] | Auto = "auto"
+    """Slope b of the length normalisation: weights are divided by 1 − b + b L / L̄, L the sum of a document's weights.
+    ``auto``: n / (n + 1000) for units of an embedder that are pooled by their maximum and fire n times in a document on
+    average, 0 for other encoders (docs/evaluation.md)."""
+
     query_top_dimensions: PositiveInt | None = None
     """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
 
@@ -59,10 +74,12 @@ class IndexSection(Section):
     document, as a query, then finds it without adaptation too; best with queries by a static table
     (``query_encoder``)."""
 
-    document_weighting: DocumentWeighting = "none"
+    document_weighting: DocumentWeighting | Auto = "auto"
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
     for tokens of no document. ``cai-code``: its square root, as in the authors' code. ``geng``: ln(1 + (N − N_t +
-    ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
+    ½)/(N_t + ½)); ``geng-root``: its fourth root. Counted on the whole texts of each evaluation set. ``auto``:
+    ``geng-root`` for units of an embedder that are pooled by their maximum, ``none`` for other encoders
+    (docs/evaluation.md)."""
 
     bm25_analyser: Analysis = "full"
     """How BM25, alone and in the index, splits text into terms (docs/data.md). ``full``: words, their stems and
@@ -88,9 +105,16 @@ class IndexSection(Section):
     @property
     def candidate_dimensions(self) -> int | None:
         """Weights of a document that are kept until they are weighted: the largest of them differ after that."""
-        if self.top_dimensions is None or (self.document_weighting == "none" and not self.own_tokens):
-            return self.top_dimensions
-        return CANDIDATES * self.top_dimensions
+        if self.top_dimensions is None:
+            return None
+        unchanged = self.document_weighting == "none" and self.mass == 1 and self.length == 0 and not self.own_tokens
+        return self.top_dimensions if unchanged else CANDIDATES * self.top_dimensions
+
+    @property
+    def changes_tokens(self) -> bool:
+        """Whether documents whose dimensions are tokens are changed after they are encoded."""
+        weighted = self.document_weighting not in ("none", "auto")
+        return weighted or self.mass not in (1, "auto") or self.length not in (0, "auto") or self.own_tokens
 
     @property
     def settings_read(self) -> set[str]:

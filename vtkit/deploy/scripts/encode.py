@@ -84,7 +84,10 @@ class Encoder:
         if path.is_file():
             factors = opened(path)
             vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
-        return [largest(each, side["top_dimensions"]) for each in vectors]
+        length = HERE / "length.json"
+        if not length.is_file():
+            return [largest(each, side["top_dimensions"]) for each in vectors]
+        return [_shortened(each, side["top_dimensions"], **opened(length)) for each in vectors]
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each query; one without letters, digits or signs has none."""
@@ -186,6 +189,17 @@ def _saturated(vector: Vector, total: float, k1: float, b: float, mean_sum: floa
     """As the documents of the index: BM25's saturation of summed weights, their ``total`` before any was cut."""
     half = k1 * (1 - b + b * total / mean_sum)
     return {n: w / (w + half) for n, w in vector.items()}
+
+
+def _shortened(vector: Vector, count: int | None, mass: float, b: float, mean_sum: float) -> Vector:
+    """As the documents of the index: the largest weights that hold the share ``mass`` of the sum, divided by the
+    document's length."""
+    total, held, kept = sum(vector.values()), 0.0, {}
+    for number, weight in sorted(vector.items(), key=lambda entry: (-entry[1], entry[0])):
+        if held >= mass * total:
+            break
+        held, kept[number] = held + weight, weight / (1 - b + b * total / mean_sum)
+    return dict(sorted(largest(kept, count).items()))
 
 
 def replayed() -> Iterator[dict[str, Any]]:

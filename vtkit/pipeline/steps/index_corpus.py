@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 HISTOGRAM_BINS = 24
-WEIGHTING = ("index.document_weighting", "index.own_tokens", "index.top_dimensions")
+WEIGHTING = (
+    "index.document_weighting",
+    "index.own_tokens",
+    "index.top_dimensions",
+    "index.mass",
+    "index.length",
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        exactly = IndexSection(document_weighting=recipe.index.document_weighting)
         documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
-        info = write_index(folder, exactly, vectors, documents, tokenizer)
+        info = write_index(folder, IndexSection(), vectors, documents, tokenizer)
         sets[str(corpus.folder)] = IndexedSet(info.sparsity(can_weigh(encoder), HISTOGRAM_BINS))
     return IndexResult(sets)
 
