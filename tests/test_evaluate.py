@@ -177,13 +177,14 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
     write_trec({"q1": [("no-such-document", 1.0)]}, strange, "x")
     refused = says(
         place / "encoder", "./nothing", place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec.gz", strange,
-        "--on", place / "other", "--on", torn, "--measure", "nDGC@10", "--baseline", "bm26",
+        "--on", place / "other", "--on", torn, "--measure", "nDGC@10", "--measure", "R@100000", "--baseline", "bm26",
         "--out", tmp_path / "out",
     )  # fmt: skip
     assert isinstance(refused.exception, RecipeError)
     said = str(refused.exception)
     for complaint in (
         "'nDGC@10': no such measure",
+        "cutoff must be from 1 to 1000, as many results as are ranked",
         "./nothing: not found",
         "bm25.trec.gz belongs to another collection",
         "strange.trec belongs to another collection",

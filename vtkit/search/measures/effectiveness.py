@@ -81,7 +81,7 @@ def _complaint(name: str, depth: int) -> str | None:
         if isinstance(value, bool) and setting in ("cutoff", "rel"):
             return f"{setting} must be a whole number, not {value}"
         if isinstance(value, int) and not isinstance(value, bool) and setting != "recall" and not 1 <= value <= most:
-            why = " ({depth})" if setting == "cutoff" else ""
+            why = ", as many results as are ranked" if setting == "cutoff" else ""
             return f"{setting} must be from 1 to {most}{why}"
     try:
         tried = ir_measures.evaluator([measure], {"q": {"d": 1, "e": 0}})
