@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1773, 96),
-    "data": (2284, 275),
+    "data": (2248, 263),
     "deploy": (1713, 194),
     "encoder": (2475, 249),
     "evaluation": (1382, 134),
@@ -33,7 +33,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "system": (583, 85),
     "training": (2339, 240),
     "transfer": (1682, 140),
-    "vocabulary": (2599, 238),
+    "vocabulary": (2580, 233),
     "vtkit": (460, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

@@ -71,32 +71,32 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     if is_training_data(name):
         return load_training_data(name)
     place = _find(str(name), split, PARTS)
-    files = {part: place.parts.files(part, split) for part in PARTS}
+    files = {part: chosen(place.parts, part, split) for part in PARTS}
     problems = Problems()
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
     qrels = read_judgements(files["qrels"], problems)
-    public, not_comparable = place.public, list[str]()
-    if public is not None:
-        not_comparable += filter(None, [public.sampled])
-        if not problems.found:
-            qrels, lost = _known(qrels, documents, {query.id for query in queries})
-            if lost is not None:
-                console.warn(f"{place.name}: {lost}")
-                not_comparable.append(lost)
-    judged = [query for query in queries if query.id in qrels]
-    own_documents = public is not None and public.own_documents
+    public, lost, ids = place.public, "", {query.id for query in queries}
+    if public is not None and not problems.found:
+        qrels, lost = _known(qrels, documents, ids)
+        if lost:
+            console.warn(f"{place.name}: {lost}")
     collection = RetrievalSet(
-        place.name, documents, judged, qrels, not_comparable=tuple(not_comparable), own_documents=own_documents
+        place.name,
+        documents,
+        [query for query in queries if query.id in qrels],
+        qrels,
+        not_comparable=tuple(filter(None, [public.sampled if public is not None else "", lost])),
+        own_documents=public is not None and public.own_documents,
     )
-    _check(collection, {query.id for query in queries}, files, problems)
+    _check(collection, ids, files, problems)
     return collection
 
 
 def files_of(name: str, part: Part) -> list[Path]:
     """The files of one part of a collection, with its default judgements."""
     split = default_split(name)
-    return _find(name, split, (part,)).parts.files(part, split)
+    return chosen(_find(name, split, (part,)).parts, part, split)
 
 
 def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
@@ -104,7 +104,7 @@ def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
     are none."""
     if split not in splits_of(name):
         return {}
-    return read_judgements(_find(name, split, ("qrels",)).parts.files("qrels", split), Problems())
+    return read_judgements(chosen(_find(name, split, ("qrels",)).parts, "qrels", split), Problems())
 
 
 def queries_of(name: str, split: str) -> list[Query]:
@@ -113,8 +113,8 @@ def queries_of(name: str, split: str) -> list[Query]:
     if is_training_data(name):
         return load_training_data(name).queries
     parts, problems = _find(name, split, ("queries", "qrels")).parts, Problems()
-    judged = read_judgements(parts.files("qrels", split), problems)
-    return [query for query in read_queries(parts.files("queries", split), problems) if query.id in judged]
+    judged = read_judgements(chosen(parts, "qrels", split), problems)
+    return [query for query in read_queries(chosen(parts, "queries", split), problems) if query.id in judged]
 
 
 def default_split(name: str) -> str:
@@ -131,8 +131,8 @@ def splits_of(name: str) -> Sequence[str]:
         public = public_collection(name)
         return () if public is None else public.splits
     parts = _configurations(place[0])
-    parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else Parts())
-    return sorted(parts_of_name.splits["qrels"])
+    parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else {})
+    return sorted(parts_of_name.get("qrels", {}))
 
 
 def folder_fault(name: str, *needed: Part) -> str | None:
@@ -154,7 +154,7 @@ class _Place:
     """The parts of a collection, and their place in words."""
 
     name: str
-    parts: Parts
+    parts: Parts[Path]
     where: str  # for messages
     advice: str  # if parts are missing
     public: PublicCollection | None = None  # published by its authors in this form, which a user cannot correct
@@ -167,14 +167,14 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Place:
         place = _Place(called, _chosen(*folder), name, LAYOUT)
     else:
         place = _fetched(_public(name), split, needed)
-    splits = ", ".join(sorted(place.parts.splits["qrels"]))
+    splits = ", ".join(sorted(place.parts.get("qrels", {})))
     there = f"splits there: {splits}" if splits else "there are no judgements at all"
     sources = {
         "corpus": "the corpus is missing",
         "queries": "the queries are missing",
         "qrels": f"the judgements {split!r} are missing ({there})",
     }
-    complaints = [sources[part] for part in needed if not place.parts.files(part, split)]
+    complaints = [sources[part] for part in needed if not chosen(place.parts, part, split)]
     if complaints:
         if folder is not None and "qrels" not in needed and (advice := conversion(folder[0])):
             raise DataError(f"{name} is not a collection but a folder of .txt files.{advice}")
@@ -182,7 +182,7 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Place:
     return place
 
 
-def _configurations(folder: Path) -> dict[str, Parts]:
+def _configurations(folder: Path) -> dict[str, Parts[Path]]:
     """The collections in a folder; judgements may be in a folder beside it, as in repositories of BEIR and C-MTEB:
     ``scifact`` and ``scifact-qrels``."""
     if not folder.resolve().name:
@@ -191,7 +191,7 @@ def _configurations(folder: Path) -> dict[str, Parts]:
     return find_parts({folder: PARTS} | ({beside: ["qrels"]} if beside.is_dir() else {}))
 
 
-def _chosen(folder: Path, config: str | None) -> Parts:
+def _chosen(folder: Path, config: str | None) -> Parts[Path]:
     parts = _configurations(folder)
     if config is not None:
         if config in parts:
@@ -202,13 +202,13 @@ def _chosen(folder: Path, config: str | None) -> Parts:
         raise DataError(
             f"{folder}: has {len(parts)} collections ({listed}). Name one of them, for example {folder}:{min(parts)}"
         )
-    return parts.get("") or next(iter(parts.values()), Parts())
+    return parts.get("") or next(iter(parts.values()), {})
 
 
 def _fetched(public: PublicCollection, split: str, needed: Sequence[Part]) -> _Place:
     if public.name.startswith(irds.PREFIX):
         identity = public.name.removeprefix(irds.PREFIX)
-        (parts,) = find_parts({irds.folder_of(identity): PARTS}).values() or (Parts(),)
+        (parts,) = find_parts({irds.folder_of(identity): PARTS}).values() or ({},)
         return _Place(identity.replace("/", "-"), parts, public.name, "Name an id that has them.", public)
     by_config = find_parts(
         {
@@ -217,7 +217,7 @@ def _fetched(public: PublicCollection, split: str, needed: Sequence[Part]) -> _P
             if set(repository.parts) & set(needed)
         }
     )
-    parts = by_config.get(public.config) or (Parts() if public.config else next(iter(by_config.values()), Parts()))
+    parts = by_config.get(public.config) or ({} if public.config else next(iter(by_config.values()), {}))
     where = " and ".join(" at ".join(filter(None, [each.id, each.revision])) for each in public.repositories)
     advice = "Run again with --download, or name a folder that holds the files."
     return _Place(public.name.replace(":", "-"), parts, f"{where} of the Hugging Face hub", advice, public)
@@ -228,7 +228,7 @@ def _folder_of(repository: Repository, config: str, split: str, needed: Sequence
     patterns = [pattern.format(config=config) for part, pattern in repository.files.items() if part in wanted]
     if not patterns:
         head = head_patterns(hub.fetch(repository.id, ["README.md"], revision=repository.revision) / "README.md")
-        named = [pattern for part in wanted for pattern in chosen(head.get((config, part), {}), part, split)]
+        named = [pattern for part in wanted for pattern in chosen(head.get(config, {}), part, split)]
         patterns = named or list(_FETCHED_BY_NAME)
     return hub.fetch(repository.id, ["README.md", *patterns], revision=repository.revision)
 
@@ -284,13 +284,13 @@ def _check(
 
 def _known(
     qrels: Mapping[str, Mapping[str, int]], documents: Sequence[Document], queries: set[str]
-) -> tuple[Mapping[str, Mapping[str, int]], str | None]:
-    """The judgements of existing documents and queries, and a count of the others, if any."""
+) -> tuple[Mapping[str, Mapping[str, int]], str]:
+    """The judgements of existing documents and queries, and a count of the others in words, if there are any."""
     absent = {document for judged in qrels.values() for document in judged}
     absent.difference_update(document.id for document in documents)
     gone = [query for query in qrels if query not in queries]
     if not absent and not gone:
-        return qrels, None
+        return qrels, ""
     kept = {
         query: known
         for query, judged in qrels.items()

@@ -8,9 +8,10 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,54 +119,37 @@ class StoredDocuments(ByNumber[Document]):
             yield from map(Document, *(column.to_pylist() for column in batch.columns))
 
     @cached_property
-    def numbers(self) -> DocumentNumbers:
-        """Id -> number."""
-        return DocumentNumbers(self)
+    def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+        """The hashes of the ids in ascending order, and the number of the document of each."""
+        hashes = self.table["id_hash"].to_numpy()
+        order = np.argsort(hashes, kind="stable").astype(np.int32)
+        return hashes[order], order
 
     def id_of(self, number: int) -> str:
         """The id of a document."""
         return str(self._columns[0][number])
 
-
-class DocumentNumbers(Mapping[str, int]):
-    """Id -> number of stored documents, through the sorted hashes of the ids."""
-
-    def __init__(self, documents: StoredDocuments) -> None:
-        hashes = documents.table["id_hash"].to_numpy()
-        self._documents, self._order = documents, np.argsort(hashes, kind="stable").astype(np.int32)
-        self._hashes = hashes[self._order]
-
-    def __len__(self) -> int:
-        return len(self._documents)
-
-    def __iter__(self) -> Iterator[str]:
-        return (document.id for document in self._documents)
-
-    def __getitem__(self, name: str) -> int:
-        (number,) = self.of([name])
-        if number < 0:
-            raise KeyError(name)
-        return int(number)
-
-    def of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The number of each of ``names``, -1 if there is none."""
+    def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The number of the document with each of the ids ``names``, -1 if there is none."""
         numbers = np.full(len(names), -1, np.int32)
-        hashes = np.frombuffer(b"".join(map(text_hash, names)), np.uint64)
-        for row, (name, start) in enumerate(zip(names, np.searchsorted(self._hashes, hashes).tolist(), strict=True)):
-            for place in range(start, len(self._hashes)):
-                if self._hashes[place] != hashes[row]:
+        hashes, order = self._sorted_hashes
+        wanted = np.frombuffer(b"".join(map(text_hash, names)), np.uint64)
+        for row, (name, start) in enumerate(zip(names, np.searchsorted(hashes, wanted).tolist(), strict=True)):
+            for place in range(start, len(hashes)):
+                if hashes[place] != wanted[row]:
                     break
-                if self._documents.id_of(self._order[place]) == name:
-                    numbers[row] = self._order[place]
+                if self.id_of(order[place]) == name:
+                    numbers[row] = order[place]
                     break
         return numbers
 
     def repeated(self) -> Iterator[tuple[int, int]]:
         """The numbers of each document whose id occurred before, and of the first with that id."""
-        same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
+        hashes, order = self._sorted_hashes
+        same = np.flatnonzero(hashes[1:] == hashes[:-1])
         first: dict[str, int] = {}
-        for number in sorted({int(self._order[at]) for at in [*same, *(same + 1)]}):
-            before = first.setdefault(self._documents.id_of(number), number)
+        for number in sorted({int(order[at]) for at in [*same, *(same + 1)]}):
+            before = first.setdefault(self.id_of(number), number)
             if before != number:
                 yield number, before
 
@@ -191,29 +175,19 @@ def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in types.items()])
     files: dict[Path, int] = {}
 
-    def batches() -> Iterator[list[tuple[Any, ...]]]:
-        batch: list[tuple[Any, ...]] = []
-        characters = 0
-        for file, line, document in rows:
-            hashes = np.frombuffer(text_hash(document.id) + text_hash(document.contents), np.uint64).tolist()
-            place = files.setdefault(file, len(files)), line
-            batch.append((document.id, document.title, document.text, *hashes, *place))
-            characters += len(document.text) + len(document.title)
-            if len(batch) == _ROWS or characters > _CHARACTERS:
-                yield batch
-                batch, characters = [], 0
-        if batch:
-            yield batch
+    def entry(file: Path, line: int, document: Document) -> tuple[Any, ...]:
+        hashes = np.frombuffer(text_hash(document.id) + text_hash(document.contents), np.uint64).tolist()
+        return document.id, document.title, document.text, *hashes, files.setdefault(file, len(files)), line
 
     with pyarrow.OSFile(str(path), "wb") as out, pyarrow.ipc.new_file(out, schema) as writer:
-        for batch in batches():
+        for batch in texts.batches(starmap(entry, rows), _ROWS, _CHARACTERS):
             columns = zip(zip(*batch, strict=True), schema.types, strict=True)
             writer.write_batch(pyarrow.record_batch([pyarrow.array(*column) for column in columns], schema))
-    documents = StoredDocuments(path)
-    lines, places = documents.table["line"], documents.table["file"]
-    for pair in documents.numbers.repeated():
-        again, before = ((list(files)[places[number].as_py()], lines[number].as_py()) for number in pair)
-        problems.add_repeated(*again, documents.id_of(pair[0]), before)
+    stored, sources = StoredDocuments(path), list(files)
+    for pair in stored.repeated():
+        places = (stored.table.slice(number, 1).to_pylist()[0] for number in pair)
+        again, before = ((sources[place["file"]], place["line"]) for place in places)
+        problems.add_repeated(*again, stored.id_of(pair[0]), before)
 
 
 @cache

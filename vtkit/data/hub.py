@@ -53,11 +53,20 @@ def in_cache(repo_id: str, repo_type: RepositoryKind = "model", revision: str | 
 
 def reachable(timeout_s: float = 1.5) -> bool:
     """Whether the hub answers within ``timeout_s`` seconds; False, without a request, if downloads are not allowed."""
+    from huggingface_hub import constants
+
     if not downloads_allowed():
         return False
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    # In a thread, because the lookup of a host name has no time limit.
-    threading.Thread(target=lambda: answers.put(_answers(timeout_s)), daemon=True).start()
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout_s).close()
+            answers.put(True)
+        except (OSError, ValueError) as error:
+            answers.put(isinstance(error, urllib.error.HTTPError))  # an answer, if an unfriendly one
+
+    threading.Thread(target=ask, daemon=True).start()  # because the lookup of a host name has no time limit
     try:
         return answers.get(timeout=timeout_s)
     except queue.Empty:
@@ -315,15 +324,3 @@ def _is_commit(revision: str | None) -> bool:
 
 def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:
     return f"{repo_id} ({repo_type} of the Hugging Face hub, revision {revision or 'main'})"
-
-
-def _answers(timeout_s: float) -> bool:
-    from huggingface_hub import constants
-
-    try:
-        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout_s):
-            return True
-    except urllib.error.HTTPError:
-        return True  # an answer, if an unfriendly one
-    except (OSError, ValueError):
-        return False

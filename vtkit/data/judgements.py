@@ -25,7 +25,7 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
     entries: npt.NDArray[Any]  # the values, row after row
     ids: Any  # the distinct document ids, a pyarrow array of strings
     places: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The collection in which ``ids`` were looked up last, by its numbers, and their numbers there."""
+    """The documents among which ``ids`` were looked up last, and their numbers there."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -43,9 +43,12 @@ class ByQuery(Mapping[str, Mapping[str, V]]):
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))
         return self.columns[part], self.entries[part]
 
-    def only(self, queries: Collection[str]) -> ByQuery[V]:
-        """The values of some queries."""
-        return replace(self, rows={query: row for query, row in self.rows.items() if query in queries})
+
+def only(values: Mapping[str, Mapping[str, V]], queries: Collection[str]) -> Mapping[str, Mapping[str, V]]:
+    """The ``values`` of some queries."""
+    if isinstance(values, ByQuery):
+        return replace(values, rows={query: row for query, row in values.rows.items() if query in queries})
+    return {query: of_query for query, of_query in values.items() if query in queries}
 
 
 class Gathering:

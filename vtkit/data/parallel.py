@@ -61,24 +61,10 @@ class Alignment:
 
     correlation: float  # Spearman's, of the lengths of both texts of a pair; 0 by chance
     pairs: int
-    sentences: bool  # or entries of a dictionary
+    unrelated: bool  # whether the pairs are no better than chance
+    doubtful: bool  # whether many of the pairs may be wrong
     shifts: tuple[int, ...]
     """Lines by which the partners of the whole file, and of each quarter, stand further down; 0 if they do not."""
-
-    @property
-    def by_chance(self) -> bool:
-        """Whether the correlation is not told from chance."""
-        return self.correlation < max(UNRELATED, CHANCE / math.sqrt(self.pairs))
-
-    @property
-    def unrelated(self) -> bool:
-        """Whether the pairs are no better than chance."""
-        return self.by_chance and (self.sentences or self.pairs >= ENOUGH_ENTRIES)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether many of the pairs may be wrong."""
-        return self.by_chance or (self.sentences and self.correlation < DOUBTFUL)
 
 
 def alignment_of(pairs: Iterable[tuple[str, str]]) -> Alignment | None:
@@ -94,12 +80,16 @@ def alignment_of(pairs: Iterable[tuple[str, str]]) -> Alignment | None:
     if len(lengths) < FEWEST:
         return None
     ranks = _standard_ranks(lengths)
+    correlation = float((ranks[:, 0] * ranks[:, 1]).mean())
+    by_chance = correlation < max(UNRELATED, CHANCE / math.sqrt(len(lengths)))
+    sentences = bool(np.median(lengths, axis=0).max() >= SENTENCES)  # or entries of a dictionary
     parts = (part for part in np.array_split(lengths, PARTS) if len(part) >= FEWEST // 2)
     return Alignment(
-        float((ranks[:, 0] * ranks[:, 1]).mean()),
+        correlation,
         len(lengths),
-        bool(np.median(lengths, axis=0).max() >= SENTENCES),
-        (_shift(ranks), *(_shift(_standard_ranks(part)) for part in parts)),
+        unrelated=by_chance and (sentences or len(lengths) >= ENOUGH_ENTRIES),
+        doubtful=by_chance or (sentences and correlation < DOUBTFUL),
+        shifts=(_shift(ranks), *(_shift(_standard_ranks(part)) for part in parts)),
     )
 
 

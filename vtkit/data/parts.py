@@ -3,15 +3,15 @@ README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from vtkit.data.rows import ENDINGS, ending_of
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
+T = TypeVar("T", Path, str)
 Part = Literal["corpus", "queries", "qrels"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -49,18 +49,11 @@ _FORMS: tuple[tuple[Part, str], ...] = (
 _SAME_SPLIT = {"dev": "validation", "validation": "dev"}
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The files of a collection: part -> split -> files; files without a split are under ""."""
-
-    splits: dict[Part, dict[str, list[Path]]] = field(default_factory=lambda: {part: {} for part in PARTS})
-
-    def files(self, part: Part, split: str) -> list[Path]:
-        """The files of ``part`` for ``split``; all files of a corpus or queries without such a split."""
-        return chosen(self.splits[part], part, split)
+Parts = dict[Part, dict[str, list[T]]]
+"""The files of a collection, or their patterns: part -> split -> files; files without a split are under ""."""
 
 
-def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts]:
+def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts[Path]]:
     """Find the files of a collection that lies in one or several folders.
 
     Args:
@@ -70,38 +63,35 @@ def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts]:
     Returns:
         Configuration -> its parts; "" is a configuration without a name.
     """
-    parts_by_name: dict[str, Parts] = {}
+    parts_by_name: dict[str, Parts[Path]] = {}
     for folder, wanted in folders.items():
         for part, config, split, path in [*_said_by_head(folder)] or _named(
             folder, only_qrels=list(wanted) == ["qrels"]
         ):
             if part in wanted:
-                parts_by_name.setdefault(config, Parts()).splits[part].setdefault(split, []).append(path)
-    shared = parts_by_name.get("", Parts()).splits
-    for parts in parts_by_name.values():
-        for part in PARTS:
-            parts.splits[part].update(shared[part] if not parts.splits[part] else {})
-    if any(parts_by_name) and not (shared["corpus"] and shared["queries"]):
+                parts_by_name.setdefault(config, {}).setdefault(part, {}).setdefault(split, []).append(path)
+    shared = parts_by_name.get("", {})
+    if any(parts_by_name) and not {"corpus", "queries"} <= shared.keys():
         parts_by_name.pop("", None)
-    return parts_by_name
+    return {config: shared | parts for config, parts in parts_by_name.items()}
 
 
-def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
-    """Configuration and part -> split -> patterns of files in the head of a README; empty without such a head."""
+def head_patterns(readme: Path) -> dict[str, Parts[str]]:
+    """Configuration -> the patterns of its files in the head of a README; empty without such a head."""
     from huggingface_hub import metadata_load
 
     if not readme.is_file():
         return {}
     try:
         head = metadata_load(readme) or {}
-        patterns_of: dict[tuple[str, Part], dict[str, list[str]]] = {}
+        patterns_of: dict[str, Parts[str]] = {}
         for entry in head.get("configs") or ():
             config, _, role = str(entry["config_name"]).rpartition("-")
             if role in _ROLES:
                 for split, patterns in _splits(entry):
                     # C-MTEB's corpora and queries are splits of the only configuration
                     part = _ROLES.get(split, _ROLES[role]) if role == "default" else _ROLES[role]
-                    patterns_of.setdefault((config, part), {})[split] = patterns
+                    patterns_of.setdefault(config, {}).setdefault(part, {})[split] = patterns
         return patterns_of
     except Exception as error:  # YAML's errors have no closer common base with the rest
         raise DataError(
@@ -110,8 +100,9 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
         ) from error
 
 
-def chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:
-    """The files, or patterns of files, of ``part`` for ``split``, as in :meth:`Parts.files`."""
+def chosen(parts: Parts[T], part: Part, split: str) -> list[T]:
+    """The files, or patterns of files, of ``part`` for ``split``; all of a corpus or queries without such a split."""
+    splits = parts.get(part, {})
     for called in (split, _SAME_SPLIT.get(split, split)):
         if called in splits:
             return list(splits[called])
@@ -137,8 +128,8 @@ _File = tuple[Part, str, str, Path]  # part, configuration, split and path
 
 
 def _said_by_head(folder: Path) -> Iterator[_File]:
-    for (config, part), splits in head_patterns(folder / "README.md").items():
-        for split, patterns in splits.items():
+    for config, parts in head_patterns(folder / "README.md").items():
+        for part, split, patterns in ((part, *entry) for part, splits in parts.items() for entry in splits.items()):
             files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
             yield from ((part, config, split, path) for path, *_ in _by_ending(files))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.data.judgements import ByQuery, Gathering
+from vtkit.data.judgements import ByQuery, Gathering, only
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.rows import form_of, read_parquet
@@ -180,7 +180,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
         if count:
             console.say(f"  left out: {count:,} {what}")
     queries = [query for query in data.queries if query.id in qrels]
-    return replace(data, queries=queries, qrels=qrels, scores=scores.only(qrels.keys()))
+    return replace(data, queries=queries, qrels=qrels, scores=only(scores, qrels.keys()))
 
 
 def _known(path: Path, queries: Collection[str], what: str) -> Iterator[Row]:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from vtkit.data import text as texts
 from vtkit.data.documents import Document as Document
-from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered, without_repeated
+from vtkit.data.documents import Place, StoredDocuments, gathered, without_repeated
 from vtkit.data.documents import Query as Query
-from vtkit.data.judgements import ByQuery, Gathering
+from vtkit.data.judgements import ByQuery, Gathering, only
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.rows import (
     DOCUMENT_IDS,
@@ -63,17 +63,14 @@ class RetrievalSet:
     of the query. In other collections ids of both meet by chance."""
 
     @cached_property
-    def numbers(self) -> Mapping[str, int]:
-        """Document id -> its position in ``documents``."""
-        if isinstance(self.documents, StoredDocuments):
-            return self.documents.numbers
+    def _numbers(self) -> Mapping[str, int]:
         return {document.id: number for number, document in enumerate(self.documents)}
 
     def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The number of each document id, -1 if there is none."""
-        if isinstance(self.numbers, DocumentNumbers):
-            return self.numbers.of(names)
-        return np.array([self.numbers.get(name, -1) for name in names], dtype=np.int32)
+        """The position in :attr:`documents` of each document id, -1 if there is none."""
+        if isinstance(self.documents, StoredDocuments):
+            return self.documents.numbers_of(names)
+        return np.array([self._numbers.get(name, -1) for name in names], dtype=np.int32)
 
     @cached_property
     def contents(self) -> Sequence[str]:
@@ -86,8 +83,8 @@ class RetrievalSet:
         if not isinstance(values, ByQuery) or query not in values:
             by_name = values.get(query, {})
             return dict(zip(self.numbers_of(list(by_name)).tolist(), by_name.values(), strict=True))
-        if values.places.get("collection") is not self.numbers:
-            values.places.update(collection=self.numbers, numbers=self.numbers_of(values.ids.to_pylist()))
+        if values.places.get("documents") is not self.documents:
+            values.places.update(documents=self.documents, numbers=self.numbers_of(values.ids.to_pylist()))
         columns, entries = values.row(query)
         return dict(zip(values.places["numbers"][columns].tolist(), entries.tolist(), strict=True))
 
@@ -108,13 +105,7 @@ class RetrievalSet:
     def under(self, queries: Sequence[Query]) -> RetrievalSet:
         """The same documents with some of the queries."""
         ids = {query.id for query in queries}
-
-        def kept(values: Mapping[str, Mapping[str, V]]) -> Mapping[str, Mapping[str, V]]:
-            if isinstance(values, ByQuery):
-                return values.only(ids)
-            return {query: of_query for query, of_query in values.items() if query in ids}
-
-        return replace(self, queries=list(queries), qrels=kept(self.qrels), scores=kept(self.scores))
+        return replace(self, queries=list(queries), qrels=only(self.qrels, ids), scores=only(self.scores, ids))
 
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
         """The same documents with ``max_queries`` of the queries, sampled without replacement, in their order."""

@@ -27,7 +27,7 @@ _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _LAST_PUNCTUATION = regex.compile(r"(?r)[\p{P}\p{S}\p{Z}]")
 
 
-Item = TypeVar("Item", str, tuple[str, str])  # a text, or a pair of texts
+Item = TypeVar("Item", bound=str | tuple[object, ...])  # a text, or a tuple with texts
 TEXTS_AT_ONCE = 1024  # largest number of texts that are tokenized together
 
 CHARACTERS_AT_ONCE = 4_000_000
@@ -89,14 +89,16 @@ def contents(title: str, text: str) -> str:
     return f"{title.strip()} {text.strip()}".strip()
 
 
-def batches(items: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[Item]]:
-    """Texts, or pairs of texts, in lists of at most ``size`` and about :data:`CHARACTERS_AT_ONCE` characters."""
+def batches(
+    items: Iterable[Item], size: int = TEXTS_AT_ONCE, most_characters: int = CHARACTERS_AT_ONCE
+) -> Iterator[list[Item]]:
+    """Texts, or tuples of texts, in lists of at most ``size`` and about ``most_characters`` characters."""
     batch: list[Item] = []
     characters = 0
     for item in items:
         batch.append(item)
-        characters += len(item) if isinstance(item, str) else sum(map(len, item))
-        if len(batch) == size or characters >= CHARACTERS_AT_ONCE:
+        characters += len(item) if isinstance(item, str) else sum(len(text) for text in item if isinstance(text, str))
+        if len(batch) == size or characters >= most_characters:
             yield batch
             batch, characters = [], 0
     if batch:
@@ -171,13 +173,11 @@ def _decoded(
 ) -> Iterator[str]:
     """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others. With
     ``text_only``, NUL bytes are refused too."""
-    bad, offset, first = 0, 0, ""
-    binary: list[int] = []
-    problems = Problems()
+    bad, binary, offset, first, problems = 0, 0, 0, "", Problems()
     with problems.reading(path):
         for number, column, raw in lines:
-            if text_only and b"\0" in raw and number not in binary[-1:]:
-                binary.append(number)
+            if text_only and b"\0" in raw:
+                binary = binary or number
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
@@ -192,21 +192,16 @@ def _decoded(
     if binary:
         problems.add(
             path,
-            f"line {binary[0]} holds NUL bytes{_first_of(len(binary), 'line')}, so this is not UTF-8 text but a binary "
-            "file, or text in UTF-16 (convert it with: iconv -f UTF-16 -t UTF-8)",
+            f"line {binary} holds NUL bytes, so this is not UTF-8 text but a binary file, or text in UTF-16 (convert "
+            "it with: iconv -f UTF-16 -t UTF-8)",
         )
     if bad and invalid == "replace":
         replaced = f"{bad} such places were" if bad > 1 else "It was"
         console.warn(f"{path}: {first}. {replaced} replaced by U+FFFD.")
     elif bad:
-        problems.add(
-            path, f"{first}{_first_of(bad, 'place')}. Convert the file to UTF-8 (with: iconv -f ENCODING -t UTF-8)"
-        )
+        others = f", the first of {bad:,} such places" if bad > 1 else ""
+        problems.add(path, f"{first}{others}. Convert the file to UTF-8 (with: iconv -f ENCODING -t UTF-8)")
     problems.stop_if_any()
-
-
-def _first_of(count: int, what: str) -> str:
-    return f", the first of {count:,} such {what}s" if count > 1 else ""
 
 
 def open_bytes(path: Path) -> BinaryIO:

@@ -59,17 +59,19 @@ class ChunkCounts:
         return words
 
 
-def count_chunks(texts: Iterable[str], *, most: int = MOST) -> ChunkCounts:
-    """The chunks of ``texts``, counted in one pass, up to about twice ``most`` of them (:func:`make_room`)."""
+def count_chunks(texts: Iterable[str]) -> ChunkCounts:
+    """The chunks of ``texts``, counted in one pass, up to about twice :data:`MOST` of them (:func:`make_room`)."""
     chunks, checked = ChunkCounts(), 0
-    for text in texts:
-        chunks.texts += 1
-        for piece in pieces(text):
-            chunks.counts.update(CHUNK.findall(piece))
-            chunks.characters += len(piece)
-            if chunks.characters - checked >= _CHECKED_EVERY:
-                checked = chunks.characters
-                make_room(chunks.counts, most)
+    with console.progress("texts read for their words") as bar:
+        for text in texts:
+            chunks.texts += 1
+            for piece in pieces(text):
+                chunks.counts.update(CHUNK.findall(piece))
+                chunks.characters += len(piece)
+                if chunks.characters - checked >= _CHECKED_EVERY:
+                    checked = chunks.characters
+                    make_room(chunks.counts)
+            bar.advance()
     return chunks
 
 

@@ -96,12 +96,10 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
     for row, query in enumerate(queries):
         vector = vectors[row]
         own = set(_own_dimensions(searcher, vector.indices))
-        relevant = [name for name, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
-        for name in relevant if own else ():
-            number = collection.numbers.get(name)
-            if number is not None:
-                shared = searcher.index.postings.explain(vector, number).dimensions
-                shares.append(len(own & set(_own_dimensions(searcher, shared))) / len(own))
+        grades = collection.by_number(collection.qrels, query.id)
+        for number in [number for number, grade in grades.items() if grade > 0 and number >= 0] if own else ():
+            shared = searcher.index.postings.explain(vector, number).dimensions
+            shares.append(len(own & set(_own_dimensions(searcher, shared))) / len(own))
     return float(np.mean(shares)) if shares else None
 
 

@@ -130,12 +130,12 @@ def token_shown(token: str) -> str:
 def _counts(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> dict[str, list[int]]:
     """Language, script or kind -> the tokens of each vocabulary under ``sort``, the most frequent names first."""
     labels, others = (LANGUAGES, "languages") if sort == "language" else (SCRIPTS, "scripts")
-    counts = [vocabulary.composition.counts(sort) for vocabulary in vocabularies]
+    counts = [getattr(vocabulary.composition, sort) for vocabulary in vocabularies]
     return most_frequent(counts, [vocabulary.size for vocabulary in vocabularies], labels, others)
 
 
 def _totals(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> list[int]:
-    return [sum(vocabulary.composition.counts(sort).values()) for vocabulary in vocabularies]
+    return [sum(getattr(vocabulary.composition, sort).values()) for vocabulary in vocabularies]
 
 
 def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]]:

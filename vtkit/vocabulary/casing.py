@@ -102,17 +102,13 @@ def canonical_classes(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[
     representatives, which come first: lower-case before cased, starting a word before inside one, lowest id."""
     vocabulary = Vocabulary.of(vocabulary)
     forms, language = vocabulary.forms, _language(vocabulary.tokenizer)
-    members: dict[str, list[int]] = {}
+    members: dict[str, list[tuple[bool, bool, int]]] = {}
     for number, form in enumerate(forms):
         if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
-            members.setdefault(lowered(form.surface, language), []).append(number)
-
-    def preference(number: int) -> tuple[bool, bool, int]:
-        form = forms[number]
-        assert form is not None
-        return is_cased(form), not form.starts_word, number
-
-    return sorted(tuple(sorted(ids, key=preference)) for ids in members.values() if len(ids) > 1)
+            preference = (is_cased(form), not form.starts_word, number)
+            members.setdefault(lowered(form.surface, language), []).append(preference)
+    classes = (sorted(preferences) for preferences in members.values() if len(preferences) > 1)
+    return sorted(tuple(number for _, _, number in ordered) for ordered in classes)
 
 
 @lru_cache(maxsize=4)

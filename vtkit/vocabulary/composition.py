@@ -112,11 +112,6 @@ class Composition:
     han_characters: dict[str, int]  # Han tokens by what their characters say: ``zh`` only, ``ja`` only, ``shared``
     scripts: dict[str, int]  # by the script of their letters
 
-    def counts(self, sort: Sort) -> dict[str, int]:
-        """Tokens of each name of one sort."""
-        counts: dict[str, int] = getattr(self, sort)
-        return counts
-
 
 def parse_languages(text: str) -> tuple[str, ...]:
     """The codes in ``all``, ``sembridge`` or a list such as ``en,ko``."""

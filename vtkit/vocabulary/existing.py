@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -348,9 +347,8 @@ def _strips_accents(tokens: list[str], asked: bool | None, lowercase: bool, path
     decomposes text, Hangul syllables too."""
     if not (lowercase if asked is None else asked):
         return False
-    decomposed = (unicodedata.normalize("NFD", token) for token in tokens)
-    without = ("".join(c for c in token if unicodedata.category(c) != "Mn") for token in decomposed)
-    lost = sum(token != stripped for token, stripped in zip(tokens, without, strict=True))
+    strip = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]).normalize_str
+    lost = sum(strip(token) != token for token in tokens)
     if lost <= UNREACHABLE_SHARE * len(tokens):
         return True
     console.warn(

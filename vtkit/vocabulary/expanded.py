@@ -149,19 +149,13 @@ class _Corpus:
         """The increment whose tokens occur ``counts`` times, (vocabulary,); ``earlier`` begins with the base's."""
         size, tokens = len(counts), int(counts.sum())
         entropy = math.fsum(count * math.log(count / tokens) for count in counts[counts > 0].tolist())
-        if not earlier:
-            return Increment(size, 0, tokens, tokens / self.spaced_words, entropy, None, None)
-        risen = entropy - earlier[-1].entropy
-        first = risen if len(earlier) == 1 else earlier[1].entropy - earlier[0].entropy
-        return Increment(
-            size=size,
-            added=size - earlier[0].size,
-            tokens=tokens,
-            tokens_per_word=tokens / self.spaced_words,
-            entropy=entropy,
-            gain=risen / -earlier[-1].entropy if earlier[-1].entropy else 0.0,
-            share_of_first_gain=risen / first if first else None,
-        )
+        added, gain, share = 0, None, None
+        if earlier:
+            added, risen = size - earlier[0].size, entropy - earlier[-1].entropy
+            first = risen if len(earlier) == 1 else earlier[1].entropy - earlier[0].entropy
+            gain = risen / -earlier[-1].entropy if earlier[-1].entropy else 0.0
+            share = risen / first if first else None
+        return Increment(size, added, tokens, tokens / self.spaced_words, entropy, gain, share)
 
 
 @dataclass(frozen=True)

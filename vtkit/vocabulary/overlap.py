@@ -73,7 +73,7 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
     known = [(form, number) for number, form in reversed([*enumerate(source.forms)]) if form is not None]
     exact = dict(known)  # the lowest id of each
     symbols = {form.surface: number for form, number in known if is_symbol(form.surface)}
-    folded = {_folded(form): number for form, number in known}
+    folded = {(form.starts_word, form.surface.casefold()): number for form, number in known}
     folded_surface = {form.surface.casefold(): number for form, number in known}
     source_roles = special_roles(source.tokenizer)
 
@@ -97,7 +97,8 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
         elif mode != "exact" and is_symbol(form.surface) and form.surface in symbols:
             source_ids[number], kinds[number] = symbols[form.surface], SYMBOL
         elif mode == "fuzzy":
-            match = folded.get(_folded(form), folded_surface.get(form.surface.casefold()))
+            surface = form.surface.casefold()
+            match = folded.get((form.starts_word, surface), folded_surface.get(surface))
             if match is not None:
                 source_ids[number], kinds[number] = match, FUZZY
     return Overlap(mode, source_ids, kinds, len(source))
@@ -110,7 +111,3 @@ def is_symbol(surface: str) -> bool:
         character.isdecimal() or (character <= "\xff" and unicodedata.category(character)[0] in "NPS")
         for character in surface
     )
-
-
-def _folded(form: Canonical) -> Canonical:
-    return Canonical(form.starts_word, form.surface.casefold())

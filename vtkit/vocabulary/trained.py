@@ -12,7 +12,7 @@ import math
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_un
 from vtkit.data.word_counts import ChunkCounts, count_chunks, make_room
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, lowercase_steps, wrap
 from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
@@ -107,8 +106,10 @@ def train(
             characters.
     """
     casing = casing or CasingSection()
-    chunks = count_chunks(_with_progress(texts))
-    marks_starts = section.algorithm != "wordpiece" or _unspaced_share(chunks.counts) >= UNSPACED_SHARE
+    chunks = count_chunks(texts)
+    unspaced = sum(count * count_unspaced(text) for text, count in chunks.counts.items())
+    characters = sum(count * len(text) for text, count in chunks.counts.items())
+    marks_starts = section.algorithm != "wordpiece" or unspaced / max(1, characters) >= UNSPACED_SHARE
     backend = _pipeline(section, casing, marks_starts)
     words = _count_words(chunks, backend, section, casing, marks_starts)
     if not words:
@@ -195,19 +196,6 @@ def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
     if marks_starts:
         steps.append(normalizers.Replace(Regex(BEHIND), " "))
     return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-
-
-def _with_progress(texts: Iterable[str]) -> Iterator[str]:
-    with console.progress("texts read for the vocabulary") as bar:
-        for text in texts:
-            yield text
-            bar.advance()
-
-
-def _unspaced_share(counts: Counter[str]) -> float:
-    """Share of the characters that are of scripts without spaces."""
-    unspaced = sum(count * count_unspaced(text) for text, count in counts.items())
-    return unspaced / max(1, sum(count * len(text) for text, count in counts.items()))
 
 
 def _count_words(
