@@ -307,18 +307,16 @@ def pruned(
     al., 2023, arXiv:2304.12702), at most as many of them as together hold the share ``mass`` of the row's sum, and what
     the others were. Of equal weights the lower dimension comes first."""
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
-    longest = np.diff(vectors.indptr).max(initial=0)
-    if mass == 1 and (top_dimensions is None or (longest <= top_dimensions and vectors.data.all())):
+    longest = int(np.diff(vectors.indptr).max(initial=0))
+    most = longest if top_dimensions is None else top_dimensions
+    if mass == 1 and longest <= most and vectors.data.all():
         return vectors, before
     vectors = vectors.copy()
     for start, stop in pairwise(vectors.indptr.tolist()):
         weights = vectors.data[start:stop]
         order = np.argsort(-weights, kind="stable")
-        kept = len(order) if top_dimensions is None else top_dimensions
-        if mass < 1 and len(order):
-            held = np.cumsum(weights[order], dtype=np.float64)
-            kept = min(kept, int(np.searchsorted(held, mass * held[-1])) + 1)
-        weights[order[kept:]] = 0.0
+        held = np.cumsum(weights[order], dtype=np.float64)
+        weights[order[min(most, int(np.searchsorted(held, mass * held.max(initial=0))) + 1) :]] = 0.0
     vectors.eliminate_zeros()
     after = float(vectors.data.sum(dtype=np.float64))
     return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - after))

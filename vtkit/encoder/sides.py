@@ -46,16 +46,10 @@ def encode_side(
     if queries is not None and table is not None:
         vectors = folded(encoder, looked_up(table.tokenizer, as_array(table.weight), prompted, max_length))
         width = vectors.shape[1]
-        limit = min(kept or width, queries.max_active_dims or width)
-        vectors = pruned(vectors, limit)[0] if limit < width else vectors
+        vectors, _ = pruned(vectors, min(kept or width, queries.max_active_dims or width))
     else:
         vectors = encode(
-            queries or encoder,
-            prompted,
-            max_length,
-            top_dimensions=kept,
-            precision=precision,
-            description=description,
+            queries or encoder, prompted, max_length, top_dimensions=kept, precision=precision, description=description
         )
     if cosine:
         lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1))).ravel()
@@ -124,8 +118,8 @@ class EncoderQueries:
 def rank_by_dot_products(encoder: SparseEncoder) -> None:
     """Let an encoder whose training scores dot products rank by them, whatever its source ranked by."""
     if encoder.similarity_fn_name != "dot":
-        before = encoder.similarity_fn_name
-        console.say(f"  this training scores dot products: the encoder ranks by dot from now on, by {before} before")
+        said = "  this training scores dot products: the encoder ranks by dot from now on, by"
+        console.say(f"{said} {encoder.similarity_fn_name} before")
         encoder.similarity_fn_name = "dot"
 
 
