@@ -200,6 +200,7 @@ class Bar:
     def skip(self, steps: int) -> None:
         """Count steps of earlier work, which the time left does not go by."""
         self._task.completed += steps
+        self.advance(0)
 
 
 @contextmanager
@@ -219,9 +220,9 @@ def progress(description: str | Bar, total: int | None = None, *, in_bytes: bool
         TextColumn("{task.fields[words]}"),
     )
     drawn = _draws_bars and sys.stderr.isatty() and not _bar_is_shown
-    hour = 3600.0  # over which the time left is estimated: a step may take minutes
+    # The time left is estimated over the last hour: a step may take minutes.
     with Progress(
-        *columns, console=_terminal, transient=True, speed_estimate_period=hour, disable=not drawn
+        *columns, console=_terminal, transient=True, speed_estimate_period=3600, disable=not drawn
     ) as display:
         _bar_is_shown |= drawn
         try:
