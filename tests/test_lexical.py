@@ -132,8 +132,7 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
     firsts = [(deployed[query][0][0], two[query][0][0]) for query in two if two[query]]
     assert np.mean([first == second for first, second in firsts]) > 0.95  # ties are broken differently
     record = IndexRecord.load(finished / "index" / "collection")
-    assert (record.engine, record.weighting) == ("exact", "none")
-    assert record.lexical.analysis == "full"
+    assert (record.engine, record.lexical.analysis) == ("exact", "full")
 
 
 def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:

@@ -76,9 +76,9 @@ def test_its_recipe_runs_to_the_report_and_shows_a_line_a_stage(folder: Path) ->
     assert gates
     assert all(re.fullmatch(r"gate [\w ]+ after \w+: (pass|skipped)", line) for line in gates), gates
     head = next(line for line in lines if line.startswith("model "))
-    assert head.split()[:3] == ["model", "nDCG@10", "p"]
-    deployed = next(line for line in lines if line.startswith("deployed "))
-    assert re.match(r"deployed +[01]\.\d{4} +(< )?[01]\.\d+", deployed)
+    assert head.split()[:2] == ["model", "nDCG@10"]
+    deployed = next(line for line in lines if line.startswith("with BM25 in one index "))
+    assert re.match(r"with BM25 in one index +[01]\.\d{3} .* (< )?[01]\.\d+ +–$", deployed)
     assert "the one index" in lines[-1]
     assert "over BM25, p" in lines[-1]
 

@@ -347,7 +347,8 @@ def _strips_accents(tokens: list[str], asked: bool | None, lowercase: bool, path
     decomposes text, Hangul syllables too."""
     if not (lowercase if asked is None else asked):
         return False
-    strip = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]).normalize_str
+    # Not StripAccents, which strips vowel signs of Indic scripts as well. Text is not cleaned, cut or lower-cased here.
+    strip = normalizers.BertNormalizer(False, False, True, False).normalize_str
     lost = sum(strip(token) != token for token in tokens)
     if lost <= UNREACHABLE_SHARE * len(tokens):
         return True
