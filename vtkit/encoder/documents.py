@@ -49,7 +49,7 @@ SATURATION = "saturation.json"
 LENGTH = "length.json"
 
 MASS = 0.85
-LONG = 1000  # dimensions of a document
+LONG = 1300  # dimensions of a document
 
 K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
 B = 0.75

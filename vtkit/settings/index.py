@@ -63,7 +63,7 @@ class IndexSection(Section):
 
     length: Annotated[float, Field(ge=0, lt=1)] | Auto = "auto"
     """Slope b of the length normalisation: weights are divided by 1 − b + b L / L̄, L the sum of a document's weights.
-    ``auto``: n / (n + 1000) for units of an embedder that are pooled by their maximum and fire n times in a document on
+    ``auto``: n / (n + 1300) for units of an embedder that are pooled by their maximum and fire n times in a document on
     average, 0 for other encoders (docs/evaluation.md)."""
 
     query_top_dimensions: PositiveInt | None = None
