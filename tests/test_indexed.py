@@ -261,6 +261,8 @@ def test_the_mass_and_the_length_of_documents_by_eye() -> None:
     assert kept.toarray().tolist() == [[0, 4, 3, 0], [0, 2, 0, 0]]
     assert (removed.weights_removed, removed.mass_removed) == (2, 3)
     assert pruned(vectors, 3, 0.95)[0].toarray().tolist() == [[0, 4, 3, 2], [0, 2, 0, 0]]
+    tiny_ones = sparse.csr_matrix(np.array([[1e10, 1e-10, 1e-11]], dtype=np.float32))
+    assert pruned(tiny_ones, 2)[0].indices.tolist() == [0, 1], "weights that a sum of all loses"
     found = Length(0.7, 0.3, 6.0).divided(kept, row_sums(vectors)).toarray()
     np.testing.assert_allclose(found, [[0, 4 / 1.2, 3 / 1.2, 0], [0, 2 / 0.8, 0, 0]], rtol=1e-6)
 

@@ -30,7 +30,7 @@ def check_collection(name: str, split: str, own_documents: str = "") -> Iterator
 
 
 def check_corpus(spec: str) -> None:
-    """Read a corpus, or the beginning of a dataset."""
+    """Read a whole corpus; of a dataset, the first :data:`ROWS_OF_A_DATASET` rows."""
     _read(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None)
 
 

@@ -130,18 +130,16 @@ def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> t
 
 @dataclass(frozen=True)
 class Length(Result):
-    """How the documents of an index were pruned and divided by their length, so that further ones can be too."""
+    """The mass and the pivoted length of an index's documents, by which further documents are treated alike."""
 
     mass: float
     b: float
     mean_sum: float  # L̄
 
     def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
-        """The documents divided by 1 − b + b L / L̄, (documents, dimensions); ``sums`` are their L, (documents,)."""
-        divisors = np.repeat(1 - self.b + self.b * sums / self.mean_sum, np.diff(vectors.indptr))
-        return sparse.csr_matrix(
-            ((vectors.data / divisors).astype(np.float32), vectors.indices, vectors.indptr), vectors.shape
-        )
+        """The documents divided by their lengths, (documents, dimensions); ``sums`` are their L, (documents,)."""
+        divided = (vectors.data / pivots(vectors, sums, self.b, self.mean_sum)).astype(np.float32)
+        return sparse.csr_matrix((divided, vectors.indices, vectors.indptr), vectors.shape)
 
 
 def saturates(encoder: SparseEncoder) -> bool:
@@ -154,7 +152,7 @@ def saturates(encoder: SparseEncoder) -> bool:
 
 @dataclass(frozen=True)
 class Saturation(Result):
-    """How the documents of an index were saturated, so that further ones can be too."""
+    """The saturation of an index's documents, by which further documents are saturated alike."""
 
     k1: float
     b: float
@@ -162,9 +160,14 @@ class Saturation(Result):
 
     def applied(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
         """The documents after saturation, (documents, units); ``sums`` are their L, (documents,)."""
-        half = np.repeat(self.k1 * (1 - self.b + self.b * sums / self.mean_sum), np.diff(vectors.indptr))
+        half = self.k1 * pivots(vectors, sums, self.b, self.mean_sum)
         saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
         return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
+
+
+def pivots(vectors: sparse.csr_matrix, sums: NDArray[np.float64], b: float, mean_sum: float) -> NDArray[np.float64]:
+    """1 − b + b L / L̄ of its document for each weight of ``vectors``, (weights,); ``sums`` are L, (documents,)."""
+    return np.repeat(1 - b + b * sums / mean_sum, np.diff(vectors.indptr))
 
 
 def with_own_tokens(
@@ -315,8 +318,10 @@ def pruned(
     for start, stop in pairwise(vectors.indptr.tolist()):
         weights = vectors.data[start:stop]
         order = np.argsort(-weights, kind="stable")
-        held = np.cumsum(weights[order], dtype=np.float64)
-        weights[order[min(most, int(np.searchsorted(held, mass * held.max(initial=0))) + 1) :]] = 0.0
+        if mass < 1:  # else the smallest weights would be lost in the sum
+            held = np.cumsum(weights[order], dtype=np.float64)
+            weights[order[int(np.searchsorted(held, mass * held.max(initial=0))) + 1 :]] = 0.0
+        weights[order[most:]] = 0.0
     vectors.eliminate_zeros()
     after = float(vectors.data.sum(dtype=np.float64))
     return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - after))

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from vtkit.data.hub import read_json
+
 OLDER_NAMES = {
     "sentence_transformers.base.modules.router.Router": "sentence_transformers.models.Router",
     "sentence_transformers.base.modules.transformer.Transformer": (
@@ -24,13 +26,13 @@ OLDER_NAMES = {
 def rearrange(folder: Path) -> None:
     """Bring the folder that ``SparseEncoder.save`` of the installed version wrote into the form said above, but for
     uniCOIL's modules."""
-    modules = _read(folder / "modules.json")
+    modules = read_json(folder / "modules.json", "the saved encoder")
     for module in modules:
         module["type"] = OLDER_NAMES.get(module["type"], module["type"])
     _write(folder / "modules.json", modules)
     parts = {module["path"]: module["type"] for module in modules}
     if (folder / "router_config.json").is_file():
-        router = _read(folder / "router_config.json")
+        router = read_json(folder / "router_config.json", "the saved encoder")
         moved = router["structure"]["document"][0]  # the document transformer, whose path is the empty one at the root
         for file in (folder / moved).iterdir():
             file.rename(folder / file.name)
@@ -45,10 +47,10 @@ def rearrange(folder: Path) -> None:
     for path, kind in parts.items():
         match kind.rpartition(".")[2]:
             case "MLMTransformer":
-                longest = _read(folder / path / "tokenizer_config.json")["model_max_length"]
+                longest = read_json(folder / path / "tokenizer_config.json", "the saved encoder")["model_max_length"]
                 settings = {"max_seq_length": longest if longest < 10**6 else None, "do_lower_case": False}
                 _write(folder / path / "sentence_bert_config.json", settings)
-                config = _read(folder / path / "config.json")
+                config = read_json(folder / path / "config.json", "the saved encoder")
                 if config["model_type"] == "modernbert":
                     # rotations and attention in the words of transformers 4 too, which has other defaults
                     ropes, layers = config["rope_parameters"], config["layer_types"]
@@ -57,13 +59,9 @@ def rearrange(folder: Path) -> None:
                     config["global_attn_every_n_layers"] = [*layers, "full_attention"].index("full_attention", 1)
                 _write(folder / path / "config.json", config)
             case "SpladePooling":
-                config = _read(folder / path / "config.json")
+                config = read_json(folder / path / "config.json", "the saved encoder")
                 config["word_embedding_dimension"] = config.pop("embedding_dimension")
                 _write(folder / path / "config.json", config)
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
 
 
 def _write(path: Path, content: Any) -> None:

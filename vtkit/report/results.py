@@ -184,8 +184,8 @@ def _example(example: Example) -> Iterable[Block]:
 
 
 def _weighted(pairs: Iterable[WeightedToken], total: Number = None) -> Inlines:
-    """The heaviest tokens with their weights, and the sum of the remaining weights. ``total`` replaces the sum of all
-    weights."""
+    """The heaviest tokens with their weights, then the sum of the remaining weights: of those in ``pairs``, or of what
+    is left of ``total`` if it is given."""
     weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
     shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
     heaviest = max((abs(weight) for _, weight in shown), default=0.0) or 1.0

@@ -242,8 +242,8 @@ def _prune(
 
 @compiled()
 def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
-    """A score that somewhat more than ``depth`` accumulators are likely to reach; the smallest positive number if a
-    guess would not pay."""
+    """A score that slightly more than ``depth`` accumulators probably reach, estimated from every few of them; the
+    smallest positive number where the sample is too small for that."""
     wanted = depth // _STRIDE
     wanted += 3 * int(np.sqrt(wanted)) + 1
     size = 0

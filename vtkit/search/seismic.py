@@ -90,7 +90,7 @@ def _classes(dimensions: int) -> tuple[Any, Any]:
 
 
 def _rank(index: Any, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-    """The :data:`Rank` of a loaded index."""
+    """Search a loaded index, as a :data:`Rank` does."""
     import seismic
 
     text = seismic.get_seismic_string()
