@@ -45,7 +45,8 @@ from vtkit.deploy.result import Export, Target
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
-from vtkit.encoder.query_tables import binary_weights, with_query_table
+from vtkit.encoder.query_tables import binary_weights, with_query_table, with_static_queries
+from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
@@ -622,6 +623,56 @@ def test_vespa_gets_an_application_whose_embedder_gives_the_feed(plain: Path, tm
     weights = np.log1p(np.maximum(logits[0].max(axis=0), 0))
     found = {tokenizer.decode([n], skip_special_tokens=False): float(weights[n]) for n in weights.nonzero()[0].tolist()}
     assert found == pytest.approx(feed["fields"]["weights"]["cells"], abs=1e-4)
+
+
+OLDER = Path(__file__).resolve().parent.parent / ".venv-4.57" / "bin" / "python"
+
+BY_FASTEMBED = """\
+import json, sys
+from fastembed import SparseTextEmbedding
+model = SparseTextEmbedding(sys.argv[1], specific_model_path=".", threads=1)
+texts = json.load(sys.stdin)
+sides = (model.embed(texts), model.query_embed(texts))
+print(json.dumps([[[vector.indices.tolist(), vector.values.tolist()] for vector in side] for side in sides]))
+"""
+
+
+@pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
+@pytest.mark.parametrize("queries", [None, "idf", "folded"])
+def test_fastembed_gives_the_encoders_vectors(tmp_path: Path, activation: str, queries: str | None) -> None:
+    """As the README says to, in its own library, which leaves special tokens out of a model with a query table."""
+    encoder = tiny.encoder(tmp_path, activation=activation, tokens=CASED)
+    set_folding(encoder, queries == "folded")
+    texts = ["Apple raven [MASK] APPLE", *tiny.texts(20, words=(1, 30), seed=5)]
+    if queries is not None:
+        encoder = with_static_queries(encoder, "idf", texts)
+    save_encoder(encoder, tmp_path / "model")
+    out = tmp_path / "out"
+    export_for(tmp_path / "model", "qdrant", out)
+    shown = (out / "README.md").read_text("utf-8")
+    listed = re.findall(r'SparseTextEmbedding\("(.+?)"', shown)
+    assert ("Encode with `encode.py`" in shown) == (queries == "folded") == (not listed)
+    if not listed:
+        return
+    if not OLDER.exists():
+        pytest.skip("needs an environment with FastEmbed: make .venv-4.57/.installed (from the package index)")
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        [str(OLDER), "-c", BY_FASTEMBED, *listed],
+        input=json.dumps(texts), env=clean | {"HF_HUB_OFFLINE": "1"}, cwd=out, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    special = encoder.tokenizer.all_special_ids
+    for side, vectors in zip(("document", "query"), json.loads(ended.stdout), strict=True):
+        wanted = encode_side(encoder, texts, side, 48).toarray()
+        assert (wanted > 0).any()
+        found = np.zeros_like(wanted)
+        for row, (indices, values) in zip(found, vectors, strict=True):
+            row[indices] = values
+        if queries is not None:
+            assert not found[:, special].any()
+            wanted[:, special] = 0
+        np.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=side)
 
 
 def test_qdrants_requests_and_fastembeds_files_are_there(plain: Path, tmp_path: Path) -> None:

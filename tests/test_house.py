@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1773, 96),
     "data": (2248, 263),
-    "deploy": (1713, 194),
+    "deploy": (1732, 195),
     "encoder": (2467, 249),
     "evaluation": (1382, 134),
     "pipeline": (3334, 264),

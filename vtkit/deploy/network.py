@@ -30,6 +30,8 @@ LOGITS, WEIGHTS = "logits", "weights"
 
 TOLERANCE = 1e-3  # largest allowed difference of a float32 weight from vtkit's own
 
+LARGEST_LOGIT = 88.0  # the exponential of larger ones is no float32
+
 _OPSET = 18
 _TEXTS_AT_ONCE = 8
 
@@ -41,8 +43,9 @@ InputForm = Callable[[Tensor, Tensor], tuple[Any, ...]]
 class TermWeights(nn.Module):
     """Token ids to ``logits``, (batch, tokens, vocabulary), and ``weights``, (batch, vocabulary)."""
 
-    def __init__(self, encoder: SparseEncoder) -> None:
+    def __init__(self, encoder: SparseEncoder, *, double_logarithm: bool = False) -> None:
         super().__init__()
+        self.double_logarithm = double_logarithm
         if is_unicoil(encoder):
             raise DataError(
                 "This is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary. No "
@@ -81,6 +84,8 @@ class TermWeights(nn.Module):
         if self.kept < self.vocabulary:
             largest, places = weights.topk(self.kept, dim=1)
             weights = torch.zeros_like(weights).scatter(1, places, largest)
+        if self.double_logarithm:
+            logits = torch.exp(logits.clamp(0, LARGEST_LOGIT)) - 1
         return logits, weights
 
 
@@ -108,17 +113,19 @@ class Checked:
     quantised_cosine: float  # mean cosine of the 8-bit vectors; below LEAST_COSINE there is no such file
 
 
-def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> None:
+def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False, double_logarithm: bool = False) -> None:
     """Write ``model.onnx`` into ``folder``.
 
     Args:
         types: whether to add an input ``token_type_ids`` even if the model does not use it (Vespa passes it).
+        double_logarithm: whether the logits are for an engine that computes ``max_i log(1 + log(1 + ReLU(logit_i)))``
+            (FastEmbed's ``IfSplade``).
 
     Raises:
         DataError: a uniCOIL encoder.
         VtkitError: the architecture cannot be written as ONNX.
     """
-    network = TermWeights(encoder).eval()
+    network = TermWeights(encoder, double_logarithm=double_logarithm).eval()
     types = types or "token_type_ids" in encoder.tokenizer.model_input_names
     inputs = _example(encoder, types)
     axes = {name: {0: "batch", 1: "tokens"} for name in [*inputs, LOGITS]} | {WEIGHTS: {0: "batch"}}

@@ -17,7 +17,7 @@ from vtkit.data.document_files import is_blank
 from vtkit.deploy.documents import DEPTH, Collection, json_line
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.result import Target
-from vtkit.encoder.asymmetric import dimension_names, query_side, query_table
+from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS, SATURATION
 from vtkit.encoder.folding import folded_dimensions
@@ -69,6 +69,15 @@ class Source:
         return TermWeights(self.encoder).pools_elsewhere
 
     @property
+    def inference_free(self) -> bool:
+        """Whether a table encodes queries as FastEmbed's ``IfSplade`` reads one: each token of a query has its weight
+        in its own dimension, and all are kept."""
+        side, folds = query_side(self.encoder), folded_dimensions(self.encoder) is not None
+        if side is None or query_table(self.encoder) is None or own_output(self.encoder) is not None:
+            return False
+        return self.pools_elsewhere and not self.lexical and not folds and side.max_active_dims is None
+
+    @property
     def identifier(self) -> str:
         """The name in small letters, digits and underscores, beginning with a letter."""
         kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in self.name.lower())
@@ -107,7 +116,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
     encoder = source.encoder
     encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
     save_encoder(encoder, folder)
-    write_onnx(encoder, folder, types=target == "vespa")
+    write_onnx(encoder, folder, types=target == "vespa", double_logarithm=target == "qdrant" and source.inference_free)
     checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
     side = _query_transformer(encoder)
     if side is not None:

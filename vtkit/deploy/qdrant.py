@@ -6,19 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.portable import Source
+from vtkit.deploy.portable import DOCUMENT_WEIGHTS, Source
 from vtkit.deploy.readme import Facts
+from vtkit.encoder.asymmetric import query_side
+from vtkit.encoder.documents import LENGTH, OWN_TOKENS, SATURATION
 
 VECTOR = "text"  # name of the sparse vector
 
+LISTED = "prithivida/Splade_PP_en_v1"
+INFERENCE_FREE = "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-gte"
+"""Names on FastEmbed's list whose arithmetic is that of a model without and with a query table."""
+
 
 def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
-    """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body."""
+    """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body; say by which name
+    FastEmbed gives the encoder's weights."""
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))
-    return {}
+    encoder = source.encoder
+    listed = INFERENCE_FREE if source.inference_free else LISTED if query_side(encoder) is None else None
+    as_listed = source.pools_elsewhere and encoder.similarity_fn_name == "dot" and not source.lexical
+    weighted = any((folder / name).is_file() for name in (DOCUMENT_WEIGHTS, SATURATION, OWN_TOKENS, LENGTH))
+    return {
+        "listed": listed if as_listed else None,
+        "reweighted": weighted or source.document_dimensions is not None,
+    }
 
 
 def _point(entry: Entry) -> str:
