@@ -21,12 +21,12 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1773, 96),
-    "data": (2248, 263),
     "deploy": (1732, 195),
+    "data": (2546, 291),
     "encoder": (2467, 249),
     "evaluation": (1382, 134),
     "pipeline": (3334, 264),
-    "recipe": (1076, 95),
+    "recipe": (1078, 95),
     "report": (1970, 182),
     "search": (2141, 220),
     "settings": (954, 119),

@@ -183,12 +183,13 @@ def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_pa
     ("name", "content", "complaint"),
     [
         ("c.txt", "\n \n", "holds no text"),
-        ("c.csv", "a,b\n", "unknown format"),
+        ("c.csv", "a,b\n1,2\n", "text missing or not a string. Its columns are a, b: name --text COLUMN"),
+        ("c.xml", "a,b\n", "unknown format"),
         ("c.jsonl", '{"text": "fine"}\n{"text": \n', "line 2: is not JSON"),
         ("c.jsonl", "[1]\n", "line 1: is not a JSON object but a list"),
-        ("c.jsonl", '{"title": "only"}\n', 'line 1: needs a string "text"'),
+        ("c.jsonl", '{"title": "only"}\n', "line 1: text missing or not a string"),
         ("c.jsonl", '{"text": "\\ud800 alone"}\n', "line 1: holds half of a surrogate pair"),
-        ("folder/other.txt", "x\n", "is not a collection but a folder of .txt files"),
+        ("folder/other.xml", "x\n", "holds no text"),
     ],
 )
 def test_a_corpus_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: str, complaint: str) -> None:

@@ -18,14 +18,14 @@ from vtkit.data.retrieval import (
     read_judgements,
     read_queries,
 )
-from vtkit.data.rows import conversion
 from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
 LAYOUT = (
     "A collection's folder has a README.md whose head names the files of its configurations, or corpus.jsonl, "
-    "queries.jsonl and qrels/SPLIT.tsv (each may be .jsonl, .tsv or .parquet, compressed, or a folder of such files)."
+    "queries.jsonl and qrels/SPLIT.tsv (each may be .jsonl, .csv, .tsv or .parquet, compressed, or a folder of such "
+    "files)."
 )
 FORMS = (
     "Name a folder (FOLDER:CONFIGURATION where it holds several collections), a public collection "
@@ -59,6 +59,11 @@ def folder_and_config(name: str | Path) -> tuple[Path, str | None] | None:
 def is_collection(name: str | Path) -> bool:
     """Whether ``name`` is a folder, perhaps with a configuration, or the name of a public collection."""
     return folder_and_config(name) is not None or is_public(str(name))
+
+
+def is_collection_folder(folder: Path) -> bool:
+    """Whether ``folder`` holds the corpus or the queries of a collection, judging by file names."""
+    return any({"corpus", "queries"} & parts.keys() for parts in _configurations(folder).values())
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
@@ -176,8 +181,6 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Place:
     }
     complaints = [sources[part] for part in needed if not chosen(place.parts, part, split)]
     if complaints:
-        if folder is not None and "qrels" not in needed and (advice := conversion(folder[0])):
-            raise DataError(f"{name} is not a collection but a folder of .txt files.{advice}")
         raise DataError(f"{place.where}: {'; '.join(complaints)}. {place.advice}")
     return place
 

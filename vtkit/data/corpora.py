@@ -1,22 +1,21 @@
-"""Corpora, the texts for vocabularies, transfers and trainings: files and folders in several formats, and columns of
-datasets, read as streams."""
+"""Corpora, the texts for vocabularies, transfers and trainings: documents in any form, and columns of datasets, read as
+streams."""
 
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.data.collections import files_of, is_collection
+from vtkit.data.document_files import DOCUMENT_FORMS, chosen_files
 from vtkit.data.problems import Problems
-from vtkit.data.rows import conversion, form_of, read_rows, text_and_title
+from vtkit.data.retrieval import documents_in
+from vtkit.data.rows import NUMBERED, Columns, form_of, is_header, read_rows
 from vtkit.data.streaming import read_column
-from vtkit.data.text import Invalid, contents, read_pieces
+from vtkit.data.text import Invalid, contents, read_lines, read_pieces
+from vtkit.data.text_files import READERS, read_files
 from vtkit.system.errors import DataError
 
-CORPUS_FORMS = (
-    "a text file with one document per line (.txt), a .jsonl or .parquet file with title and text, each plain, .gz or "
-    ".zst, a collection (a folder with corpus.jsonl, or a public one such as miracl:ko), or "
-    "datasets:NAME:CONFIG:SPLIT:COLUMN"
-)
+CORPUS_FORMS = f"{DOCUMENT_FORMS}:COLUMN"
 
 
 def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
@@ -35,9 +34,11 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     elif path.is_file():
         if fault := form_fault(path):
             raise DataError(fault)
-        texts = read_pieces(path, invalid) if form_of(path) == ".txt" else _row_texts([path], invalid)
+        texts = read_pieces(path, invalid) if form_of(path) == ".txt" else _texts([path], invalid)
+    elif (chosen := chosen_files(path)) is not None:
+        texts = _texts(chosen, invalid)
     elif is_collection(spec):
-        texts = _row_texts(files_of(str(spec), "corpus"), invalid)
+        texts = _texts(files_of(str(spec), "corpus"), invalid)
     else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
     any_text = False
@@ -57,12 +58,10 @@ def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:
 
 
 def form_fault(path: Path) -> str | None:
-    """The reason why a file cannot be a corpus, judging by its name; None if it can. A .tsv cannot: nothing shows which
-    of its columns is text in the language."""
+    """The reason why a file cannot be a corpus, judging by its name; None if it can. A .tsv without a line of names
+    cannot: nothing shows which of its columns is text in the language."""
     match form_of(path):
-        case ".txt" | ".jsonl" | ".parquet":
-            return None
-        case ".tsv":
+        case ".tsv" if not is_header(next(read_lines(path, "replace"), "").split("\t")):
             unpack = {".gz": "gzip -dc {} | cut -f2", ".zst": "zstd -dc {} | cut -f2"}.get(
                 path.suffix.lower(), "cut -f2 {}"
             )
@@ -71,17 +70,22 @@ def form_fault(path: Path) -> str | None:
                 f"{path} has columns, but a corpus has one text per line. Write the column in the corpus's language to "
                 f"its own file (the second: {command}) and name that file."
             )
+        case ".jsonl" | ".parquet" | ".csv" | ".tsv":
+            return None
+        case form if form in READERS:
+            return None
         case _:
-            return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}.{conversion(path)}"
+            return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}."
 
 
-def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
+def _texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
+    """Title and text of the documents in files, and in the rows of tables."""
     problems = Problems()
     for path in paths:
-        for number, row in problems.sound(path, read_rows(path, invalid)):
-            text, title = text_and_title(row)
-            if not isinstance(title, str) or not isinstance(text, str):
-                problems.add(path, f'line {number}: needs a string "text" (and a string "title", if any)')
-            elif not problems.found:
-                yield contents(title, text)
+        if form_of(path) in READERS:
+            yield from (contents(title, text) for _, title, text in read_files([path]))
+            continue
+        for _, document in documents_in(path, read_rows(path, invalid), Columns(id=NUMBERED), problems):
+            if not problems.found:
+                yield document.contents
     problems.stop_if_any()

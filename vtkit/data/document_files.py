@@ -1,53 +1,109 @@
 """Documents and queries without judgements: read from the formats of collections, and documents kept beside vectors."""
 
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-from vtkit.data.collections import files_of, is_collection
+from vtkit.data.collections import files_of, is_collection, is_collection_folder
+from vtkit.data.documents import METADATA, Place, gathered
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document, Query, read_documents, read_queries
-from vtkit.data.rows import conversion, ending_of, form_of
+from vtkit.data.rows import RECOGNISED, Columns, ending_of, form_of
+from vtkit.data.streaming import PREFIX, read_dataset
 from vtkit.data.text import read_lines
+from vtkit.data.text_files import READERS, document_id, list_files, read_file, read_files
+from vtkit.system import console
 from vtkit.system.errors import DataError
 
 DOCUMENTS = "documents.jsonl"  # file of the documents beside their vectors or their index, in the same order
 
 DOCUMENT_FORMS = (
-    "a collection (a folder with corpus.jsonl, or a public name such as miracl:ko), .jsonl or .parquet with _id, text "
-    "and perhaps title, .tsv with id and text, or .txt with one text per line; each plain, .gz or .zst"
+    "a folder of .txt, .md, .html, .pdf and .docx files, a document each; a table with a line of names (.csv, .tsv, "
+    ".jsonl, .parquet), or .txt with one text per line, each plain, .gz or .zst; a collection (a folder with "
+    "corpus.jsonl, or a public name such as miracl:ko); or a data set, datasets:NAME:CONFIG:SPLIT"
 )
 QUERY_FORMS = (
-    ".jsonl or .parquet with _id and text, .tsv with id and text, or .txt with a query a line; each plain, .gz or .zst"
+    ".csv, .tsv, .jsonl or .parquet with columns id and text, .tsv with id and text, or .txt with a query a line; each "
+    "plain, .gz or .zst"
 )
 
 
 def write_documents(documents: Iterable[Document], path: Path) -> None:
-    """Write :data:`DOCUMENTS`, or a collection's ``corpus.jsonl``: ``_id``, ``title`` and ``text`` per line."""
+    """Write :data:`DOCUMENTS`, or a collection's ``corpus.jsonl``: ``_id``, ``title`` and ``text`` per line, and the
+    fields, if any, as ``metadata``."""
     with path.open("w", encoding="utf-8") as file:
         for document in documents:
-            entry = {"_id": document.id, "title": document.title, "text": document.text}
+            entry: dict[str, object] = {"_id": document.id, "title": document.title, "text": document.text}
+            entry |= {METADATA: document.fields} if document.fields else {}
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
-def read_document_file(name: str) -> Sequence[Document]:
-    """The documents of a file or of a collection (:mod:`vtkit.data.collections`); missing ids are line numbers. All
-    that is wrong (damaged lines, ids that occur twice or contain white space, no text) is one DataError."""
+def read_document_file(name: str, columns: Columns = RECOGNISED) -> Sequence[Document]:
+    """The documents of :data:`DOCUMENT_FORMS`; the ids of lines of text are their numbers, those of files their paths.
+    ``columns`` are those of a table that a user names.
+
+    All that is wrong in a table (damaged lines, ids that occur twice or contain white space, no text) is one DataError;
+    broken files in a folder are named, left out and counted (:func:`vtkit.data.text_files.read_files`).
+    """
     path, problems = Path(name), Problems()
     documents: Sequence[Document]
-    if path.is_file() and not ending_of(path):
+    if name.startswith(PREFIX):
+        documents = read_documents([path], problems, columns, lambda *_, **__: read_dataset(name))
+    elif path.is_file() and ending_of(path):
+        documents = read_documents([path], problems, columns)
+    elif path.is_file() and form_of(path) in READERS and form_of(path) != ".txt":
+        documents = [Document(document_id(path.name), *read_file(path))]
+    elif path.is_file():
         lines = _lines(_text_lines(path, "Documents", DOCUMENT_FORMS))
         documents = [Document(line.id, "", line.text) for line in lines]
-    elif path.is_file() or is_collection(name):
-        documents = read_documents([path] if path.is_file() else files_of(name, "corpus"), problems)
+    elif (chosen := chosen_files(path)) is not None:
+        documents = _documents_of(path, chosen, problems, columns)
+    elif is_collection(name):
+        documents = read_documents(files_of(name, "corpus"), problems, columns)
     else:
         raise DataError(f"{name}: there is no such file or folder. Documents are {DOCUMENT_FORMS}.")
     problems.stop_if_any()
     if not documents:
         raise DataError(f"{name}: holds no text. Documents are {DOCUMENT_FORMS}.")
     return documents
+
+
+def chosen_files(folder: Path) -> list[Path] | None:
+    """The files of a folder that is no collection: documents, or tables if it has no others than a README and a
+    licence. Whatever is not read is counted. None for collections, and for anything but a folder."""
+    if not os.path.isdir(folder) or is_collection_folder(folder):
+        return None
+    files, tables, others = list_files(folder)
+    if tables and all(path.stem.lower() in ("readme", "license") for path in files):
+        files, others = tables, [*([f"{len(files)} README or licence"] if files else []), *others]
+    elif tables:
+        others.insert(0, f"{len(tables):,} tables ({tables[0].name} …), which are read alone or in a folder of tables")
+    if others:
+        _warn_of_others(f"{folder}: not read: {', '.join(others)}")
+    return files
+
+
+@cache
+def _warn_of_others(said: str) -> None:
+    """Say once what is not read, however often the files are."""
+    console.warn(said)
+
+
+def _documents_of(folder: Path, files: list[Path], problems: Problems, columns: Columns) -> Sequence[Document]:
+    """The documents of :func:`chosen_files`."""
+    if files and ending_of(files[0]):
+        return read_documents(files, problems, columns)
+    names = {path: document_id(path.relative_to(folder).as_posix()) for path in files}
+
+    def rows() -> Iterator[Place]:
+        for path, title, text in read_files(files):
+            yield path, 1, Document(names[path], title, text)
+
+    return gathered(files, rows, problems, list(names.values()))
 
 
 def read_queries_as_documents(name: str) -> list[Document]:
@@ -91,9 +147,8 @@ def standard_input() -> Iterator[str]:
 def _text_lines(path: Path, what: str, forms: str) -> Iterator[str]:
     """The lines of a text file; a folder, and a file that is called otherwise than text, is refused."""
     if path.is_dir() or form_of(path) not in ("", ".txt"):
-        fault = "is a folder" if path.is_dir() else "has an unknown format"
-        raise DataError(f"{path} {fault}.{conversion(path) or f' {what} are {forms}.'}")
-    return read_lines(path)
+        raise DataError(f"{path} {'is a folder' if path.is_dir() else 'has an unknown format'}. {what} are {forms}.")
+    return read_lines(path, text_only=True)
 
 
 def _lines(lines: Iterable[str]) -> list[Query]:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import starmap
 from pathlib import Path
@@ -25,8 +26,11 @@ from vtkit.system import console
 
 LARGE = 2**28  # larger collections (bytes of text) are mapped instead of held in memory
 COMPRESSED = 4  # approximate ratio of the size of a decompressed file to the compressed one
-FORM = 2  # version of the file's format
+FORM = 3  # version of the file's format
+METADATA = "metadata"  # the fields of a document, in a line of a BEIR corpus
 _ROWS, _CHARACTERS = 50_000, 2**26  # of an Arrow batch, at most
+
+_STORED = ["id", "title", "text", "fields"]
 
 _folder: Path | None = None
 
@@ -38,6 +42,8 @@ class Document:
     id: str
     title: str
     text: str
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Further values by name, as JSON holds them: an address, a year, a list of words."""
 
     @property
     def contents(self) -> str:
@@ -75,14 +81,17 @@ def text_hashes(documents: Sequence[Document]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(text_hash(document.contents) for document in documents), np.uint64)
 
 
-def gathered(files: Sequence[Path], rows: Callable[[], Iterable[Place]], problems: Problems) -> Sequence[Document]:
-    """The documents of ``rows``, which is called unless the ``files`` were read before; the size of the files decides
-    whether documents are held or mapped. Repeated ids go to ``problems``."""
+def gathered(
+    files: Sequence[Path], rows: Callable[[], Iterable[Place]], problems: Problems, how: Sequence[str | None] = ()
+) -> Sequence[Document]:
+    """The documents of ``rows``, which is called unless the ``files`` were read before in the same way, ``how``; the
+    size of the files decides whether documents are held or mapped. Repeated ids go to ``problems``."""
     sizes = (path.stat().st_size * (COMPRESSED if path.suffix in (".gz", ".zst", ".parquet") else 1) for path in files
              if path.is_file())  # fmt: skip
     if sum(sizes) < LARGE:
         return without_repeated(rows(), problems)
-    key = hashlib.sha256(json.dumps([FORM, [texts.file_digest(path) for path in files]]).encode()).hexdigest()[:20]
+    digests = [texts.file_digest(path) for path in files if path.is_file() and os.access(path, os.R_OK)]
+    key = hashlib.sha256(json.dumps([FORM, how, digests]).encode()).hexdigest()[:20]
     folder = _folder or _temporary_folder()
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(f"documents-{key}-*.arrow"):
@@ -105,18 +114,20 @@ class StoredDocuments(ByNumber[Document]):
         import pyarrow
 
         self.table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
-        self._columns = [self.table[name] for name in ("id", "title", "text")]
+        self._columns = [self.table[name] for name in _STORED]
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     def item(self, number: int) -> Document:
         """A document."""
-        return Document(*(column[number].as_py() for column in self._columns))
+        identity, title, text, fields = (column[number].as_py() for column in self._columns)
+        return Document(identity, title, text, json.loads(fields))
 
     def __iter__(self) -> Iterator[Document]:
-        for batch in self.table.select(["id", "title", "text"]).to_batches(1000):
-            yield from map(Document, *(column.to_pylist() for column in batch.columns))
+        for batch in self.table.select(_STORED).to_batches(1000):
+            *parts, fields = (column.to_pylist() for column in batch.columns)
+            yield from map(Document, *parts, map(json.loads, fields))
 
     @cached_property
     def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
@@ -170,14 +181,15 @@ def without_repeated(rows: Iterable[tuple[Path, int, Item]], problems: Problems)
 def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:
     import pyarrow
 
-    types = {"id": "string", "title": "string", "text": "string", "id_hash": "uint64", "text_hash": "uint64",
-             "file": "int32", "line": "int64"}  # fmt: skip
+    types = dict.fromkeys(_STORED, "string") | {"id_hash": "uint64", "text_hash": "uint64", "file": "int32",
+             "line": "int64"}  # fmt: skip
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in types.items()])
     files: dict[Path, int] = {}
 
     def entry(file: Path, line: int, document: Document) -> tuple[Any, ...]:
         hashes = np.frombuffer(text_hash(document.id) + text_hash(document.contents), np.uint64).tolist()
-        return document.id, document.title, document.text, *hashes, files.setdefault(file, len(files)), line
+        own = document.id, document.title, document.text, json.dumps(document.fields, ensure_ascii=False, default=str)
+        return *own, *hashes, files.setdefault(file, len(files)), line
 
     with pyarrow.OSFile(str(path), "wb") as out, pyarrow.ipc.new_file(out, schema) as writer:
         for batch in texts.batches(starmap(entry, rows), _ROWS, _CHARACTERS):

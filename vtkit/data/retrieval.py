@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from datetime import date
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vtkit.data import text as texts
+from vtkit.data.documents import METADATA, Place, StoredDocuments, gathered, without_repeated
 from vtkit.data.documents import Document as Document
-from vtkit.data.documents import Place, StoredDocuments, gathered, without_repeated
 from vtkit.data.documents import Query as Query
 from vtkit.data.judgements import ByQuery, Gathering, only
 from vtkit.data.problems import Problems, numbers
@@ -27,16 +28,22 @@ from vtkit.data.rows import (
     GRADES,
     JUDGED_DOCUMENTS,
     JUDGED_QUERIES,
+    LOCATORS,
+    NUMBERED,
     QUERY_IDS,
     QUERY_TEXTS,
+    RECOGNISED,
     TEXTS,
     TITLE,
+    Columns,
     read_rows,
-    text_and_title,
+    typed,
     value_of,
 )
 from vtkit.data.sequences import Lazy
+from vtkit.system import console
 
+Rows = Iterator[tuple[int, dict[str, Any] | str]]  # line and values by column, or a complaint
 V = TypeVar("V", int, float)
 
 _SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
@@ -117,24 +124,36 @@ class RetrievalSet:
         return replace(chosen, not_comparable=(*self.not_comparable, sampled))
 
 
-def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Document]:
-    """The documents in files of rows (:mod:`vtkit.data.rows`) with an id, a text, and perhaps a title."""
+def read_documents(
+    paths: Sequence[Path], problems: Problems, columns: Columns = RECOGNISED, rows_of: Callable[..., Rows] = read_rows
+) -> Sequence[Document]:
+    """The documents in files of rows (:mod:`vtkit.data.rows`) with an id, a text, perhaps a title, and fields: all
+    further columns.
+
+    Args:
+        columns: those that the user names; the others are recognised by their names, which is said.
+        rows_of: reads the rows of each of ``paths``.
+    """
 
     def rows() -> Iterator[Place]:
-        for path, number, (identity, text, title) in _texts(paths, DOCUMENT_IDS, TEXTS, problems):
-            yield path, number, Document(identity, title, text)
+        for path in paths:
+            read = rows_of(path, among=None, columns=columns)
+            for number, document in documents_in(path, read, columns, problems):
+                yield path, number, document
 
-    return gathered(paths, rows, problems)
+    return gathered(paths, rows, problems, astuple(columns))
 
 
-def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
-    """The queries in files of rows (:mod:`vtkit.data.rows`) with an id and a text."""
+def read_queries(paths: Iterable[Path], problems: Problems, columns: Columns = RECOGNISED) -> list[Query]:
+    """The queries in files of rows (:mod:`vtkit.data.rows`) with an id and a text; ``columns`` as for documents."""
 
     def rows() -> Iterator[tuple[Path, int, Query]]:
-        for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
-            if not text.strip():
-                problems.add(path, f"line {number}: query {identity!r} has no text")
-            yield path, number, Query(identity, text)
+        for path in paths:
+            read = read_rows(path, columns=columns)
+            for number, asked in documents_in(path, read, columns, problems, QUERY_IDS, QUERY_TEXTS):
+                if not asked.text.strip():
+                    problems.add(path, f"line {number}: query {asked.id!r} has no text")
+                yield path, number, Query(asked.id, asked.text)
 
     return without_repeated(rows(), problems)
 
@@ -208,22 +227,86 @@ def identifier(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _texts(
-    paths: Iterable[Path], ids: Sequence[str], names: Sequence[str], problems: Problems
-) -> Iterator[tuple[Path, int, tuple[str, str, str]]]:
-    """File, line, and id, text and title of each valid row; its id is under one of ``ids``, its text under one of
-    ``names``."""
-    for path in paths:
-        for number, row in problems.sound(path, read_rows(path)):
-            identity, (text, title) = identifier(value_of(row, ids)), text_and_title(row, names)
-            if identity is None or not isinstance(text, str) or not isinstance(title, str):
-                wrong = [ids[0]] * (identity is None) + [names[0]] * (not isinstance(text, str))
-                wrong += [TITLE] * (not isinstance(title, str))
-                problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string")
-            elif complaint := check_id(identity):
-                problems.add(path, f"line {number}: {complaint}")
-            else:
-                yield path, number, (identity, text, title)
+def documents_in(
+    path: Path,
+    rows: Rows,
+    columns: Columns,
+    problems: Problems,
+    ids: Sequence[str] = (*DOCUMENT_IDS, *LOCATORS),
+    names: Sequence[str] = TEXTS,
+) -> Iterator[tuple[int, Document]]:
+    """Number and document of each valid row; its id is under one of ``ids``, its text under one of ``names``, unless
+    ``columns`` names them. Unusual columns are said once."""
+    of_keys: dict[tuple[str, ...], Columns] = {}  # rows of jsonl may differ
+    cells = ".csv" in path.name.lower() or ".tsv" in path.name.lower()
+    for number, row in problems.sound(path, rows):
+        keys = tuple(row)
+        if keys not in of_keys:
+            of_keys[keys] = columns.found_in(keys, ids, names)
+            if ids != QUERY_IDS:
+                _say_once(_said(path, of_keys[keys], keys))
+        of = of_keys[keys]
+        identity = str(number) if of.id == NUMBERED else identifier(row.get(of.id or ""))
+        text, title = row.get(of.text or ""), row.get(of.title or "")
+        if isinstance(text, dict):  # of both
+            title, text = text.get(TITLE), text.get(TEXTS[0])
+        title = "" if title is None else title
+        if identity is None or not isinstance(text, str) or not isinstance(title, str):
+            needed = (columns.id or ids[0], identity), (columns.text or names[0], text), (columns.title or TITLE, title)
+            wrong = [name for name, value in needed if not isinstance(value, str)]
+            advice = ""
+            if None in (of.id, of.text) and not any(each.id and each.text for each in of_keys.values()):
+                options = [f"--{name} COLUMN" for name, there in (("id", of.id), ("text", of.text)) if there is None]
+                advice = f". Its columns are {', '.join(keys)}: name {' and '.join(options)}"
+                advice += f" (--id {NUMBERED} numbers the rows)" if of.id is None else ""
+            problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string{advice}")
+            if advice and not path.name.lower().endswith(("jsonl", "jsonl.gz", "jsonl.zst")):
+                return  # every row has the same columns
+        elif complaint := check_id(identity):
+            problems.add(path, f"line {number}: {complaint}")
+        else:
+            used = {of.text, of.title, None if of.id in LOCATORS else of.id}
+            fields = dict(_fields(row, used, cells))
+            for name in [name for name, value in fields.items() if value is None]:
+                del fields[name]
+                _say_once(f"{path.name}: {name} is not kept: it is no text, number, date or list of words")
+            yield number, Document(identity, title, text, fields)
+
+
+def _fields(row: Mapping[str, Any], used: Container[str | None], cells: bool) -> Iterator[tuple[str, Any]]:
+    """The further values of a row: texts, numbers, dates (in ISO 8601), true or false, lists of words; None for values
+    that are nothing of these. BEIR has them in ``metadata``."""
+    for name, value in row.items():
+        if name == METADATA and isinstance(value, dict):
+            yield from _fields(value, (), False)
+        elif name in used or value is None or value == "" or value != value:  # NaN, which stands for a missing value
+            continue
+        elif isinstance(value, str):
+            yield name, typed(value) if cells else value
+        elif isinstance(value, date):  # or a time
+            yield name, value.isoformat()
+        elif isinstance(value, int | float):
+            yield name, value
+        else:
+            words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            yield name, value if words else None
+
+
+@cache
+def _say_once(words: str) -> None:
+    """Say ``words`` once, however often and in however many files a table is read."""
+    if words:
+        console.say(words)
+
+
+def _said(path: Path, of: Columns, keys: Sequence[str]) -> str:
+    """The columns of a table in words, if any are unusual."""
+    chosen = {"id": of.id, "title": of.title, "text": of.text}
+    others = [key for key in keys if key not in chosen.values() and key != METADATA]
+    if None in (of.id, of.text) or ({of.id, of.text} <= {*DOCUMENT_IDS, *TEXTS} and not others):
+        return ""
+    parts = [f"{part} is {column}" for part, column in chosen.items() if column]
+    return f"{path.name}: {', '.join(parts)}" + (f"; fields: {', '.join(others)}" if others else "")
 
 
 def _grade(value: str | float) -> int | str:

@@ -1,37 +1,69 @@
-"""Rows of a collection's files: jsonl, parquet and tsv, each plain or compressed, as objects with named columns.
+"""Rows of tables: jsonl, csv, tsv and parquet, each plain or compressed, as objects with named columns; and which
+columns hold the id, the title and the text of a document.
 
-Columns have several names on the hub; the known ones are listed here, the usual one first.
+Columns have several names on the hub and in people's files; the known ones are listed here, the usual one first.
 """
 
-import shlex
+import csv
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
 from vtkit.system.errors import DataError
 
-ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
+ENDINGS = (*(f".{form}{packed}" for form in ("jsonl", "tsv", "csv") for packed in ("", ".gz", ".zst")), ".parquet")
 """Endings of readable files; if several files have the same rows, the first counts."""
 
 DOCUMENT_IDS = ("_id", "id", "docid", "doc_id", "pid", "passage_id", "corpus-id", "corpus_id")
 QUERY_IDS = ("_id", "id", "query-id", "query_id", "qid")
-TEXTS = ("text", "passage", "contents", "content")
+LOCATORS = ("url", "uri", "link", "doi")  # ids of documents that have no other, and fields too
+TEXTS = ("text", "passage", "contents", "content", "body", "document", "article", "abstract", "description")
 QUERY_TEXTS = ("text", "query", "question")
 JUDGED_QUERIES = ("query-id", "query_id", "qid")
 JUDGED_DOCUMENTS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage_id")
 GRADES = ("score", "relevance", "label")
 TITLE = "title"
+TITLES = (TITLE, "headline", "heading", "subject")
+
+NUMBERED = "#"  # in place of a column: documents are called by the numbers of their rows
 
 ROWS_AT_ONCE = 1000  # rows that are held as Python objects at a time
 
-_FROM_CSV = """import csv, json, sys
-for row in csv.DictReader(open(sys.argv[1], encoding="utf-8-sig")): print(json.dumps(row))"""
-_FROM_FOLDER = """import json, pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.txt")):
-    print(json.dumps({"_id": "_".join(str(path).split()), "text": path.read_text("utf-8")}))"""
+_SEPARATORS = ",;\t|"
+_HEAD = 2**16  # characters of a table that decide whether its cells are quoted
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?")
 
-_KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
+_KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, *TITLES}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that hold the id, the title and the text of a document, as a user names them; None: the
+    one with a known name. The id may be :data:`NUMBERED`."""
+
+    id: str | None = None
+    title: str | None = None
+    text: str | None = None
+
+    def found_in(self, names: Sequence[str], ids: Sequence[str], texts: Sequence[str]) -> "Columns":
+        """These columns in a table with columns ``names``; None for those that it lacks. Upper case and marks between
+        words do not count: ``Doc ID`` is ``doc_id``."""
+        plain = {re.sub(r"[\W_]+", "", name.casefold()): name for name in reversed(names)}
+
+        def column(asked: str | None, known: Sequence[str]) -> str | None:
+            if asked is not None:
+                return asked if asked in names or (asked, known) == (NUMBERED, ids) else None
+            called = (name if name in names else plain.get(re.sub(r"[\W_]+", "", name)) for name in known)
+            return next(filter(None, called), None)
+
+        return Columns(column(self.id, ids), column(self.title, TITLES), column(self.text, texts))
+
+
+RECOGNISED = Columns()
 
 
 def ending_of(path: Path) -> str | None:
@@ -46,46 +78,32 @@ def form_of(path: Path) -> str:
     return Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
 
 
-def conversion(path: Path) -> str:
-    """Advice that ends in a shell command, for a .csv file or a folder of .txt files; "" for anything else."""
-    if path.is_file() and form_of(path) == ".csv":
-        advice, program = "Name its columns _id, text and perhaps title, and convert it", _FROM_CSV
-    elif path.is_dir() and any(path.rglob("*.txt")):
-        advice, program = "Write its .txt files into one file, and name that", _FROM_FOLDER
-    else:
-        return ""
-    command = f"python3 -c {shlex.quote(program)} {shlex.quote(str(path))}"
-    return f" {advice}:\n{command} > {shlex.quote(path.resolve().name.partition('.')[0])}.jsonl"
-
-
 def value_of(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The value under the first of ``names`` that a row has; None if it has none."""
     return next((row[name] for name in names if name in row), None)
 
 
-def text_and_title(row: Mapping[str, Any], names: Sequence[str] = TEXTS) -> tuple[Any, Any]:
-    """The text of a row, under one of ``names``, and its title ("" if missing); a text may be a structure of both."""
-    text = value_of(row, names)
-    if isinstance(text, dict):
-        row, text = text, text.get(TEXTS[0])
-    title = row.get(TITLE)
-    return text, "" if title is None else title
-
-
-def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
+def read_rows(
+    path: Path,
+    invalid: texts.Invalid = "strict",
+    *,
+    among: Container[str] | None = _KNOWN,
+    columns: Columns = RECOGNISED,
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Line (or row of a parquet file, from 1) and values by column; for a damaged line, a description of the problem.
 
-    A tsv file without a header has an id and a text. In parquet files, only columns with known names are read.
+    A csv file has a header. A tsv file has one if that names a known column or one of ``columns``; else its rows have
+    an id and a text. Of parquet files, columns ``among`` these names are read (None: all).
     """
-    match ending_of(path):
-        case None:
-            raise DataError(f"{path}: has an unknown format. Rows are read from {', '.join(ENDINGS)} files.")
+    match form_of(path) if ending_of(path) else "":
         case ".parquet":
-            yield from read_parquet(path, _KNOWN)
-        case ending if ending.startswith(".tsv"):
-            yield from _tsv_rows(path, invalid)
-        case _:
+            yield from read_parquet(path, among)
+        case ".csv" | ".tsv" as form:
+            yield from _table_rows(path, form, invalid, columns)
+        case ".jsonl":
             yield from texts.read_jsonl(path, invalid)
+        case _:
+            raise DataError(f"{path}: has an unknown format. Rows are read from {', '.join(ENDINGS)} files.")
 
 
 def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -109,14 +127,77 @@ def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tu
         ) from error
 
 
-def _tsv_rows(path: Path, invalid: texts.Invalid) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def typed(cell: str) -> str | float | bool:
+    """The value that a cell of a csv or tsv file shows: a number, unless it begins with a needless 0 as numbers of
+    phones and articles do, true or false, or text."""
+    if _NUMBER.fullmatch(cell):
+        return float(cell) if "." in cell else int(cell)
+    return {"true": True, "false": False}.get(cell.lower(), cell)
+
+
+def _table_rows(
+    path: Path, form: str, invalid: texts.Invalid, columns: Columns
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Rows of a csv file, or of a tsv file, whose cells are quoted if its beginning can be read so. The separator of a
+    csv file is the one that its header has most of."""
+    csv.field_size_limit(texts.LONGEST_LINE)
+    lines = texts.read_lines(path, invalid, text_only=True)
+    head = next(texts.batches(lines, ROWS_AT_ONCE, _HEAD), [])
+    if not head:
+        return
+    separator = "\t" if form == ".tsv" else max(_SEPARATORS, key=head[0].count)
+    quoted = form == ".csv" or _is_quoted(head)
+    reader = csv.reader(
+        (f"{line}\n" for line in chain(head, lines)),
+        delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True,
+    )  # fmt: skip
     names: list[str] = []
-    for number, line in enumerate(texts.read_lines(path, invalid), 1):
-        if number == 1 and set(line.split("\t")) <= _KNOWN:
-            names = line.split("\t")
-        elif line.strip():
-            cells = line.split("\t", max(len(names), 2) - 1)
-            if len(cells) == 1:
-                yield number, "has one column instead of id, tab, text"
-            else:
-                yield number, dict(zip(names or ("_id", "text"), map(str.strip, cells), strict=False))
+    number = 1
+    try:
+        for cells in reader:
+            if not names and form == ".tsv" and not is_header(cells, columns):
+                if len(cells) > 2:
+                    raise DataError(
+                        f"{path}: its first line has {len(cells)} cells, none of them the name of an id or a text. "
+                        "Name these columns, or begin the file with a line of names, such as _id, title and text."
+                    )
+                names = ["_id", "text"]
+            if not names:
+                names = [name.strip() or f"column {place}" for place, name in enumerate(cells, 1)]
+                if len({*names}) < len(names):
+                    raise DataError(f"{path}: two columns of its header have the same name. Rename one of them.")
+            elif cells and any(cell.strip() for cell in cells):
+                if not quoted:  # tabs are part of the last cell
+                    cells[len(names) - 1 :] = ["\t".join(cells[len(names) - 1 :])]
+                if len(cells) == len(names):
+                    yield number, dict(zip(names, map(str.strip, cells), strict=True))
+                elif names == ["_id", "text"]:
+                    yield number, "has one column instead of id, tab, text"
+                else:
+                    yield number, f"has {len(cells)} cells, but the header {len(names)}: a cell may lack its quotes"
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {number} cannot be read as a table ({error}). A cell that holds quotes, the separator or a "
+            'line break is written between quotes, and quotes in it twice: "a ""b"""'
+        ) from error
+
+
+def is_header(cells: Sequence[str], columns: Columns = RECOGNISED) -> bool:
+    """Whether the first row of a tsv file names an id, or two of three columns, or a column that the user names."""
+    asked = {columns.id, columns.title, columns.text} - {None, NUMBERED}
+    known = RECOGNISED.found_in(cells, (*DOCUMENT_IDS, *QUERY_IDS), (*TEXTS, *QUERY_TEXTS))
+    named = len({known.title, known.text} - {None})
+    return bool(asked & {*cells}) or known.id is not None or named == 2 or (named == 1 and len(cells) > 2)
+
+
+def _is_quoted(head: Sequence[str]) -> bool:
+    """Whether the first lines of a tsv file are rows of one width if their cells may be quoted."""
+    reader = csv.reader((f"{line}\n" for line in head), delimiter="\t", strict=True)
+    widths = set()
+    try:
+        for cells in reader:
+            widths.add(len(cells))
+    except csv.Error:
+        return reader.line_num >= len(head)  # the last cell may go on behind the head
+    return len(widths - {0}) <= 1

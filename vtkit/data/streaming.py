@@ -10,6 +10,7 @@ from vtkit.system.errors import DataError
 
 PREFIX = "datasets:"
 FORM = "datasets:NAME:CONFIG:SPLIT:COLUMN (the last three are optional; defaults: the only one, train, text)"
+DOCUMENTS_FORM = "datasets:NAME:CONFIG:SPLIT (the last two are optional; defaults: the only one, train)"
 PAIRS_FORM = "datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT, two columns at its end (CONFIG and SPLIT may be empty)"
 
 
@@ -32,17 +33,32 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
     yield from ((query, document) for query, document in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]))
 
 
+def read_dataset(spec: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number (from 1) and values by column of each row of ``datasets:NAME:CONFIG:SPLIT``."""
+    name, config, split, *_ = [*spec.removeprefix(PREFIX).split(":"), "", ""]
+    yield from enumerate(_named_rows(spec, DOCUMENTS_FORM, name, config, split), 1)
+
+
 def _texts(spec: str, form: str, name: str, config: str, split: str, columns: list[str]) -> Iterator[list[str]]:
     """The texts of each row in ``columns``; "" for missing ones."""
+    for number, row in enumerate(_named_rows(spec, form, name, config, split), 1):
+        for column in columns:
+            if column not in row:
+                raise DataError(
+                    f"{spec}: there is no column {column!r}. There are {', '.join(row)}. A dataset is {form}."
+                )
+            if not isinstance(row[column], str | None):
+                kind = type(row[column]).__name__
+                raise DataError(
+                    f"{spec}: row {number} has {kind} instead of text in the column {column!r}. A dataset is {form}."
+                )
+        yield [row[column] or "" for column in columns]
+
+
+def _named_rows(spec: str, form: str, name: str, config: str, split: str) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset; errors name it as ``spec``."""
     try:
-        for number, row in enumerate(_rows(name, config or None, split or "train"), 1):
-            for column in columns:
-                if column not in row:
-                    raise DataError(f"there is no column {column!r}. There are {', '.join(row)}.")
-                if not isinstance(row[column], str | None):
-                    kind = type(row[column]).__name__
-                    raise DataError(f"row {number} has {kind} instead of text in the column {column!r}.")
-            yield [row[column] or "" for column in columns]
+        yield from _rows(name, config or None, split or "train")
     except DataError as error:
         raise DataError(f"{spec}: {error} A dataset is {form}.") from error
     except Exception as error:  # the readers of all formats have their own errors

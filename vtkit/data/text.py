@@ -34,8 +34,9 @@ CHARACTERS_AT_ONCE = 4_000_000
 """Approximate characters that are tokenized together: encodings take a hundred times the memory of their text."""
 
 
-def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    r"""The lines of a text file, without their ends (``\n`` or ``\r\n``) and without a byte order mark.
+def read_lines(path: str | Path, invalid: Invalid = "strict", *, text_only: bool = False) -> Iterator[str]:
+    r"""The lines of a text file, without their ends (``\n`` or ``\r\n``) and without a byte order mark. With
+    ``text_only``, NUL bytes are refused.
 
     Only ``\n`` ends a line: lines may contain characters such as U+2028.
 
@@ -43,7 +44,7 @@ def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8
             (with the number of bad positions, and line and byte of the first).
     """
-    return _decoded(Path(path), _byte_lines(Path(path)), invalid)
+    return _decoded(Path(path), _byte_lines(Path(path)), invalid, text_only=text_only)
 
 
 def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from vtkit.data import checking, collections, hub, irds
 from vtkit.data.corpora import form_fault, read_corpora
+from vtkit.data.document_files import chosen_files
 from vtkit.data.overlap import WHOLE, query_key, query_keys
-from vtkit.data.rows import ending_of
+from vtkit.data.rows import ending_of, form_of
 from vtkit.data.training_files import FORMS, is_training_data
 from vtkit.encoder.dense import configuration_folder
 from vtkit.encoder.model_folder import check_model, transformer_folder
@@ -230,7 +231,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
     if thing.what in _FILES and path.is_dir():
         return f"{path} is a folder, not {_FILES[thing.what]}."
     if thing.setting == "finetune.data" and path.is_file():
-        return None if ending_of(path) else f"{path} has an unknown form. Training data are {FORMS}."
+        known = ending_of(path) and form_of(path) != ".csv"
+        return None if known else f"{path} has an unknown form. Training data are {FORMS}."
     if thing.what in _FOLDERS and not path.is_dir():
         return f"{path} is a file, not the folder of {_FOLDERS[thing.what]}."
     match thing.what:
@@ -243,7 +245,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
         case "model" if not any((path / name).exists() for name in _MODEL_FILES):
             return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
         case "corpus":
-            return form_fault(path) if path.is_file() else collections.folder_fault(thing.value, "corpus")
+            fault = form_fault(path) if path.is_file() else collections.folder_fault(thing.value, "corpus")
+            return None if path.is_dir() and chosen_files(path) else fault
         case "retrieval":
             return collections.folder_fault(thing.value, "corpus", "queries")
         case _:
