@@ -396,9 +396,10 @@ def test_bulk_files_with_other_line_ends_are_renumbered_for_seismic(odd: Path, t
     out = tmp_path / "out"
     export_for(odd, "opensearch", out)
     made = subprocess.run(
-        [sys.executable, "-c", "import index, rest\nsent = []\ndef server(method, path, content=b''):\n"
-         "    sent.append(content.decode())\n    return {'errors': False, 'items': []}\n"
-         "rest.send_bulk(server, 'odd', index.renumbered)\nprint(sent[0])"],
+        [sys.executable, "-c", "import index, rest\nsent = []\ndef server(method, path, content=b'', unless=()):\n"
+         "    sent.append(content.decode() if path.endswith('_bulk') else '')\n"
+         "    return None if method == 'GET' else {'items': []}\n"
+         "rest.load_bulk(server, 'odd', {'mappings': {}}, index.renumbered)\nprint(sent[2])"],
         cwd=out, capture_output=True, text=True, check=True,
     ).stdout.split("\n")  # fmt: skip
     sent = [json.loads(line) for line in made[2:-2:2]]  # between actions, behind what is said
@@ -484,6 +485,28 @@ def test_a_common_index_file_holds_the_documents_of_anserini(plain: Path, tmp_pa
         name: sum(vector.values()) for name, vector in wanted.items()
     }
     assert header.average_doclength == pytest.approx(header.total_terms_in_collection / 40)
+
+
+@given(st.lists(st.one_of(st.text(), st.from_regex(r"sha256:[0-9a-f]{2}"), st.just("ü" * 257)), unique=True))
+def test_documents_with_different_ids_have_different_names_of_at_most_512_bytes(ids: list[str]) -> None:
+    long = [identity * 600 for identity in ids if identity]
+    digests = [Entry(0, {"id": each}, np.arange(0), np.arange(0.0)).name(512) for each in [*ids, *long]]
+    names = [Entry(0, {"id": each}, np.arange(0), np.arange(0.0)).name(512) for each in {*ids, *long, *digests}]
+    assert len(set(names)) == len({*ids, *long, *digests})
+    assert all(len(name.encode()) <= 512 for name in names)
+
+
+def test_names_by_eye() -> None:
+    names = [Entry(7, {"id": each}, np.arange(0), np.arange(0.0)).name(512) for each in ("7", "d" * 512, "d" * 513)]
+    assert names == ["7", "d" * 512, f"sha256:{hashlib.sha256(b'd' * 513).hexdigest()}"]
+
+
+@given(st.lists(st.floats(width=32, min_value=2.0**-126, max_value=2.0**20)))
+def test_weights_are_written_with_the_fewest_digits_that_read_back_equal(weights: list[float]) -> None:
+    single = np.asarray(weights, dtype=np.float32)
+    for text, weight in zip(map(json.dumps, documents.shortest(single).tolist()), single, strict=True):
+        assert np.float32(json.loads(text)) == weight
+        assert float(text) == float(str(weight))  # numpy's own shortest form
 
 
 def bulk_documents(folder: Path) -> dict[str, dict[str, float]]:

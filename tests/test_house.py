@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1773, 96),
-    "deploy": (1732, 195),
+    "deploy": (1807, 200),
     "data": (2546, 291),
     "encoder": (2467, 249),
     "evaluation": (1382, 134),

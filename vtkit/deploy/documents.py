@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from vtkit.system.errors import DataError
 
 DEPTH = 10  # results of a replayed query
 PART_BYTES = 8_000_000  # approximate size of a file, which bulk interfaces accept as one request
+_DIGEST = b"sha256:"
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,19 @@ class Entry:
     number: int  # its position in the collection
     document: dict[str, str]  # ``id``, ``title`` and ``text``
     dimensions: NDArray[np.int64]  # ascending, from 0
-    weights: NDArray[np.float64]  # the index's float32 values, or whole numbers of steps for engines that need these
+    weights: NDArray[np.float64]  # the index's float32 values by :func:`shortest`, or whole numbers of steps
 
     def vector(self, names: Sequence[str] | None = None) -> dict[str, float]:
         """Weight by dimension; its name is in ``names``, or its number."""
         pairs = zip(self.dimensions.tolist(), self.weights.tolist(), strict=True)
         return {str(number) if names is None else names[number]: weight for number, weight in pairs}
+
+    def name(self, longest: int) -> str:
+        """The document's id, or ``sha256:`` and its digest if it has more than ``longest`` bytes. Ids that begin like a
+        digest get one too, so that no two documents have the same name."""
+        identity = self.document["id"].encode()
+        fits = len(identity) <= longest and not identity.startswith(_DIGEST)
+        return (identity if fits else _DIGEST + hashlib.sha256(identity).hexdigest().encode()).decode()
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class Collection:
             if start < stop:
                 yield Entry(
                     number, self.document(number),
-                    self.vectors.indices[start:stop].astype(np.int64), self.vectors.data[start:stop].astype(np.float64),
+                    self.vectors.indices[start:stop].astype(np.int64), shortest(self.vectors.data[start:stop]),
                 )  # fmt: skip
 
     def write(
@@ -143,12 +152,18 @@ class Collection:
 
 
 def _first_of(lines: Iterator[str], most: int) -> Iterator[str]:
-    """Take ``lines`` until they have more than ``most`` characters together."""
+    """Take ``lines`` until they have more than ``most`` bytes together."""
     for line in lines:
         yield line
-        most -= len(line)
+        most -= len(line.encode())
         if most < 0:
             return
+
+
+def shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The decimal numbers with the fewest digits that read back as the same float32. JSON would write a float32 that is
+    only widened with 17 digits."""
+    return weights.astype("S16").astype(np.float64)
 
 
 def json_line(value: object) -> str:

@@ -15,7 +15,8 @@ from vtkit.search.opensearch import LEAST_WEIGHT
 
 FIELD = "weights"
 NAMES = "dimensions.json"  # file of the dimensions' names
-_LONGEST_ID = 512
+_LONGEST_ID = 512  # bytes
+_LONGEST_KEYWORD = 8_191  # characters of a keyword that Lucene can index, whatever their bytes
 
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
@@ -56,14 +57,17 @@ def write_mapping(path: Path, field: dict[str, Any], settings: dict[str, Any] | 
     """Write the body that creates an index, with its ``settings`` and the ``field`` of the vectors. Ids, titles and
     texts are shown but not searched."""
     shown = {"type": "text", "index": False}
-    properties = {"id": {"type": "keyword"}, "title": shown, "text": shown, FIELD: field}
+    properties = {
+        "id": {"type": "keyword", "ignore_above": _LONGEST_KEYWORD},
+        "title": shown,
+        "text": shown,
+        FIELD: field,
+    }
     body = {} if settings is None else {"settings": {"index": settings}}
     body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
     path.write_text(json.dumps(body, indent=1), encoding="utf-8")
 
 
 def _bulk(entry: Entry, names: Sequence[str]) -> str:
-    own = entry.document["id"]
-    identity = own if len(own.encode()) <= _LONGEST_ID else str(entry.number)
     vector = {name: weight for name, weight in entry.vector(names).items() if weight >= LEAST_WEIGHT}
-    return json_line({"index": {"_id": identity}}) + json_line({**entry.document, FIELD: vector})
+    return json_line({"index": {"_id": entry.name(_LONGEST_ID)}}) + json_line({**entry.document, FIELD: vector})

@@ -18,8 +18,10 @@ from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side, query_table
+from vtkit.encoder.documents import pruned
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
+from vtkit.search.opensearch import MOST_CLAUSES
 
 NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
@@ -36,11 +38,16 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
         (side is not None and table is None, "its queries have their own network"),
         (table is not None and folds(source.encoder), "its table's vectors are folded"),
     )  # fmt: skip
-    facts: Facts = {"why": why}
+    queries = source.query_vectors()
+    kept = np.asarray(pruned(queries, MOST_CLAUSES)[0].sum(axis=1)).ravel()
+    shares = kept / np.maximum(np.asarray(queries.sum(axis=1)).ravel(), 1e-9)
+    long = queries.getnnz(axis=1) > MOST_CLAUSES
+    facts: Facts = {"why": why, "most_clauses": MOST_CLAUSES, "long": int(long.sum())}
+    facts["lost"] = float(1 - shares[long].min(initial=1.0))
     if collection is not None:
         write_mapping(folder / "mapping.json", {"type": "rank_features"}, {"number_of_shards": 1})
         write_bulk(collection, folder, None if why else names)
-        facts["seismic"] = _seismic(collection, source.query_vectors(), folder)
+        facts["seismic"] = _seismic(collection, queries, folder)
     if why is None:
         _write_models(source, folder)
     return facts

@@ -14,7 +14,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from vtkit.data.document_files import is_blank
-from vtkit.deploy.documents import DEPTH, Collection, json_line
+from vtkit.deploy.documents import DEPTH, Collection, json_line, shortest
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.result import Target
 from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
@@ -162,7 +162,9 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
     with (folder / REPLAY).open("w", encoding="utf-8") as file:
         for row, query in enumerate(source.queries):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-            vector = dict(zip(map(str, vectors.indices[part].tolist()), vectors.data[part].tolist(), strict=True))
+            vector = dict(
+                zip(map(str, vectors.indices[part].tolist()), shortest(vectors.data[part]).tolist(), strict=True)
+            )
             named = [
                 {"id": collection.document(int(number))["id"], "score": round(float(score), 6)}
                 for number, score in zip(ids[row], scores[row], strict=True)

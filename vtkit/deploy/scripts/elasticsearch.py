@@ -2,7 +2,7 @@
 
 pip install onnxruntime tokenizers numpy
 
-python index.py load, python index.py search "a query", python index.py replay
+python index.py load [--replace], python index.py search "a query", python index.py replay
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from encode import HERE, Results, Vector, index_main, opened
-from rest import Server, hits, index_name, send_bulk
+from rest import Server, hits, index_name, load_bulk
 
 SERVER = Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
 
 
 def load() -> None:
-    """Create the index and send bulk/, file by file."""
-    SERVER("PUT", index_name(), opened(HERE / "mapping.json"))
-    send_bulk(SERVER, index_name())
+    """Create the index and send bulk/, file by file; a load that was broken off goes on."""
+    load_bulk(SERVER, index_name(), opened(HERE / "mapping.json"))
 
 
 def query(vector: Vector, top: int) -> dict[str, Any]:

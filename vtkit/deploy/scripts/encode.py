@@ -235,7 +235,7 @@ def index_main(load: Callable[[], None], search: Callable[[Vector, int], Results
         return search(vector, top) if vector else []
 
     match sys.argv[1:]:
-        case ["load"]:
+        case ["load"] | ["load", "--replace"]:
             load()
         case ["replay"]:
             replay(found, close)

@@ -2,8 +2,8 @@
 
 pip install onnxruntime tokenizers numpy
 
-python index.py load, python index.py search "a query", python index.py replay; SEISMIC=1 before it: approximately.
-python index.py models registers and deploys the models, and makes the pipelines.
+python index.py load [--replace], python index.py search "a query", python index.py replay
+SEISMIC=1 before it: approximately. python index.py models registers and deploys the models, and makes the pipelines.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ import time
 from functools import cache
 from typing import Any
 
-from encode import HERE, Results, Vector, index_main, opened
-from rest import Server, hits, index_name, send_bulk
+from encode import HERE, Results, Vector, index_main, largest, opened
+from rest import Server, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
-LARGEST = 64.0
+LARGEST, MOST = 64.0, 1024
 SEISMIC = bool(os.environ.get("SEISMIC"))
 SERVER = Server("OPENSEARCH", "http://localhost:9200")
 INDEX: str = index_name("-seismic" if SEISMIC else "")
+MAPPING = "mapping-seismic.json" if SEISMIC else "mapping.json"
 
 
 def load() -> None:
-    """Create the index and send bulk/, file by file."""
-    mapping = "mapping-seismic.json" if SEISMIC else "mapping.json"
-    SERVER("PUT", INDEX, opened(HERE / mapping))
-    send_bulk(SERVER, INDEX, renumbered if SEISMIC else None)
+    """Create the index and send bulk/, file by file; a load that was broken off goes on."""
+    load_bulk(SERVER, INDEX, opened(HERE / MAPPING), renumbered if SEISMIC else None)
 
 
 @cache
@@ -47,19 +46,28 @@ def renumbered(document: dict[str, Any]) -> dict[str, Any]:
 def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
     """The body of a search, and what its scores are to be multiplied by."""
     called = opened(HERE / "dimensions.json")
-    tokens = {called[number]: weight for number, weight in vector.items()}
-    scale = 1.0
+    most = LARGEST
     if SEISMIC:
-        tokens = {places()[name]: weight for name, weight in tokens.items() if name in places()}
-    elif max(vector.values()) > LARGEST:
-        scale = max(vector.values()) / LARGEST
-        tokens = {name: weight / scale for name, weight in tokens.items()}
-    return {"query": {"neural_sparse": {"weights": {"query_tokens": tokens}}}, "size": top, "_source": ["id"]}, scale
+        vector = {number: weight for number, weight in vector.items() if called[number] in places()}
+        limits = opened(HERE / MAPPING)["mappings"]["properties"]["weights"]["method"]["parameters"]
+        most = min(LARGEST, limits["quantization_ceiling_search"])
+    vector = largest(vector, MOST)
+    scale = max(vector.values(), default=0.0) / most
+    if not SEISMIC:  # which rounds weights to steps of its ceiling: the largest one uses them all
+        scale = max(scale, 1.0)
+    tokens = {called[number]: weight / scale for number, weight in vector.items()}
+    field: dict[str, Any] = {"query_tokens": tokens}
+    if SEISMIC:
+        field["query_tokens"] = {places()[name]: weight for name, weight in tokens.items()}
+        field["method_parameters"] = {"k": top, "top_n": max(len(tokens), 1), "heap_factor": 2}
+    return {"query": {"neural_sparse": {"weights": field}}, "size": top, "_source": ["id"]}, scale
 
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     body, scale = query(vector, top)
+    if not body["query"]["neural_sparse"]["weights"]["query_tokens"]:
+        return []
     return [(identity, score * scale) for identity, score in hits(SERVER("POST", f"{INDEX}/_search", body))]
 
 
@@ -67,11 +75,21 @@ def models() -> None:
     """Register and deploy encoder.zip and queries.zip, and make the pipelines called as the index."""
     document = registered("encoder")
     asked = registered("queries") if (HERE / "queries.zip").is_file() else document
-    ingest = {"sparse_encoding": {"model_id": document, "field_map": {"text": "weights"}}}
-    enricher = {"neural_query_enricher": {"default_model_id": asked}}
-    SERVER("PUT", f"_ingest/pipeline/{INDEX}", {"processors": [ingest]})
-    SERVER("PUT", f"_search/pipeline/{INDEX}", {"request_processors": [enricher]})
+    pipelines(document, asked)
     print(f"documents: {document}, queries: {asked}; pipelines {INDEX}")
+
+
+def pipelines(document: str, asked: str) -> None:
+    """Make the pipelines by the ids of the models: documents are encoded as here, title and text in one."""
+    join = "ctx.contents = ((ctx.title ?: '') + ' ' + (ctx.text ?: '')).trim()"
+    processors = [
+        {"script": {"source": join}},
+        {"sparse_encoding": {"model_id": document, "field_map": {"contents": "weights"}}},
+        {"remove": {"field": "contents"}},
+    ]
+    SERVER("PUT", f"_ingest/pipeline/{INDEX}", {"processors": processors})
+    enricher = {"neural_query_enricher": {"default_model_id": asked}}
+    SERVER("PUT", f"_search/pipeline/{INDEX}", {"request_processors": [enricher]})
 
 
 def registered(name: str) -> str:
@@ -80,7 +98,7 @@ def registered(name: str) -> str:
     content = (HERE / f"{name}.zip").read_bytes()
     model = str(SERVER("POST", "_plugins/_ml/models/_register_meta", meta)["model_id"])
     for number, start in enumerate(range(0, len(content), CHUNK)):
-        SERVER("POST", f"_plugins/_ml/models/{model}/_upload_chunk/{number}", content[start : start + CHUNK])
+        SERVER("POST", f"_plugins/_ml/models/{model}/upload_chunk/{number}", content[start : start + CHUNK])
     task = SERVER("POST", f"_plugins/_ml/models/{model}/_deploy")["task_id"]
     while (state := SERVER("GET", f"_plugins/_ml/tasks/{task}"))["state"] in ("CREATED", "RUNNING"):
         time.sleep(1)

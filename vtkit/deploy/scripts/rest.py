@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
 import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from encode import HERE, opened
+
+PAUSES = 1, 2, 4, 8, 16, 32
+NOT_FOUND, TOO_LARGE, BUSY = 404, 413, 429
 
 
 class Server:
@@ -21,6 +29,7 @@ class Server:
     def __init__(self, variable: str, default: str, key: str | None = None) -> None:
         parts = urlsplit(os.environ.get(variable, default))
         host = parts.netloc.rpartition("@")[2]
+        self.variable = variable
         self.address = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self.headers = {}
         if parts.username is not None:
@@ -29,16 +38,25 @@ class Server:
         elif key is not None and key in os.environ:
             self.headers["Authorization"] = f"ApiKey {os.environ[key]}"
 
-    def __call__(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a request; ``body`` is JSON, or bytes as they are."""
+    def __call__(self, method: str, path: str, body: Any = None, unless: Collection[int] = ()) -> Any:
+        """The answer to a request, None for the statuses ``unless``; ``body`` is JSON, or bytes as they are. A busy
+        server is asked again."""
         content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         kind = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
-        headers = {**self.headers, "Content-Type": kind}
-        try:
-            with urlopen(Request(f"{self.address}/{path}", content, headers, method=method), timeout=300) as answer:
-                return json.loads(answer.read() or b"null")
-        except HTTPError as error:
-            sys.exit(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}")
+        request = Request(f"{self.address}/{path}", content, {**self.headers, "Content-Type": kind}, method=method)
+        for pause in (*PAUSES, None):
+            try:
+                with urlopen(request, timeout=300) as answer:
+                    return json.loads(answer.read() or b"null")
+            except HTTPError as error:
+                if error.code in unless:
+                    return None
+                if error.code != BUSY or pause is None:
+                    sys.exit(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}")
+                time.sleep(pause)
+            except (OSError, HTTPException, ValueError) as error:
+                sys.exit(f"{self.address} does not answer as it should ({error}). Check it, or set {self.variable}.")
+        return None
 
 
 def index_name(suffix: str = "") -> str:
@@ -47,24 +65,62 @@ def index_name(suffix: str = "") -> str:
     return os.environ.get("INDEX") or re.sub(r"[^0-9a-z]+", "-", name).strip("-") + suffix
 
 
-def send_bulk(server: Server, index: str, change: Any = None) -> None:
-    """Send the files of bulk/, their documents changed first where that is asked for."""
-    sent = 0
-    for path in sorted((HERE / "bulk").glob("part-*.ndjson")):
-        content = path.read_bytes()
-        if change is not None:
-            lines = content.decode().removesuffix("\n").split("\n")
-            content = "".join(
-                (json.dumps(change(json.loads(line))) if number % 2 else line) + "\n"
-                for number, line in enumerate(lines)
-            ).encode()
-        answer = server("POST", f"{index}/_bulk", content)
-        if answer["errors"]:
-            errors = [entry["index"]["error"] for entry in answer["items"] if "error" in entry["index"]]
-            sys.exit(f"{path.name}: {len(errors)} documents are refused, the first because: {errors[0]}")
-        sent += len(answer["items"])
+def load_bulk(server: Server, index: str, mapping: Any, change: Callable[[Any], Any] | None = None) -> None:
+    """Create the index and send the files of bulk/ that it does not have yet, their documents changed by ``change``."""
+    parts = sorted((HERE / "bulk").glob("part-*.ndjson"))
+    own = {"vtkit": digest([*parts, HERE / "dimensions.json"])}
+    if "--replace" in sys.argv:
+        server("DELETE", index, unless=[NOT_FOUND])
+    there, held, sent = server("GET", f"{index}/_mapping", unless=[NOT_FOUND]), 0, 0
+    if there is None:
+        server("PUT", index, {**mapping, "mappings": {**mapping["mappings"], "_meta": own}})
+    elif any(each["mappings"].get("_meta") != own for each in there.values()):
+        sys.exit(
+            f"There is an index {index} of other documents: python index.py load --replace removes it first; "
+            "INDEX=NAME gives the new one another name."
+        )
+    else:
+        server("POST", f"{index}/_refresh")
+        held = server("GET", f"{index}/_count")["count"]
+    for path in parts:  # in their order, so that the first ones are there if a load was broken off
+        lines = path.read_bytes().decode().removesuffix("\n").split("\n")
+        sent += len(lines) // 2
+        if sent > held:
+            if change is not None:
+                lines[1::2] = [json.dumps(change(json.loads(line))) for line in lines[1::2]]
+            send(server, index, lines)
     server("POST", f"{index}/_refresh")
-    print(f"{sent:,} documents")
+    print(f"{sent:,} documents" + (f", {min(held, sent):,} of which were there" if held else ""))
+
+
+def digest(paths: Sequence[Path]) -> str:
+    """SHA-256 of the contents of files."""
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+def send(server: Server, index: str, lines: Sequence[str]) -> None:
+    """Send actions and documents, alternating; halves if the server finds them too large, again if it is busy."""
+    for pause in (*PAUSES, None):
+        answer = server("POST", f"{index}/_bulk", ("\n".join(lines) + "\n").encode(), unless=[TOO_LARGE])
+        if answer is None and len(lines) > 2:
+            middle = len(lines) // 4 * 2
+            send(server, index, lines[:middle])
+            send(server, index, lines[middle:])
+            return
+        if answer is None:
+            sys.exit(f"{lines[0]}: the document is larger than http.max_content_length allows. Raise it on the server.")
+        refused = [place for place, item in enumerate(answer["items"]) if "error" in item["index"]]
+        again = [place for place in refused if answer["items"][place]["index"]["status"] == BUSY and pause is not None]
+        if len(again) < len(refused):
+            first = next(answer["items"][place]["index"] for place in refused if place not in again)
+            sys.exit(f"{len(refused)} documents are refused, {first['_id']} because: {first['error']}")
+        if not again:
+            return
+        time.sleep(pause or 0)
+        lines = [line for place in again for line in lines[2 * place : 2 * place + 2]]
 
 
 def hits(answer: Any) -> list[tuple[str, float]]:
