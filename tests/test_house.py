@@ -23,7 +23,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1773, 96),
     "deploy": (1807, 200),
     "data": (2546, 291),
-    "encoder": (2467, 249),
+    "encoder": (2471, 249),
     "evaluation": (1382, 134),
     "pipeline": (3334, 264),
     "recipe": (1078, 95),
@@ -32,7 +32,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "settings": (954, 119),
     "system": (583, 85),
     "training": (2339, 240),
-    "transfer": (1682, 140),
+    "transfer": (1732, 142),
     "vocabulary": (2585, 233),
     "vtkit": (460, 48),
 }

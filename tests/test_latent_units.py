@@ -1,6 +1,8 @@
 """Latent units: a sparse autoencoder on token states, saved as a head that plain sentence-transformers reads."""
 
 import ast
+import math
+import random
 import re
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from vtkit.training.gates import Gate
 from vtkit.training.objective import UNIT_SCALE, Objective, Term
 from vtkit.transfer import latent_units
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
+from vtkit.transfer.unit_names import unit_names, words_of
 
 TEXTS = tiny.texts(300, seed=1)
 SECTION = Units(size=64, active=4)
@@ -134,10 +137,63 @@ def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFi
     right = 0
     for word in tiny.WORDS[:20]:
         vector = encoder.encode_document([f"{word} {word}"]).to_dense()[0]
-        right += any(word in names[unit].split(":")[1].split() for unit in vector.topk(3).indices.tolist())
+        right += any(word in re.findall("[a-z]+", names[unit]) for unit in vector.topk(3).indices.tolist())
     assert right >= 10
     assert all(name.partition(":")[0] == str(number) for number, name in enumerate(names[:64]))
     assert _named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
+
+
+def test_names_are_the_words_of_the_definition(
+    learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path
+) -> None:
+    texts = [f"{text}, The {word}!" for text, word in zip(TEXTS, tiny.WORDS * 9, strict=False)]
+    states = token_states(load_with_new_head(str(embedder)), texts, tmp_path / "states")
+    for token, (text, end) in zip(states.ids.tolist(), states.places.tolist(), strict=True):
+        spelled = learned[0].tokenizer.convert_ids_to_tokens(token).removeprefix("##")
+        assert texts[text][:end].lower().endswith(spelled) or spelled == "[UNK]"
+    decoder, head = mlm_head(learned[0][0].auto_model).decoder, FittedHead(learned[0][0].auto_model)
+    rows, bias = decoder.weight[:64].detach(), decoder.bias[:64].detach()
+    words, of_token, common = words_of(states.places, texts)
+    with torch.no_grad():
+        fired = torch.nn.functional.linear(head.output(states.batch(np.arange(len(states.ids)))[0]), rows, bias).relu()
+    for unit, name in enumerate(unit_names(head, rows, bias, states, texts, 0)):
+        by_word = np.bincount(of_token, weights=fired[:, unit].numpy(), minlength=len(words))
+        share, of_all = by_word / by_word.sum(), np.bincount(of_token, minlength=len(words)) / len(of_token)
+        in_brackets = share[common].sum() >= 0.5
+        named = {word: share[n] * math.log(share[n] / of_all[n]) for n, word in enumerate(words) if n and share[n] > 0}
+        named = {word: gain for word, gain in named.items() if in_brackets or not common[words.index(word)]}
+        wanted = [word for word in sorted(named, key=lambda word: -named[word])[:3] if named[word] > 0]
+        shown = " ".join(wanted)
+        assert name == (f"{unit}:({shown})" if in_brackets else f"{unit}:{shown}")
+
+
+def test_words_are_common_if_they_are_frequent_and_spread_by_chance() -> None:
+    draw = random.Random(0)
+    texts = []
+    for number in range(200):
+        rest = [f"rare{draw.randrange(10**6)}" for _ in range(draw.choice([3, 20]))]
+        spread = ["The"] * sum(draw.random() < 0.1 for _ in rest)
+        texts.append(" ".join([*rest, *spread, *["fjord"] * (6 if number % 20 == 0 else 0)]))
+    everywhere = np.array([[number, 1] for number in range(200)])
+    words, _, common = words_of(everywhere, texts)
+    assert [words[number] for number in np.flatnonzero(common)] == ["", "the"]
+    assert "fjord" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "word"),
+    [
+        ("Wild-type p53, again", 4, "wild-type"),
+        ("Wild-type p53, again", 14, ""),
+        ("我们使用Python编程", 4, "使用"),
+        ("我们使用Python编程", 10, "python"),
+        ("ผลคะแนนของฉัน", 7, "คะแนน"),
+        ("x" * 3000 + " word", 3005, ""),
+    ],
+)
+def test_a_token_belongs_to_the_word_that_it_ends_in(text: str, end: int, word: str) -> None:
+    words, (number,), _ = words_of(np.array([[0, end]]), [text])
+    assert words[number] == word
 
 
 def test_rows_of_words_give_the_logits_of_their_own_head() -> None:

@@ -53,6 +53,7 @@ class States(NamedTuple):
     states: NDArray[np.float16]  # (tokens, width)
     ids: NDArray[np.int64]  # the tokens, (tokens,)
     held_out: NDArray[np.bool_]  # whether a token's text is held out, (tokens,)
+    places: NDArray[np.int64]  # number of a token's text, and the character behind the token, (tokens, 2)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """States and tokens of some rows, on the fastest device."""
@@ -127,12 +128,14 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
     :data:`STATES_LENGTH`."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     length = min(STATES_LENGTH, encoder.max_seq_length or STATES_LENGTH)
-    rows = first_tokens(tokenizer, list(texts), length)["input_ids"]
+    read = first_tokens(tokenizer, list(texts), length, return_offsets_mapping=True)
+    rows, spans = read["input_ids"], read["offset_mapping"]
     wanted = [np.flatnonzero(~np.isin(ids, tokenizer.all_special_ids)) for ids in rows]  # places of ordinary tokens
     total = sum(map(len, wanted))
     folder.mkdir(parents=True, exist_ok=True)
     states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, model.config.hidden_size))
     ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
+    places = np.empty((total, 2), dtype=np.int64)
     in_bf16 = bf16_is_fast() and takes_autocast(model)
     half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
     order, place = sorted(range(len(rows)), key=lambda number: len(rows[number])), 0
@@ -149,11 +152,12 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
                 rows_of_text = slice(place, place + len(keep))
                 states[rows_of_text], ids[rows_of_text] = vectors[row, keep], np.asarray(rows[number])[keep]
                 held_out[rows_of_text] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+                places[rows_of_text, 0], places[rows_of_text, 1] = number, np.asarray(spans[number])[keep, 1]
                 place = rows_of_text.stop
             if not np.isfinite(states[place - 1 : place]).all():
                 raise DataError("The source's hidden states are not finite: its weights are damaged. Fetch it again.")
             bar.advance(len(some))
-    return States(states, ids, held_out)
+    return States(states, ids, held_out, places)
 
 
 class Head(nn.Module):

@@ -11,7 +11,7 @@ among the k (JumpReLU without the jump):
 
     logit_u = s (E_u (x - c) + b_u - θ_u)
 
-Units are named by the tokens that they fire for most. Words can stand beside them: a head that reads tokens back
+Units are named by words (:mod:`vtkit.transfer.unit_names`). Words can stand beside them: a head that reads tokens back
 (:mod:`vtkit.encoder.fitted_head`) hands z ≈ L x + l to its decoder E; a token's row is L'E_j and its bias b_j + E_j'l.
 """
 
@@ -37,12 +37,13 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device
 from vtkit.transfer.surgery.head_only import graft_head
+from vtkit.transfer.unit_names import unit_names
 
 FEWEST_TOKENS = 1000
 
 REVIVED_EVERY = 100  # steps after which units that fired for no token since become states that are rebuilt badly
 REVIVED_UNTIL = 0.7  # of all steps; the rest is left to settle
-LOOKED_AT = 16_384  # tokens whose units decide thresholds and names, and held-out ones that are rebuilt
+LOOKED_AT = 16_384  # tokens whose units decide thresholds, and held-out ones that are rebuilt
 
 UNIT_LOGIT = 30.0
 """Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
@@ -52,7 +53,6 @@ POSITIONS = 1024  # tokens a step
 LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
 
 UNITS_AT_ONCE = 512
-NAMED_BY = 3
 
 
 class Autoencoder(nn.Module):
@@ -127,7 +127,8 @@ def fit_units(
         wanted = head.output(states.batch(measured)[0])
         missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
         unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
-        rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
+        rows, bias, fires = _as_decoder(head, learned, states, looked_at)
+        names = unit_names(head, rows, bias, states, texts, seed)
         if words is not None:
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
             behind = _rows_of_words(head.output(states.batch(looked_at)[0]), before, *tokens)
@@ -202,17 +203,14 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
 
 
 def _as_decoder(
-    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], tokenizer: PreTrainedTokenizerFast
-) -> tuple[Tensor, Tensor, NDArray[np.int64], list[str]]:
-    """Decoder rows and biases of the units, how often each fires for the tokens ``rows``, and their names."""
-    hidden, token_ids = states.batch(rows)
-    outputs = head.output(hidden)
+    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]
+) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+    """Decoder rows and biases of the units, and how often each fires for the tokens ``rows``."""
+    outputs = head.output(states.batch(rows)[0])
     fires = np.zeros(len(sae.bias), dtype=np.int64)
     for some in torch.split(outputs, 1024):
         fires += np.bincount(sae(some)[1].flatten().cpu().numpy(), minlength=len(fires))
     threshold, total, positive = torch.zeros_like(sae.bias), 0.0, 0
-    names: list[str] = []
-    spelled = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     for begin in range(0, len(fires), UNITS_AT_ONCE):
         part = slice(begin, begin + UNITS_AT_ONCE)
         values = nn.functional.linear(outputs - sae.centre, sae.encoder[part], sae.bias[part]).relu().T
@@ -221,16 +219,11 @@ def _as_decoder(
         threshold[part] = ordered.gather(1, last[:, None]).flatten()
         above = (values - threshold[part, None]).relu()
         total, positive = total + float(above.sum()), positive + int(above.count_nonzero())
-        for unit, row in enumerate(above):
-            by_token = torch.zeros(len(spelled), device=row.device).index_add_(0, token_ids, row)
-            first = by_token.topk(NAMED_BY).indices.tolist()
-            shown = " ".join(spelled[token] for token in first if by_token[token] > 0)
-            names.append(f"{begin + unit}:{shown}" if shown else f"{begin + unit}")
     scale = UNIT_LOGIT / max(total / max(positive, 1), 1e-6)
     weight = scale * sae.encoder
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS
-    return weight, bias, fires, names
+    return weight, bias, fires
 
 
 def _named(names: Sequence[str]) -> PreTrainedTokenizerFast:
