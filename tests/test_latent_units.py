@@ -1,9 +1,11 @@
 """Latent units: a sparse autoencoder on token states, saved as a head that plain sentence-transformers reads."""
 
 import ast
+import json
 import math
 import random
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,14 @@ import pytest
 import tiny
 import torch
 from command_line import invoke
-from sentence_transformers import SparseEncoder
+from safetensors.torch import load_file, save_file
+from sentence_transformers import MultiVectorEncoder, SparseEncoder
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
+from vtkit.encoder.dense import load_dense, token_projection
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import Head as FittedHead
@@ -23,6 +29,7 @@ from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
+from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training.gates import Gate
@@ -237,6 +244,67 @@ def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> N
         fitted(0, "states", TEXTS[:20])
 
 
+def late_interaction(folder: Path, transformer: Path, *layers: Dense) -> Path:
+    """A multi-vector encoder in ``folder`` that projects the states of ``transformer`` by ``layers``."""
+    ends = MultiVectorMask(), Normalize(module_input_name="token_embeddings")
+    modules = [Transformer(str(transformer)), *layers, *ends]
+    MultiVectorEncoder(modules=modules, device="cpu").save(str(folder))
+    return folder
+
+
+def projecting(rows: torch.Tensor, activation: torch.nn.Module | None = None) -> Dense:
+    return Dense(rows.shape[1], len(rows), False, activation, rows, module_input_name="token_embeddings")
+
+
+@pytest.mark.parametrize("layout", ["sentence-transformers", "pylate", "colbert"])
+def test_projected_states_have_the_dot_products_of_token_vectors(embedder: Path, tmp_path: Path, layout: str) -> None:
+    torch.manual_seed(0)
+    layers = [projecting(torch.randn(8, 32))]
+    folder = late_interaction(tmp_path / "model", embedder, *layers)
+    if layout == "pylate":
+        for name, before, after in (
+            ("modules.json", r"sentence_transformers[\w.]*\.Dense", "pylate.models.Dense.Dense"),
+            ("config_sentence_transformers.json", "MultiVectorEncoder", "ColBERT"),
+        ):
+            (folder / name).write_text(re.sub(before, after, (folder / name).read_text()))
+    elif layout == "colbert":
+        folder = tmp_path / "colbert"
+        shutil.copytree(embedder, folder)
+        weights = {f"bert.{name}": tensor for name, tensor in load_file(folder / "model.safetensors").items()}
+        weights["linear.weight"] = layers[0].linear.weight.detach()
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        config = json.loads((folder / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
+        (folder / "config.json").write_text(json.dumps(config))
+    text = TEXTS[0]
+    encoder = load_with_new_head(str(folder))
+    with torch.no_grad():
+        states = encoder[0].auto_model.base_model(**encoder.tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+    projected = torch.nn.functional.normalize(states @ token_projection(str(folder), "source.model").T)
+    library = load_dense(str(folder), "peer", multi_vector=True)
+    (vectors,) = library.encode_document([text], prompt="", convert_to_numpy=True)  # Stanford's models mark each text
+    np.testing.assert_allclose((projected @ projected.T).numpy(), vectors @ vectors.T, atol=1e-4)
+    with pytest.raises(DataError, match="multi-vector encoder"):
+        load_dense(str(folder), "transfer.embedder")
+
+
+def test_a_rotation_of_token_states_gives_the_embedders_units(
+    learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    layers = [projecting(torch.linalg.qr(torch.randn(32, 32)).Q) for _ in range(2)]
+    folder = str(late_interaction(tmp_path / "model", embedder, *layers))
+    projection = token_projection(folder, "source.model")
+    torch.testing.assert_close(projection, torch.eye(32), atol=1e-5, rtol=0)
+    _, fit, _ = fit_units(
+        load_with_new_head(folder), TEXTS, SECTION, 0, tmp_path / "states", steps=250, projection=projection
+    )
+    assert fit.unexplained == pytest.approx(learned[1].unexplained, rel=0.1)
+    assert token_projection(str(embedder), "source.model") is None
+    bent = late_interaction(tmp_path / "bent", embedder, projecting(torch.randn(8, 32), torch.nn.Tanh()))
+    with pytest.raises(DataError, match="projects token states by Tanh"):
+        token_projection(str(bent), "source.model")
+
+
 RECIPE = """\
 [recipe]
 name = "units"
@@ -301,6 +369,27 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert [name for name, _ in ast.literal_eval(printed)] == [name for name, _ in wanted]
     assert {name for name, _ in wanted} <= set(dimension_names(encoder))
     assert any(re.fullmatch(r"\d+:.+", name) for name, _ in wanted)
+
+
+def test_units_of_a_multi_vector_encoder_stand_beside_it(recipe: Path, embedder: Path) -> None:
+    torch.manual_seed(0)
+    folder = late_interaction(recipe.parent / "late", embedder, projecting(torch.randn(16, 32)))
+    recipe.write_text(recipe.read_text().replace(str(embedder), str(folder)))
+    made = run(recipe, runs=recipe.parent / "runs")
+    collection, library = tiny.collection(40), MultiVectorEncoder(str(folder), device="cpu")
+    queries, documents = [query.text for query in collection.queries], list(collection.contents)
+    scores = library.similarity(library.encode_query(queries), library.encode_document(documents))
+    order = np.argsort(-scores.numpy(), axis=1, kind="stable")[:, :10]
+    best = [
+        (query.id, [(collection.documents[number].id, 1 / (1 + place)) for place, number in enumerate(row.tolist())])
+        for query, row in zip(collection.queries, order, strict=True)
+    ]
+    wanted = evaluate(dict(best), collection.qrels, ["nDCG@10"])["nDCG@10"]
+    (peer,) = [row for row in report_of(made).results[0].rows if row.role == "peer"]
+    assert peer.measures["nDCG@10"] == pytest.approx(wanted)
+    assert peer.search_cost.index_bytes == sum(
+        vectors.nbytes for vectors in map(np.asarray, library.encode_document(documents))
+    )
 
 
 @pytest.mark.parametrize(

@@ -97,15 +97,16 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
 
 
 def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
-    """The transformer of a dense embedder, or any plain encoder, with a masked-language-model head of its family that
-    is still to be fitted (:mod:`vtkit.encoder.fitted_head`), the decoder tied to the input embeddings.
+    """The transformer of a dense embedder, a multi-vector encoder or any plain encoder, with a masked-language-model
+    head of its family that is still to be fitted (:mod:`vtkit.encoder.fitted_head`), the decoder tied to the input
+    embeddings.
 
     Args:
         layers: read the states of this layer, 1 for the first; those above it are left out. The last by default.
     """
     label = f"source model {name}"
     folder = model_folder(name)
-    refuse_other_kinds(name, folder, "source.model")
+    refuse_other_kinds(name, folder, "source.model", multi_vector=True)
     folder = transformer_folder(folder, label)
     config = AutoConfig.from_pretrained(str(folder), **SAFELY)
     if layers is not None and layers > config.num_hidden_layers:

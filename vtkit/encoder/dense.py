@@ -1,4 +1,5 @@
-"""Dense embedders: models that have one vector for a text, of sentence-transformers or of transformers."""
+"""Dense embedders: models that have one vector for a text, of sentence-transformers or of transformers; and
+multi-vector encoders, which have one for each token (late interaction, as ColBERT, arXiv:2004.12832)."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ from vtkit.system.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
     from vtkit.encoder.sides import Side
     from vtkit.system.runtime import Precision
 
@@ -40,23 +43,25 @@ OTHER_KINDS: dict[ModelKind, str] = {
 """What sentence-transformers saves beside embedders."""
 
 
-def load_dense(name: str, setting: str) -> Any:
+def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
     """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor, as named by
-    ``setting``; a bare transformers model gets mean pooling. Code that comes with a model is never run, and nothing is
-    fetched unless downloads are allowed."""
+    ``setting``, or with ``multi_vector`` a ``MultiVectorEncoder``; a bare transformers model gets mean pooling. Code
+    that comes with a model is never run, and nothing is fetched unless downloads are allowed."""
     import torch
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import MultiVectorEncoder, SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     from vtkit.system.runtime import without_notices
     from vtkit.vocabulary.existing import prepare_backend
 
-    refuse_other_kinds(name, configuration_folder(name, setting), setting)
+    refuse_other_kinds(name, configuration_folder(name, setting), setting, multi_vector=multi_vector)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
+    several = model_kind(folder, label) == "multi_vector_encoder"
     with library_errors(f"{label} cannot be loaded"), without_notices():
-        if (folder / "modules.json").is_file():
+        if several or (folder / "modules.json").is_file():
             weights = {"weights_only": True, "dtype": torch.float32}
-            embedder = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs=weights)
+            kind = MultiVectorEncoder if several else SentenceTransformer
+            embedder = kind(str(folder), device="cpu", **SAFELY, model_kwargs=weights)
         else:
             bare = Transformer(
                 str(folder),
@@ -79,10 +84,13 @@ def encode_dense(
     embedder: Any, texts: Sequence[str], side: Side, precision: Precision = "float32", description: str = "encoding"
 ) -> NDArray[np.float32]:
     """Vectors of queries or documents, (texts, width), with the prompt for that side and the length limit of the
-    embedder (:func:`load_dense`); ``precision`` is that of the matrix products."""
+    embedder (:func:`load_dense`); ``precision`` is that of the matrix products. Those of a multi-vector encoder are an
+    array of arrays, (texts,) of (tokens, width)."""
     import torch
+    from sentence_transformers import MultiVectorEncoder
 
     encoded = embedder.encode_query if side == "query" else embedder.encode_document
+    several = isinstance(embedder, MultiVectorEncoder)
     half = torch.autocast(embedder.device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
     parts: list[NDArray[np.float32]] = []
     # Longest first, so that what is encoded together is of similar length.
@@ -90,8 +98,10 @@ def encode_dense(
     with console.progress(description, total=len(texts)) as bar, half:
         for begin in range(0, len(texts), TEXTS_AT_ONCE):
             some = [texts[number] for number in order[begin : begin + TEXTS_AT_ONCE]]
-            vectors = np.asarray(encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False), dtype=np.float32)
-            if vectors.shape[:-1] != (len(some),) or not np.isfinite(vectors).all():
+            given = encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False, convert_to_numpy=True)
+            vectors = np.fromiter(given, object, len(some)) if several else np.asarray(given, dtype=np.float32)
+            whole = np.concatenate(given) if several else vectors
+            if whole.ndim != 2 or len(vectors) != len(some) or not np.isfinite(whole).all():
                 raise DataError("The embedder does not give one finite vector for each text.")
             parts.append(vectors)
             bar.advance(len(some))
@@ -103,6 +113,34 @@ def encode_dense(
     return vectors
 
 
+def token_projection(name: str, setting: str) -> Tensor | None:
+    """The root of PᵀP, (width, width), where P projects the token states of the multi-vector encoder ``name``: states
+    that it maps have the dot products of the encoder's token vectors. None for other models.
+
+    Raises:
+        DataError: the projection is not linear.
+    """
+    import torch
+    from sentence_transformers.base.modules.dense import Dense
+
+    if model_kind(model_folder(name, f"{setting} ="), f"{setting} = {name}") != "multi_vector_encoder":
+        return None
+    encoder = load_dense(name, setting, multi_vector=True)
+    projection = torch.eye(encoder[0].get_embedding_dimension())
+    for layer in (module for module in encoder if isinstance(module, Dense)):
+        if not isinstance(layer.activation_function, torch.nn.Identity):
+            raise DataError(
+                f"{setting} = {name} projects token states by {type(layer.activation_function).__name__}, and units "
+                "are learned behind a linear projection. Name another model, or its transformer alone."
+            )
+        beside = getattr(layer, "residual", None)
+        skipped = torch.eye(layer.in_features) if beside is None else beside.weight
+        projection = (layer.linear.weight + (skipped if layer.use_residual else 0)) @ projection
+    values, vectors = torch.linalg.eigh((projection.T @ projection).detach().double())
+    root: Tensor = (vectors * values.clamp(min=0).sqrt() @ vectors.T).float()
+    return root
+
+
 def configuration_folder(name: str, setting: str) -> Path:
     """The folder of a model's configuration: its own, or that of its revision in the hub's cache."""
     if Path(name).is_dir():
@@ -112,15 +150,16 @@ def configuration_folder(name: str, setting: str) -> Path:
     return fetch(name, CONFIGURATION_FILES, "model")
 
 
-def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
-    """Refuse (DataError) a model whose configuration in ``folder`` is not that of a dense embedder."""
+def refuse_other_kinds(name: str, folder: Path, setting: str, *, multi_vector: bool = False) -> None:
+    """Refuse (DataError) a model whose configuration in ``folder`` is not that of a dense embedder, or with
+    ``multi_vector`` of a multi-vector encoder."""
     if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
         raise DataError(
             f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "
             "or hub id."
         )
     kind = model_kind(folder, f"{setting} = {name}")
-    if kind is not None:
+    if kind is not None and not (multi_vector and kind == "multi_vector_encoder"):
         raise DataError(
             f"{setting} = {name} is {OTHER_KINDS[kind]}. Name a dense embedder (a SentenceTransformer or a "
             "transformers model)."

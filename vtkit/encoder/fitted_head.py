@@ -214,10 +214,12 @@ class Head(nn.Module):
             if self.norm.bias is not None:
                 self.norm.bias.zero_()
 
-    def pass_on(self, states: States, rows: NDArray[np.int64]) -> None:
-        """Hand states on as they are, centred by the mean of ``rows`` and of length √width."""
+    def pass_on(self, states: States, rows: NDArray[np.int64], projection: Tensor | None = None) -> None:
+        """Hand states on as they are, or as ``projection`` maps them, centred by the mean of ``rows`` and of length
+        √width."""
         sample = states.batch(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
-        self.start_from(torch.eye(sample.shape[1]).double(), sample.mean(0), sample.T.cov())
+        weight = torch.eye(sample.shape[1]) if projection is None else projection
+        self.start_from(weight.double(), sample.mean(0), sample.T.cov())
 
     def logits(self, states: Tensor) -> Tensor:
         """(tokens, vocabulary); the decoder's weight has no gradient."""

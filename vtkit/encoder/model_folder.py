@@ -47,6 +47,8 @@ WEIGHTS = SAFETENSORS[0]
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
 """Types of modules that are vtkit's own, by which modules.json may name them."""
 
+PYLATE_DENSE = "pylate.models.Dense.Dense"  # in models that PyLate saved; sentence-transformers reads it as its own
+
 _WITHOUT_CODE = {
     "neural-sparse-encoding-doc-v3-gte": "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
     "gte-multilingual-mlm": "FacebookAI/xlm-roberta-base",
@@ -168,6 +170,8 @@ def model_kind(folder: Path, label: str) -> ModelKind | None:
         if stated == kind.replace("_", "") or any(kind in module for module in types):
             return kind  # type: ignore[no-any-return]
     heads = config.get("architectures") or []
+    if stated == "colbert" or "HF_ColBERT" in heads:
+        return "multi_vector_encoder"
     return "cross_encoder" if not types and any("ForSequenceClassification" in str(name) for name in heads) else None
 
 
@@ -282,7 +286,7 @@ def _typed(path: Path, label: str, entries: Any) -> list[_Module]:
             f"{label}: {path} is missing or damaged: it should list modules, each with type and path. {fetch_again()}"
         ) from error
     for module in modules:
-        if not module.type.startswith("sentence_transformers.") and module.type not in OWN_MODULES:
+        if not module.type.startswith("sentence_transformers.") and module.type not in (*OWN_MODULES, PYLATE_DENSE):
             raise _runs_code(label, path, f"the module type {module.type!r}")
         if not _inside(module.path):
             raise DataError(f"{label}: {path} names the folder {module.path!r}, which is not inside the model's.")

@@ -163,10 +163,10 @@ class Bm25System:
 
 @dataclass(frozen=True)
 class DenseSystem:
-    """A dense embedder, searched exactly by its own similarity."""
+    """A dense embedder or a multi-vector encoder, searched exactly by its own similarity."""
 
-    embedder: Any  # a `SentenceTransformer`
-    documents: Vectors  # (documents, width)
+    embedder: Any  # a `SentenceTransformer` or a `MultiVectorEncoder`
+    documents: Vectors  # of :func:`vtkit.encoder.dense.encode_dense`
     name: str  # for messages
     precision: Precision
 
@@ -181,8 +181,12 @@ class DenseSystem:
 
         texts = [query.text for query in asked.queries]
         queries = _embedded(self.embedder, texts, "query", self.name, self.precision, asked.name)
+        several = self.documents.dtype == object  # the library takes lists of such vectors
         ids, scores = nearest_documents(
-            queries, self.documents, depth, lambda some, all_: self.embedder.similarity(some, all_).cpu().numpy()
+            queries,
+            self.documents,
+            depth,
+            lambda *both: self.embedder.similarity(*map(list, both) if several else both).cpu().numpy(),
         )
         return Ranking(run_of(asked, ids, scores), SystemFacts(role="peer"))
 
@@ -190,7 +194,8 @@ class DenseSystem:
         """Bytes of the vectors as they are searched, in float32, and the time of the first queries of ``asked``."""
         parameters = sum(weight.numel() for weight in self.embedder.parameters())
         one = {query.text: replace(asked, queries=[query]) for query in asked.queries[:QUERIES_TIMED]}
-        count, size = len(self.documents), self.documents.nbytes
+        count, several = len(self.documents), self.documents.dtype == object
+        size = sum(vectors.nbytes for vectors in self.documents) if several else self.documents.nbytes
         return SearchCost.timed(asked.name, count, size, list(one), lambda query: self.rank(one[query], 10), parameters)
 
 

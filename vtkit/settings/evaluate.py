@@ -42,7 +42,7 @@ class EvaluateSection(Section):
     (docs/evaluation.md)."""
 
     peers: tuple[ModelName, ...] = ()
-    """Dense embedders (folders or hub ids of sentence-transformers models) to compare with. Each encodes with its own
+    """Dense embedders and multi-vector encoders (folders or hub ids) to compare with. Each encodes with its own
     prompts and maximal length, is searched exactly, and is also summed with BM25."""
 
     @field_validator("sets", "peers")

@@ -86,7 +86,7 @@ class SourceSection(Section):
 
     model: ModelName | None = None
     """Hub id or folder of a SparseEncoder or of any masked-language model; with ``head`` or ``units``, of a dense
-    embedder."""
+    embedder or a multi-vector encoder (ColBERT)."""
 
     recipe: RecipeName | None = None
     """Another recipe, whose final model is the source; it is run first if necessary."""

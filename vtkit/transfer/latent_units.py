@@ -94,6 +94,7 @@ def fit_units(
     folder: Path,
     words: float | None = None,
     steps: int | None = None,
+    projection: Tensor | None = None,
 ) -> tuple[WholeEncoder, UnitsFit, HeadFit | None]:
     """An encoder that reads what ``encoder`` reads and writes latent units, and tokens behind them with ``words``.
 
@@ -102,6 +103,7 @@ def fit_units(
         folder: where states and the model are kept meanwhile.
         words: of the tokens' head, :func:`vtkit.encoder.fitted_head.fit_head`'s ``activation``.
         steps: of the optimiser.
+        projection: maps states before units are learned from them (:func:`vtkit.encoder.dense.token_projection`).
     """
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
@@ -119,7 +121,7 @@ def fit_units(
         with torch.no_grad():
             before = head.output(states.batch(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
-    head.pass_on(states, fitted_on)
+    head.pass_on(states, fitted_on, projection)
     learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
     # states are in the order of the texts' lengths, so their first would be those of the shortest
     measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])

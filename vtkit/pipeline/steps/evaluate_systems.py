@@ -239,7 +239,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     from vtkit.system.runtime import fastest_device
 
     index, (model,) = recipe.index, recipe.evaluate.peers
-    embedder = load_dense(model, PEERS).to(fastest_device())
+    embedder = load_dense(model, PEERS, multi_vector=True).to(fastest_device())
     over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision)
     sets: dict[str, Evaluated] = {}
     for corpus in recipe.corpora("evaluate.sets"):

@@ -79,6 +79,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``; or a new encoder
     without any training behind it."""
     from vtkit.encoder.checkpoint import as_sparse_encoder, load_with_new_head, save_encoder
+    from vtkit.encoder.dense import token_projection
     from vtkit.encoder.fitted_head import fit_head
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
@@ -109,7 +110,10 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     seed, folder = recipe.recipe.seed, out / "states"
     activation = None if source.head is None else source.head.activation
     if source.units is not None:
-        encoder, rebuilt, read = fit_units(encoder, texts, source.units, seed, folder, activation, source.steps)
+        projection = token_projection(str(source.model), "source.model")
+        encoder, rebuilt, read = fit_units(
+            encoder, texts, source.units, seed, folder, activation, source.steps, projection
+        )
         console.say(
             f"  {source.units.size:,} units explain {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
