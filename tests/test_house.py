@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1773, 96),
-    "deploy": (1807, 200),
+    "commands": (1788, 97),
+    "deploy": (1808, 200),
     "data": (2546, 291),
     "encoder": (2497, 250),
     "evaluation": (1387, 134),
     "pipeline": (3337, 264),
     "recipe": (1078, 95),
     "report": (1970, 182),
-    "search": (2141, 220),
+    "search": (2398, 245),
     "settings": (954, 119),
     "system": (583, 85),
     "training": (2339, 240),
     "transfer": (1733, 142),
     "vocabulary": (2585, 233),
-    "vtkit": (460, 48),
+    "vtkit": (461, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

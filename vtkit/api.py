@@ -619,6 +619,7 @@ def search_run(
     queries: str | Sequence[str],
     *,
     top: int = 10,
+    where: str | None = None,
     model: str | None = None,
     collection: str | None = None,
     query_language: str | None = None,
@@ -629,6 +630,7 @@ def search_run(
         run: its folder, or one that :func:`index_vectors` made.
         queries: several queries, or one string.
         top: results per query.
+        where: a condition on the fields of documents, such as ``"year >= 2020"`` (docs/data.md#fields).
         model: stage whose model and index to use; the final one by default.
         collection: evaluation set; the first by default.
         query_language: language of the queries (``en``), if it is the source's instead of the documents'.
@@ -647,7 +649,7 @@ def search_run(
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     searcher = open_searcher(folder, model=model, collection=collection, query_language=query_language)
     results: list[list[SearchResult]] = []
-    for of_query in searcher.search(listed, top):
+    for of_query in searcher.search(listed, top, where=where):
         for warning in of_query.warnings:
             console.warn(warning)
         results.append(list(of_query.results))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vtkit.commands.options import JsonOption, SearchedArgument, argument, option
 from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
@@ -40,6 +40,15 @@ CollectionOption = Annotated[
     str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
 ]
 
+WhereOption = Annotated[
+    str | None,
+    option(
+        "Only documents whose fields meet this condition: \"year >= 2020 and source in ('a', 'b')\".",
+        "CONDITION",
+        "--where",
+    ),
+]
+
 HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain RANK shows the tokens of a score."
 
 
@@ -58,6 +67,7 @@ def search(
     model: ModelOption = None,
     collection: CollectionOption = None,
     query_language: QueryLanguageOption = None,
+    where: WhereOption = None,
     why: Annotated[
         bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
     ] = False,
@@ -77,12 +87,12 @@ def search(
         raise VtkitError(f"{batch} has no query.")
     searcher = _opened(run, model, collection, query_language)
     if batch is not None:
-        answers = searcher.search([each.text for each in queries], top)
+        answers = searcher.search([each.text for each in queries], top, where=where)
         _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name, as_json)
     elif query is not None:
-        _print_found(next(searcher.search([query], top, why=why)), why, as_json)
+        _print_found(next(searcher.search([query], top, where=where, why=why)), why, as_json)
     else:
-        _prompt(searcher, top, why, as_json)
+        _prompt(searcher, top, where, why, as_json)
 
 
 def explain(
@@ -114,7 +124,7 @@ def shown_tokens(pairs: Weighted) -> str:
     return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
-def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
+def _prompt(searcher: Searcher, top: int, where: str | None, why: bool, as_json: bool) -> None:
     answer: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
@@ -126,7 +136,7 @@ def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
         elif command in (":top", ":explain"):
             console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
-            answer = next(searcher.search([line], top, why=why))
+            answer = next(searcher.search([line], top, where=where, why=why))
             _print_found(answer, why, as_json)
 
 
@@ -167,10 +177,19 @@ def _print_found(answer: Found, why: bool, as_json: bool) -> None:
         identity, title = console.one_line(result.id), console.one_line(result.title, 60)
         console.write(f"{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
         console.write(f"     {console.one_line(result.text, 160)}")
+        if result.fields:
+            console.write(f"     {'  '.join(map(_field, result.fields.items()))}")
         for word in result.words:
             console.write(f"     {_word(word)}")
     if not answer.results:
-        console.write("nothing found: no document shares a term with the query")
+        console.write("nothing found: no document that was searched shares a term with the query")
+
+
+def _field(item: tuple[str, Any]) -> str:
+    """A field's name and value, as far as a line has room for several."""
+    name, value = item
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{console.one_line(name, 40)}: {console.one_line(shown, 80)}"
 
 
 def _word(part: WordShare) -> str:

@@ -98,7 +98,8 @@ class Collection:
 
     def document(self, number: int) -> dict[str, str]:
         """``id``, ``title`` and ``text`` of a document, with a space for each character that the engine refuses."""
-        document = {name.removeprefix("_"): text for name, text in self.documents[number].items()}
+        read = self.documents[number]
+        document = {"id": read.id, "title": read.title, "text": read.text}
         if self.refused is not None:
             parts = {name: self.refused.subn(" ", text) for name, text in document.items()}
             if count := sum(each for _, each in parts.values()):

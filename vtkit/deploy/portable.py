@@ -108,7 +108,7 @@ def _spread(searcher: Searcher, count: int) -> list[str]:
     """The texts of ``count`` documents, spread evenly over the index."""
     numbers = np.unique(np.linspace(0, len(searcher.documents) - 1, count).astype(int)).tolist()
     entries = (searcher.documents[number] for number in numbers)
-    return [f"{entry['title']} {entry['text']}".strip() for entry in entries]
+    return [f"{entry.title} {entry.text}".strip() for entry in entries]
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Checked:

@@ -442,7 +442,7 @@ def _misfit(given: Given, place: Collection) -> str:
     count = given.index.info.documents
     if count != len(place.whole.documents):
         return f"{place.name} has {len(place.whole.documents):,} documents, the index {count:,}"
-    pairs = ((given.documents[number]["_id"], place.whole.documents[number].id) for number in range(count))
+    pairs = ((given.documents[number].id, place.whole.documents[number].id) for number in range(count))
     strange = next((own for own, there in pairs if own != there), None)
     return f"{place.name} has another document in the place of {strange!r}" if strange is not None else ""
 

@@ -114,13 +114,16 @@ class ExactIndex:
         lists = self.weights, self.documents, self.starts
         return sp.csc_matrix(lists, shape=(self.document_count, self.vocabulary)).tocsr()
 
-    def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+    def search(
+        self, queries: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Ids, Scores]:
         """The ``depth`` documents with the largest dot product with each query, best first.
 
         Only documents that score above zero are returned; of equal scores the lower document number comes first.
 
         Args:
             queries: (queries, vocabulary).
+            passing: the documents to choose from, (documents,); None: all.
 
         Returns:
             Document numbers and scores, both (queries, depth); -1 and 0 behind the last result.
@@ -137,7 +140,8 @@ class ExactIndex:
             rows = _frozen(np.empty((0, 0), np.uint8)), _frozen(np.empty(0, np.float32)), False
         else:
             rows = frequent.rows, frequent.steps, True
-        lists = self.starts, self.documents, self.weights, self.document_count, self._places, *rows
+        chosen = _frozen(np.empty(0, np.bool_) if passing is None else passing)
+        lists = self.starts, self.documents, self.weights, self.document_count, chosen, self._places, *rows
         terms = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         if workers == 1:
             search_lists(*lists, *terms, ids, scores, 0, 1)

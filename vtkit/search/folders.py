@@ -17,6 +17,7 @@ from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
+from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
 from vtkit.settings.index import IndexSection
@@ -184,12 +185,13 @@ def write_index(
     lexical: LexicalPart | None = None,
 ) -> IndexInfo:
     """Fill ``folder`` with an index of ``vectors``, (documents, dimensions), for the engine of ``index``, a copy of the
-    file of their ``documents``, the terms of ``lexical`` and the record. ``tokenizer`` is the digest of the tokenizer
-    that names the encoder's dimensions."""
+    file of their ``documents``, their fields, the terms of ``lexical`` and the record. ``tokenizer`` is the digest of
+    the tokenizer that names the encoder's dimensions."""
     info = build_index(index, vectors, folder / POSTINGS).info
     publish(documents, folder / DOCUMENTS)
+    fields = write_fields(folder)
     width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
-    IndexRecord(index.engine, width, tokenizer, terms).to_file(folder / RECORD)
+    IndexRecord(index.engine, width, tokenizer, terms, fields).to_file(folder / RECORD)
     return info
 
 

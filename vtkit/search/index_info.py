@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +120,18 @@ class LexicalRecord(Result):
     term_factor: float  # the two parts of a query are multiplied by these
 
 
+Kind = Literal["text", "integer", "number", "date", "datetime", "boolean", "words"]
+"""The type of a field; ``words`` is a list of texts."""
+
+
+@dataclass(frozen=True)
+class FieldsRecord(Result):
+    """The fields of documents in the record of an index."""
+
+    kinds: Mapping[str, Kind]  # type by name
+    digest: str  # of the file of their columns
+
+
 @dataclass(frozen=True)
 class IndexRecord(Result):
     """The record of an index."""
@@ -127,6 +140,7 @@ class IndexRecord(Result):
     vocabulary: int  # dimensions of the encoder
     tokenizer: str  # tokenizer_digest of the tokenizer that names them
     lexical: LexicalRecord | None = None
+    fields: FieldsRecord | None = None  # None if the documents have none
 
     @classmethod
     def load(cls, folder: Path) -> IndexRecord:

@@ -157,7 +157,7 @@ def _score(
 
 @compiled()
 def _prune(
-    starts: Any, documents: Any, weights: Any, document_count: int,
+    starts: Any, documents: Any, weights: Any, document_count: int, passing: Any,
     places: Any, rows: Any, steps: Any,
     terms: Any, query: Any,
     ids: Any, scores: Any,
@@ -211,7 +211,7 @@ def _prune(
                 continue
             for document in range(block * BLOCK, (block + 1) * BLOCK):
                 score = sums[document]
-                if score <= 0 or score < border:
+                if score <= 0 or score < border or (len(passing) and not passing[first + document]):
                     continue
                 if size == room:
                     size = _keep(numbers, bounds, size, border)
@@ -284,14 +284,14 @@ def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any)
 
 @compiled(nogil=True)
 def search_lists(
-    starts: Any, documents: Any, weights: Any, document_count: int,
+    starts: Any, documents: Any, weights: Any, document_count: int, passing: Any,
     places: Any, rows: Any, steps: Any, prune: bool,
     query_starts: Any, query_terms: Any, query_weights: Any,
     ids: Any, scores: Any, worker: int, workers: int,
 ) -> int:  # fmt: skip
     """Fill ``ids`` and ``scores``, both (queries, depth) and -1 and 0 before, for the queries worker, worker + workers,
-    and so on: with ``prune`` by pruning where that is possible, and else by scoring every document. Returns the number
-    of queries answered by pruning."""
+    and so on: with ``prune`` by pruning where that is possible, and else by scoring every document. Documents that are
+    not ``passing`` are left out, if it is not empty. Returns the number of queries answered by pruning."""
     queries, depth = ids.shape
     sums, maxima = np.zeros(WINDOW, np.float32), np.zeros(WINDOW // BLOCK, np.int32)
     room = 16 * depth + 1024
@@ -303,8 +303,8 @@ def search_lists(
         entries = slice(query_starts[query], query_starts[query + 1])
         terms, factors = query_terms[entries], query_weights[entries]
         if prune and _prune(
-            starts, documents, weights, document_count, places, rows, steps, terms, factors, ids[query], scores[query],
-            sums, maxima, numbers, bounds,
+            starts, documents, weights, document_count, passing, places, rows, steps, terms, factors,
+            ids[query], scores[query], sums, maxima, numbers, bounds,
         ):  # fmt: skip
             pruned += 1
             continue
@@ -312,5 +312,7 @@ def search_lists(
         for entry in range(len(terms)):
             of_term = slice(starts[terms[entry]], starts[terms[entry] + 1])
             _scatter(accumulators, 0, factors[entry], documents[of_term], weights[of_term])
+        if len(passing):
+            accumulators *= passing
         _keep_best(accumulators, sample, keys, ids[query], scores[query])
     return pruned

@@ -1,7 +1,8 @@
 """Search results and their explanations, as values that commands and the Python API pass on."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 Weighted = tuple[tuple[str, float], ...]  # tokens and their weights, the largest first
 
@@ -39,6 +40,7 @@ class SearchResult:
     special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
     texts: tuple[str, ...]  # the text of each of `tokens`, as documents have it
     words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
+    fields: Mapping[str, Any] = field(default_factory=dict)  # the document's further values, typed (docs/data.md)
 
 
 @dataclass(frozen=True)

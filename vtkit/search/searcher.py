@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.document_files import DOCUMENTS, is_blank
+from vtkit.data.documents import METADATA
+from vtkit.data.retrieval import Document
 from vtkit.encoder.documents import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.engine import POSTINGS, Index, open_index
-from vtkit.search.index_info import REBUILD, IndexRecord
+from vtkit.search.fields import ConditionError, Fields, typed
+from vtkit.search.index_info import REBUILD, IndexRecord, Kind
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.search.words import QueryWords
@@ -70,15 +73,16 @@ class Documents:
                 f"{self.path} was changed after it was opened. Open the index again, or start the server anew."
             )
 
-    def __getitem__(self, number: int) -> dict[str, str]:
-        """``_id``, ``title`` and ``text`` of a document."""
+    def __getitem__(self, number: int) -> Document:
+        """A document."""
         start, stop = (int(byte) for byte in self.starts[number : number + 2])
         self.check_unchanged()
         try:
             document = json.loads(os.pread(self.file.fileno(), stop - start, start))
             if not all(isinstance(document[name], str) for name in ("_id", "text")):
                 raise TypeError("_id and text must be strings")
-            return {"_id": document["_id"], "title": document.get("title", ""), "text": document["text"]}
+            fields = dict(document.get(METADATA, {}))
+            return Document(document["_id"], document.get("title", ""), document["text"], fields)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{self.path} is damaged after {number:,} documents ({type(error).__name__}: {error}). {REBUILD}"
@@ -86,9 +90,9 @@ class Documents:
 
     def find(self, name: str) -> int:
         """The number of the document with the id ``name``."""
-        number = next((number for number in range(len(self)) if self[number]["_id"] == name), None)
+        number = next((number for number in range(len(self)) if self[number].id == name), None)
         if number is None:
-            examples = [self[number]["_id"] for number in range(min(3, len(self)))]
+            examples = [self[number].id for number in range(min(3, len(self)))]
             raise VtkitError(f"The index has no document {name!r}. Its ids look like {', '.join(examples)}.")
         return number
 
@@ -107,6 +111,7 @@ class Searcher:
     special: frozenset[int]  # dimensions of special tokens
     query_length: int  # tokens at which a query is cut
     query_top_dimensions: int | None = None  # number of a query's largest weights that are kept; None: all
+    fields: Fields | None = None  # of the documents, for conditions; None if they have none
     lexical: LexicalPart | None = None  # BM25's terms behind the encoder's dimensions, if the index has them
 
     @classmethod
@@ -134,25 +139,48 @@ class Searcher:
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
-        return cls(encoder, opened, documents, names, vocabulary, input_vocabulary, special, *limits, lexical)
+        fields = None if record.fields is None else Fields.open(index, record.fields, len(documents))
+        return cls(encoder, opened, documents, names, vocabulary, input_vocabulary, special, *limits, fields, lexical)
 
-    def search(self, queries: Sequence[str], depth: int, *, why: bool = False) -> Iterator[Found]:
+    def search(
+        self, queries: Sequence[str], depth: int, *, skip: int = 0, where: str | None = None, why: bool = False
+    ) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, at most :data:`TOKENS_SHOWN` tokens whose products
-        sum to its score; with ``why``, what each word of the query adds to it too. A blank query finds nothing."""
+        sum to its score; with ``why``, what each word of the query adds to it too. A blank query finds nothing.
+
+        Args:
+            skip: the number of results to leave out before these: a further page.
+            where: a condition on the documents' fields (:mod:`vtkit.search.fields`). The results are then the first
+                of the whole exact ranking that meet it, whatever the engine.
+        """
+        passing = None if where is None else self.passing(where)
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             warnings = self._lost_text(batch)
             vectors = self.encode(batch)
-            ids, scores = self.index.search(vectors, depth)
+            if passing is None:
+                ids, scores = self.index.search(vectors, skip + depth)
+            else:
+                ids, scores = self.index.postings.search(vectors, skip + depth, passing)
             for row, query in enumerate(batch):
                 vector = vectors[row]
-                numbers = [int(number) for number in ids[row] if number >= 0]
                 words = self._words(query) if why else None
                 results = tuple(
-                    self._result(rank, number, float(scores[row, rank - 1]), vector, words)
-                    for rank, number in enumerate(numbers, start=1)
+                    self._result(rank, int(ids[row, rank - 1]), float(scores[row, rank - 1]), vector, words)
+                    for rank in range(skip + 1, int(np.count_nonzero(ids[row] >= 0)) + 1)
                 )
                 yield Found(query, *self._query_tokens(vector), results, warnings[row])
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The type of each field of the documents."""
+        return {} if self.fields is None else self.fields.kinds
+
+    def passing(self, where: str) -> NDArray[np.bool_]:
+        """Whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,)."""
+        if self.fields is None:
+            raise ConditionError("the documents of this index have no fields, so there is nothing to filter by")
+        return self.fields.passing(where)[: self.index.info.documents]
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``."""
@@ -170,9 +198,9 @@ class Searcher:
         ranks = np.flatnonzero(ids[0] == number)
         return Explanation(
             query=query,
-            id=document["_id"],
-            title=document["title"],
-            text=document["text"],
+            id=document.id,
+            title=document.title,
+            text=document.text,
             score=float(shared.products.sum()),
             rank=int(ranks[0]) + 1 if len(ranks) else None,
             tokens=tuple(tokens[False]),
@@ -227,8 +255,9 @@ class Searcher:
         shared = self.index.postings.explain(vector, number)
         tokens, special, texts = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.names)
-        about = document["_id"], document["title"], document["text"], score
-        return SearchResult(rank, *about, tokens, special, texts, parts)
+        about = document.id, document.title, document.text, score
+        fields = {name: typed(value, self.kinds.get(name)) for name, value in document.fields.items()}
+        return SearchResult(rank, *about, tokens, special, texts, parts, fields)
 
     def _words(self, query: str) -> QueryWords:
         alone, ends = self.encoder.by_token(query, self.query_length)

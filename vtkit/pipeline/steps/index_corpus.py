@@ -84,7 +84,7 @@ def weighted_vectors(
 
 INDEX = Stage(
     "index",
-    version=11,
+    version=12,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,

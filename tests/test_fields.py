@@ -1,0 +1,318 @@
+"""Fields of documents: their types, the columns they are kept in, and conditions, against the definition in Python."""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import tiny
+from command_line import call, invoke
+from hypothesis import given
+from hypothesis import strategies as st
+from test_exact import pruned
+
+import vtkit
+from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
+from vtkit.data.documents import Document
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.pipeline.search import open_searcher
+from vtkit.search import fields
+from vtkit.search.exact import ExactIndex
+from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, write_fields
+from vtkit.system.errors import DataError
+
+ROWS: list[dict[str, Any]] = [
+    {"year": 2019, "source": "a", "tags": ["x", "y"], "seen": "2020-01-05", "open": True, "price": 1.5, "zip": "01234"},
+    {"year": 2020, "source": "b", "tags": ["z"], "seen": "2021-12-31", "open": False, "price": 2, "zip": "99999"},
+    {"year": 2021, "source": "O'Hara", "tags": [], "seen": "2020-02-29T10:00:00+02:00", "Order": "x%y"},
+    {"source": None, "year": "", "mixed": 3},
+    {"year": 2022, "mixed": "three", "tags": ["x", "ü"], "nested": {"a": [1]}, "Year": 2023},
+]
+
+
+def columns(folder: Path, rows: list[dict[str, Any]]) -> Fields:
+    folder.mkdir(exist_ok=True)
+    write_documents([Document(f"d{n}", "", "text", row) for n, row in enumerate(rows)], folder / DOCUMENTS)
+    record = write_fields(folder)
+    assert record is not None
+    return Fields.open(folder, record, len(rows))
+
+
+@pytest.fixture(scope="module")
+def of_rows(tmp_path_factory: pytest.TempPathFactory) -> Fields:
+    return columns(tmp_path_factory.mktemp("fields"), ROWS)
+
+
+def passing(of: Fields, where: str) -> list[int]:
+    return np.flatnonzero(of.passing(where)).tolist()
+
+
+def test_types_are_inferred(of_rows: Fields) -> None:
+    assert dict(of_rows.kinds) == {
+        "year": "integer",
+        "source": "text",
+        "tags": "words",
+        "seen": "datetime",
+        "open": "boolean",
+        "price": "number",
+        "zip": "text",
+        "Order": "text",
+        "mixed": "text",
+        "nested": "text",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        *[(None, None), ("", None), (float("nan"), None), (True, "boolean"), ("false", "boolean"), (3, "integer")],
+        *[("3", "integer"), ("03", "text"), ("-3.50", "number"), (2**63, "text"), ("1234567890123456", "text")],
+        *[("2020-02-30", "text"), ("2020-02-29", "date"), ("2020-02-29 10:00", "datetime"), ([], "words")],
+        *[([1, "a"], "words"), ([["a"]], "text"), ({"a": 1}, "text"), ("1e5", "text"), ("٣", "text")],
+    ],
+)
+def test_the_type_of_a_value(value: Any, kind: str | None) -> None:
+    assert kind_of(value) == kind
+
+
+def test_a_column_of_mixed_types_is_text() -> None:
+    assert common_kind({"integer", "number"}) == "number"
+    assert common_kind({"date", "datetime"}) == "datetime"
+    assert common_kind({"integer", "boolean"}) == common_kind({"words", "text"}) == "text"
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("year >= 2020", [1, 2, 4]),
+        ("year >= 2020 and source in ('a', 'b')", [1]),
+        ("source = 'O''Hara'", [2]),
+        ("source is null", [3, 4]),
+        ("not (year > 2019)", [0]),
+        ("YEAR between 2019 and 2020 or mixed = '3'", [0, 1, 3]),
+        ("seen < '2020-02-29 08:30:00'", [0, 2]),  # 10:00 in a zone of two hours is 8:00 UTC
+        ("year(seen) = 2021 and not open", [1]),
+        ("seen >= date '2021-01-01'", [1]),
+        ("list_contains(tags, 'x')", [0, 4]),
+        ("'ü' in tags", [4]),
+        ("len(tags) = 0", [2]),
+        ("list_has_any(tags, ['y', 'z'])", [0, 1]),
+        ("\"Order\" like 'x%'", [2]),
+        ("zip = '01234' and price * 2 = 3", [0]),
+        ("nested = '{\"a\": [1]}'", [4]),
+        ("true", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_conditions(of_rows: Fields, where: str, numbers: list[int]) -> None:
+    assert passing(of_rows, where) == numbers
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("yaer > 3", "there is no field 'yaer'. Did you mean year?"),
+        ('source = "a"', "A text stands in 'single quotes'"),
+        ("fields.year > 3", "there is no field 'fields.year'"),
+        ("year", "it is a bigint, not true or false"),
+        ("source >= 3", "Cannot compare values of type VARCHAR"),
+        ("year = 'abc'", "Could not convert string 'abc'"),
+        ("", "SELECT clause without selection list"),
+        ("year >", "syntax error"),
+        ("year > 1; drop table fields", "Only SELECT statements"),
+        ("year > 1); drop table fields; --", "syntax error"),
+        ("year in (select 2020)", "it holds a subquery"),
+        ("year > 1 union select true", ""),
+        ("true from read_text('/etc/passwd')", "there is no function read_text"),
+        ("exists(from glob('/*'))", "subquery"),
+        ("year > 1 order by 1", "modifier"),
+        ("true where year > 1", ""),
+        ("source = getenv('HOME')", "there is no function getenv"),
+        ("repeat(source, 1000000000) = 'x'", "there is no function repeat"),
+        ("sleep_ms(1000) > 0", "there is no function sleep_ms"),
+        ("current_setting('memory_limit') = 'x'", "there is no function current_setting"),
+        ("source || source = 'aa'", "there is no function"),
+        ("cast(year as int[1000000]) is null", "there is no type array"),
+        ("list_filter(tags, lambda x: x = 'x') = []", "there is no function list_filter"),
+        ("year = ?", "parameter"),
+        ("sum(year) > 3", "there is no function sum"),
+        ("columns(*) is not null", "it holds a star"),
+        ("(" * 2000 + "true" + ")" * 2000, "Max expression depth"),
+        ("true or " * 5000 + "true", "more than 10,000 characters"),
+    ],
+)
+def test_refused_conditions(of_rows: Fields, where: str, said: str) -> None:
+    with pytest.raises(ConditionError) as error:
+        of_rows.passing(where)
+    assert said in str(error.value)
+    assert passing(of_rows, "year = 2019") == [0]  # the columns are as they were
+
+
+def test_a_condition_that_takes_too_long_is_stopped(of_rows: Fields, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fields, "SECONDS", 0.2)
+    monkeypatch.setattr(fields, "FUNCTIONS", (*fields.FUNCTIONS, "sleep_ms"))
+    with pytest.raises(ConditionError, match="takes longer than"):
+        of_rows.passing("sleep_ms(20000) is null")
+    assert passing(of_rows, "year = 2019") == [0]
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=True), st.text(max_size=3),
+    st.sampled_from(["true", "3", "0.5", "a", "x'y", "\0", "\U0001f600", "2020-01-05"]),
+    st.lists(st.sampled_from(["a", "b"]), max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["n", "s", "Ü b"]), VALUES), min_size=1, max_size=8))
+def test_any_values_are_kept_and_equal_themselves(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+    """Each value is found by the comparison with itself, and every document by null or not null."""
+    folder = tmp_path_factory.mktemp("any")
+    write_documents([Document(f"d{n}", "", "text", row) for n, row in enumerate(rows)], folder / DOCUMENTS)
+    record = write_fields(folder)
+    if record is None:
+        assert all(kind_of(value) is None for row in rows for value in row.values())
+        return
+    of = Fields.open(folder, record, len(rows))
+    for name, kind in record.kinds.items():
+        missing = [number for number, row in enumerate(rows) if kind_of(row.get(name)) is None]
+        assert passing(of, f'"{name}" is null') == missing
+        for value in {repr(row.get(name)): row.get(name) for row in rows}.values():
+            wanted = fields.typed(value, kind)
+            if wanted is not None and kind != "words":
+                quoted = "'" + str(wanted).replace("'", "''") + "'"
+                if "\0" not in quoted:
+                    same = [n for n, row in enumerate(rows) if fields.typed(row.get(name), kind) == wanted]
+                    assert passing(of, f'"{name}" = {quoted}') == same
+
+
+@given(st.data(), st.booleans())
+def test_a_filtered_search_is_the_filtered_ranking(data: st.DataObject, prune: bool) -> None:
+    rows, width = data.draw(st.integers(1, 40)), 5
+    draw = np.random.default_rng(data.draw(st.integers(0, 999)))
+    documents, queries = draw.integers(0, 4, (rows, width)), draw.integers(0, 3, (3, width))
+    kept, depth = draw.random(rows) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])), data.draw(st.integers(1, 12))
+    with pruned() if prune else nullcontext():
+        index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
+        ids, scores = index.search(sp.csr_matrix(queries, dtype=np.float32), depth, kept)
+    whole, whole_scores = index.search(sp.csr_matrix(queries, dtype=np.float32), rows)
+    for row in range(len(queries)):
+        wanted = [(d, s) for d, s in zip(whole[row], whole_scores[row], strict=True) if d >= 0 and kept[d]][:depth]
+        assert [(d, s) for d, s in zip(ids[row], scores[row], strict=True) if d >= 0] == wanted
+
+
+def with_fields(number: int) -> dict[str, Any]:
+    return {"year": 2000 + number % 30, "source": "abc"[number % 3], "url": f"https://example.org/{number}"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and an index, of documents with fields: in ``metadata`` as BEIR has it, and as columns of their own."""
+    made = tmp_path_factory.mktemp("folder")
+    found = tiny.collection(60)
+    tiny.finished_run(made, found)
+    for name in ("beir", "columns"):
+        tiny.write_collection(made / name, RetrievalSet(name, found.documents, found.queries, found.qrels))
+        lines = []
+        for number, document in enumerate(found.documents):
+            entry: dict[str, Any] = {"_id": document.id, "title": "", "text": document.text}
+            entry |= {"metadata": with_fields(number)} if name == "beir" else with_fields(number)
+            lines.append(json.dumps(entry) + "\n")
+        (made / name / "corpus.jsonl").write_text("".join(lines), "utf-8")
+        vtkit.encode_texts(made / "encoder", made / name, made / f"{name}-vectors")
+        vtkit.index_vectors(made / f"{name}-vectors", made / f"{name}-index")
+    return made
+
+
+def test_fields_of_metadata_and_of_columns_are_the_same(folder: Path) -> None:
+    both = [read_document_file(str(folder / name)) for name in ("beir", "columns")]
+    assert both[0] == both[1]
+    assert both[0][7].fields == with_fields(7)
+    assert {path.name for path in (folder / "beir-index").iterdir()} >= {"fields.arrow", "documents.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "where", ["year >= 2020 and source in ('a', 'b')", "year = 2003", "year < 1990", "url like '%7'"]
+)
+def test_search_gives_the_first_that_pass(folder: Path, where: str) -> None:
+    searcher = open_searcher(folder / "columns-index", model=None, collection=None)
+    meets: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "year >= 2020 and source in ('a', 'b')": lambda row: row["year"] >= 2020 and row["source"] in "ab",
+        "year = 2003": lambda row: row["year"] == 2003,
+        "year < 1990": lambda row: False,
+        "url like '%7'": lambda row: row["url"].endswith("7"),
+    }
+    queries = [query.text for query in tiny.collection(60).queries[:20]]
+    for top, skip in ((10, 0), (3, 0), (3, 3)):
+        filtered = searcher.search(queries, top, skip=skip, where=where)
+        for some, every in zip(filtered, searcher.search(queries, 60), strict=True):
+            wanted = [result for result in every.results if meets[where](dict(result.fields))][skip : skip + top]
+            assert [(each.id, each.score, each.fields) for each in some.results] == [
+                (each.id, each.score, each.fields) for each in wanted
+            ]
+            assert [each.rank for each in some.results] == list(range(skip + 1, skip + 1 + len(wanted)))
+
+
+def test_where_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    index, query = str(folder / "beir-index"), tiny.collection(60).queries[0].text
+    found = json.loads(invoke("search", index, query, "--where", "source = 'b'", "--json").stdout)
+    assert found["results"]
+    assert all(result["fields"]["source"] == "b" for result in found["results"])
+    shown = invoke("search", index, query, "--where", "year = 2007 or year = 2008").stdout
+    assert "year: 2007" in shown or "year: 2008" in shown
+    assert "url: https://example.org/" in shown
+    (tmp_path / "queries.tsv").write_text(f"q1\t{query}\nq2\tmaple river\n", "utf-8")
+    lines = invoke(
+        "search", index, "--batch", str(tmp_path / "queries.tsv"), "--where", "source = 'b'"
+    ).stdout.splitlines()
+    assert lines
+    assert {int(line.split()[2].removeprefix("d")) % 3 for line in lines} == {1}
+
+
+def test_a_wrong_condition_is_a_clear_error(folder: Path) -> None:
+    wrong = call(folder, ["search", "beir-index", "maple", "--where", "yaer > 2000"], os.environ)
+    assert wrong.returncode == 2
+    assert "Did you mean year?" in wrong.stderr
+    assert "year (integer)" in wrong.stderr
+    none = call(folder, ["search", "runs/tiny", "maple", "--where", "year > 2000"], os.environ)
+    assert (none.returncode, "no fields" in none.stderr) == (2, True)
+
+
+def test_damaged_columns_are_named(folder: Path, tmp_path: Path) -> None:
+    of = columns(tmp_path / "a", ROWS)
+    record = write_fields(tmp_path / "a")
+    assert record is not None
+    (tmp_path / "a" / fields.FIELDS).unlink()
+    assert passing(of, "year = 2019") == [0]  # what was opened stays readable
+    with pytest.raises(DataError, match=r"fields\.arrow is missing"):
+        Fields.open(tmp_path / "a", record, len(ROWS))
+    columns(tmp_path / "a", ROWS)
+    with (tmp_path / "a" / fields.FIELDS).open("r+b") as file:
+        file.seek(200)
+        file.write(b"\xff\xff")
+    with pytest.raises(DataError, match="checksum"):
+        Fields.open(tmp_path / "a", record, len(ROWS))
+
+
+def test_more_fields_than_columns_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"common": number, f"rare{number}": 1} for number in range(fields.MOST_FIELDS + 5)]
+    of = columns(tmp_path, rows)
+    assert len(of.kinds) == fields.MOST_FIELDS
+    assert "common" in of.kinds
+    assert f"{len(rows) + 1} fields" in capsys.readouterr().err
+
+
+def test_large_collections_keep_their_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtkit.data import documents
+
+    lines = [json.dumps({"_id": f"d{n}", "text": "a text", "year": n, "metadata": {"tags": ["ü"]}}) for n in range(20)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
+    held = read_document_file(str(tmp_path / "corpus.jsonl"))
+    monkeypatch.setattr(documents, "LARGE", 10)
+    mapped = read_document_file(str(tmp_path / "corpus.jsonl"))
+    assert isinstance(mapped, documents.StoredDocuments)
+    assert list(mapped) == list(held)
+    assert mapped[3].fields == {"year": 3, "tags": ["ü"]}
