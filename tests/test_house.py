@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1788, 97),
+    "commands": (1798, 97),
     "deploy": (1808, 200),
     "data": (2546, 291),
-    "encoder": (2497, 250),
+    "encoder": (2498, 250),
     "evaluation": (1387, 134),
     "pipeline": (3337, 264),
     "recipe": (1078, 95),
     "report": (1970, 182),
-    "search": (2398, 245),
+    "search": (2415, 246),
     "settings": (954, 119),
     "system": (583, 85),
     "training": (2339, 240),
