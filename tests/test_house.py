@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1798, 97),
+    "commands": (1851, 97),
     "deploy": (1808, 200),
-    "data": (2546, 291),
-    "encoder": (2498, 250),
-    "evaluation": (1387, 134),
-    "pipeline": (3337, 264),
-    "recipe": (1078, 95),
+    "data": (2547, 291),
+    "encoder": (2497, 250),
+    "evaluation": (1390, 134),
+    "pipeline": (3470, 271),
+    "recipe": (1090, 96),
     "report": (1970, 182),
-    "search": (2415, 246),
-    "settings": (954, 119),
+    "search": (2406, 246),
+    "settings": (957, 119),
     "system": (583, 85),
-    "training": (2339, 240),
+    "training": (2341, 240),
     "transfer": (1733, 142),
     "vocabulary": (2585, 233),
-    "vtkit": (461, 48),
+    "vtkit": (482, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

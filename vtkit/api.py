@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
+    from vtkit.data.rows import Columns
     from vtkit.deploy.result import Export, Target
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
@@ -158,24 +159,27 @@ def encode_texts(
     side: Literal["query", "document"] = "document",
     max_length: int | None = None,
     top_dimensions: int | None = None,
-    precision: Precision = "float32",
+    precision: Precision | None = None,
     part: str | None = None,
     join: int | None = None,
+    columns: Columns | None = None,
 ) -> Encoding:
     """Encode the texts of a file or folder into vectors on disk, in parts that survive a kill.
 
     Args:
-        encoder: its name, which is kept in the folder.
+        encoder: its name, which is kept in the folder; or the folder of a run, for its final model. The settings of
+            the run (``[index]``) are the defaults of those here and of :func:`index_vectors`.
         texts: documents or queries, as for ``vtkit encode``.
         folder: is created; it must not exist. Until it is complete, parts are kept beside it, and an equal call
             continues with them.
         side: chooses the prompt, and the half of an asymmetric encoder.
-        max_length: tokens at which a text is cut; by default 256, and 64 for queries.
+        max_length: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
         top_dimensions: number of the largest weights to keep per text.
-        precision: of the encoder's matrix products, ``float32`` or ``bf16``.
+        precision: of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
+        columns: of a table that hold id, title and text; by default they are recognised by their names.
 
     Returns:
         The counts of the vectors (with ``part``, of the part), and the share that pruning removed.
@@ -185,6 +189,8 @@ def encode_texts(
         RecipeError: the folder exists, or there is no such side or part.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
+    from vtkit.data.rows import RECOGNISED
+    from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
     from vtkit.search.stored_vectors import Part
     from vtkit.settings.index import IndexSection
@@ -193,16 +199,22 @@ def encode_texts(
     if part is not None and join is not None:
         raise RecipeError("part and join cannot be combined: first encode each part, then join them.")
     own = None if part is None else Part.parse(part)
-    out, lengths, side = Path(folder), IndexSection(), _side(side)
-    length = max_length or (lengths.document_length if side == "document" else lengths.query_length)
-    documents = (read_document_file if side == "document" else read_queries_as_documents)(str(texts))
+    out, side = Path(folder), _side(side)
+    encoder, run, language = settings_of(str(encoder))
+    index = run or IndexSection()
+    length = max_length or (index.document_length if side == "document" else index.query_length)
+    if top_dimensions is None and side == "document":
+        top_dimensions = index.candidate_dimensions
+    read = read_document_file if side == "document" else read_queries_as_documents
+    documents = read(str(texts), columns or RECOGNISED)
     shards = out.absolute().with_name(f".{out.name}.parts")
 
     def encode(work: Path) -> Encoding:
         return encode_folder(
             load_encoder(encoder), str(encoder), documents, work, shards,
             side=side, max_length=length, top_dimensions=top_dimensions,
-            precision=precision, part=own, join=join,
+            precision=precision or index.precision, part=own, join=join,
+            run={} if run is None else run.model_dump(mode="json", exclude=OF_A_RUN), language=language,
         )  # fmt: skip
 
     if own is None:
@@ -236,7 +248,6 @@ def expand_documents(
         RecipeError: there is no such setting, or the folder exists.
     """
     from vtkit.data.document_files import read_document_file, write_documents
-    from vtkit.data.retrieval import Document
     from vtkit.settings.expand_documents import ExpandDocumentsSection
     from vtkit.system.outputs import new_folder
 
@@ -249,7 +260,8 @@ def expand_documents(
         contents = [document.contents for document in documents]
         words = expansion_words(encoder, contents, section, language, Path(tokens))
         expanded = with_words(contents, words, encoder.tokenizer, max_length)
-        written = [Document(document.id, "", text) for document, text in zip(documents, expanded, strict=True)]
+        pairs = zip(documents, expanded, strict=True)
+        written = [replace(document, title="", text=text) for document, text in pairs]
         write_documents(written, work / "corpus.jsonl")
     return len(documents), sum(map(len, words)) / len(words)
 
@@ -260,9 +272,10 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     Args:
         vectors: their folder.
         folder: is created; it must not exist.
-        language: ISO 639 code, for ``lexical="bm25"``; None: detected from the texts.
+        language: ISO 639 code, for ``lexical="bm25"``; None: that of the run that the encoder comes from, else detected
+            from the texts.
         settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
-            ``url="http://localhost:19530"``.
+            ``url="http://localhost:19530"``. Others are those of the run.
 
     Raises:
         DataError: ``vectors`` is damaged, or no such folder.
@@ -270,11 +283,13 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
         RecipeError: there is no such setting or engine, the folder exists, or BM25's language cannot be detected.
     """
     from vtkit.evaluation.balancing import beside_bm25
-    from vtkit.search.folders import index_folder
+    from vtkit.search.folders import index_folder, read_encoding
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import new_folder
 
-    index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:")
+    encoding = read_encoding(Path(vectors))
+    given, language = {**encoding.run, **settings}, language or encoding.language
+    index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))
 

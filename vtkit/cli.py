@@ -27,7 +27,18 @@ from vtkit.system.version import __version__
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
 GROUPS = {  # as the help lists them
-    "Make": ("run", "sweep", "recipe", "transfer", "tokenizer", "expand", "calibrate", "casing", "expand-documents"),
+    "Make": (
+        "build",
+        "run",
+        "sweep",
+        "recipe",
+        "transfer",
+        "tokenizer",
+        "expand",
+        "calibrate",
+        "casing",
+        "expand-documents",
+    ),
     "Search": ("search", "explain", "encode", "index"),
     "Judge": ("evaluate", "compare", "analyse"),
     "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "clean", "doctor"),

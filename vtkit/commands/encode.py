@@ -6,8 +6,11 @@ from typing import Annotated
 
 from vtkit.commands.options import (
     DownloadOption,
+    IdOption,
     JsonOption,
     NewFolderOption,
+    TextOption,
+    TitleOption,
     argument,
     option,
     set_option,
@@ -15,6 +18,7 @@ from vtkit.commands.options import (
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
+from vtkit.data.rows import Columns
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
@@ -23,25 +27,30 @@ from vtkit.system.outputs import refuse_existing
 
 @settings_of(IndexSection, "top_dimensions", "precision")
 def encode(
-    model: Annotated[str, argument("Folder or hub id of a sparse encoder.", "MODEL")],
+    model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     settings: IndexSection,
     queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
-    max_length: Annotated[int | None, option("Cut texts here. Default: 256; for queries, 64.", "TOKENS", min=3)] = None,
+    max_length: Annotated[
+        int | None, option("Cut texts here. Default: 256, for queries 64; or the run's.", "TOKENS", min=3)
+    ] = None,
     part: Annotated[
         str | None, option("Encode only this part, e.g. 3/16; --join 16 puts the parts together.", "N/OF")
     ] = None,
     join: Annotated[
         int | None, option("Encode nothing; put together the parts that --part encoded.", "PARTS", min=1)
     ] = None,
+    identity: IdOption = None,
+    title: TitleOption = None,
+    text: TextOption = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
     """Encode documents or queries into vectors on disk.
 
     If the command is interrupted, repeat it to continue. `vtkit index` makes an index of the vectors. With --part,
-    several machines that share the folder of --out encode one collection.
+    several machines that share the folder of --out encode one collection. A run's model is used with its settings.
     """
     refuse_existing(out)
     same_command_continues()
@@ -54,7 +63,8 @@ def encode(
         side="query" if queries else "document",
         max_length=max_length,
         top_dimensions=settings.top_dimensions,
-        precision=settings.precision,
+        precision=settings.precision if "precision" in settings.model_fields_set else None,
+        columns=Columns(identity, title, text),
         part=part,
         join=join,
     )
@@ -83,7 +93,7 @@ def index(
     """Make an index of encoded documents for `vtkit search`.
 
     With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; spans of the documents determine the
-    weight of both. No queries are needed.
+    weight of both. No queries are needed. Vectors of a run's model are indexed with its settings.
     """
     refuse_existing(out)
     from vtkit.api import index_vectors

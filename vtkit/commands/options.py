@@ -88,6 +88,12 @@ DownloadOption = Annotated[  # downloads are allowed before the command starts; 
     ),
 ]
 SearchedArgument = Annotated[Path, argument("Folder of a run, or of an index that `vtkit index` made.", "FOLDER")]
+IdOption = Annotated[
+    str | None,
+    option("Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"),
+]
+TitleOption = Annotated[str | None, option("Column with the titles. Default: by its name.", "COLUMN", "--title")]
+TextOption = Annotated[str | None, option("Column with the texts. Default: by its name.", "COLUMN", "--text")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunsOption = Annotated[
     Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")

@@ -1,6 +1,5 @@
 """``vtkit recipe``: recipes written, checked and shown."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -124,7 +123,7 @@ def write_new_recipe(
     to the recipe's folder.
     """
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.new import as_written_in, new_recipe
+    from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 
     if out is not None:
         refuse_existing(out)
@@ -157,7 +156,7 @@ def write_new_recipe(
         language=language,
         source=written(source, "model") if source else None,
         source_language=source_language,
-        lowercase=source is not None and _reads_lower_case(source),
+        lowercase=source is not None and reads_lower_case(source),
         tokenizer=written(tokenizer, "tokenizer") if tokenizer else None,
         corpus=[written(entry, "corpus") for entry in corpus or ()],
         parallel=[written(entry, "pairs") for entry in parallel or ()],
@@ -180,20 +179,6 @@ def write_new_recipe(
             "encoder learns the texts from adaptation alone. Give sentence pairs or a dictionary (--parallel), an "
             "embedder that knows both languages (--embedder), or another --source-language."
         )
-
-
-def _reads_lower_case(source: str) -> bool:
-    """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
-    here to be asked, it is taken for one of them."""
-    from vtkit.data.hub import fetch, located
-
-    folder = Path(located(source))
-    try:
-        folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")
-        normalizer = json.dumps(json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"])
-    except (VtkitError, OSError, ValueError, TypeError, KeyError):
-        return True
-    return '"type": "Lowercase"' in normalizer or '"lowercase": true' in normalizer
 
 
 def _ask(question: str, optional: bool = False) -> str:

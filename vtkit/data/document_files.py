@@ -106,9 +106,9 @@ def _documents_of(folder: Path, files: list[Path], problems: Problems, columns: 
     return gathered(files, rows, problems, list(names.values()))
 
 
-def read_queries_as_documents(name: str) -> list[Document]:
+def read_queries_as_documents(name: str, columns: Columns = RECOGNISED) -> list[Document]:
     """The queries of a file (see :func:`read_query_file`) or of a collection."""
-    queries = read_query_file(name, collection=not Path(name).is_file() and is_collection(name))
+    queries = read_query_file(name, columns, collection=not Path(name).is_file() and is_collection(name))
     if not queries:
         raise DataError(f"{name}: holds no queries.")
     return [Document(query.id, "", query.text) for query in queries]
@@ -119,13 +119,13 @@ def is_blank(query: str) -> bool:
     return all(unicodedata.category(letter)[0] in "ZC" for letter in query)
 
 
-def read_query_file(name: str, *, collection: bool = False) -> list[Query]:
+def read_query_file(name: str, columns: Columns = RECOGNISED, *, collection: bool = False) -> list[Query]:
     """The queries of a file, of the lines of standard input (``-``), or of a ``collection``; missing ids are line
     numbers. All that is wrong (damaged lines, ids that occur twice or contain white space, queries without text) is one
     DataError."""
     path, problems = Path(name), Problems()
     if collection or ending_of(path):
-        queries = read_queries(files_of(name, "queries") if collection else [path], problems)
+        queries = read_queries(files_of(name, "queries") if collection else [path], problems, columns)
     else:
         queries = _lines(standard_input() if name == "-" else _text_lines(path, "Queries", QUERY_FORMS))
     problems.stop_if_any()

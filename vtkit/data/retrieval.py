@@ -259,6 +259,7 @@ def documents_in(
                 options = [f"--{name} COLUMN" for name, there in (("id", of.id), ("text", of.text)) if there is None]
                 advice = f". Its columns are {', '.join(keys)}: name {' and '.join(options)}"
                 advice += f" (--id {NUMBERED} numbers the rows)" if of.id is None else ""
+                advice += ", or rename them in the file"
             problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string{advice}")
             if advice and not path.name.lower().endswith(("jsonl", "jsonl.gz", "jsonl.zst")):
                 return  # every row has the same columns
@@ -302,8 +303,8 @@ def _say_once(words: str) -> None:
 def _said(path: Path, of: Columns, keys: Sequence[str]) -> str:
     """The columns of a table in words, if any are unusual."""
     chosen = {"id": of.id, "title": of.title, "text": of.text}
-    others = [key for key in keys if key not in chosen.values() and key != METADATA]
-    if None in (of.id, of.text) or ({of.id, of.text} <= {*DOCUMENT_IDS, *TEXTS} and not others):
+    others = [key for key in keys if key not in (*chosen.values(), METADATA, "_id")]
+    if None in (of.id, of.text) or ({of.id, of.text} <= {*DOCUMENT_IDS, *TEXTS, NUMBERED} and not others):
         return ""
     parts = [f"{part} is {column}" for part, column in chosen.items() if column]
     return f"{path.name}: {', '.join(parts)}" + (f"; fields: {', '.join(others)}" if others else "")

@@ -6,6 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vtkit.data.collections import load_retrieval
+from vtkit.data.document_files import read_document_file
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.settings.analysers import Analysis
 
 if TYPE_CHECKING:
@@ -13,11 +15,14 @@ if TYPE_CHECKING:
 
 
 class Collection:
-    """A collection under one split of its judgements, called ``folder`` in results."""
+    """A collection under one split of its judgements, or documents without any, called ``folder`` in results."""
 
-    def __init__(self, name: str, split: str, folder: str) -> None:
+    def __init__(self, name: str, split: str | None, folder: str) -> None:
         self.name, self.split, self.folder = name, split, folder
-        self.whole = load_retrieval(name, split)
+        if split is None:
+            self.whole = RetrievalSet(folder, read_document_file(name), [], {})
+        else:
+            self.whole = load_retrieval(name, split)
         self.judged = self.whole  # with the queries that are evaluated
         self._bm25: dict[tuple[str, Analysis], Bm25System] = {}
 

@@ -215,7 +215,7 @@ def _evaluated(
                     judged[place.name][label] = of
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
-                        task = place.judged, place.name, place.split
+                        task = place.judged, place.name, str(place.split)
                         write_mteb(out / MTEB, label, *task, of.run, setting.depth, time.perf_counter() - started)
             except Exception as error:  # the others are evaluated, whatever the error is
                 reason = str(machine_failure(error) or error).strip() or type(error).__name__

@@ -225,11 +225,20 @@ def steps_of(plan: Plan, recipe: Recipe, prefix: str = "") -> str:
 
 
 def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models: Sequence[str]) -> None:
-    """Add the steps that evaluate ``models``, the last of which is the final one, beside BM25 and dense embedders."""
+    """Add the steps that evaluate ``models``, the last of which is the final one, beside BM25 and dense embedders; if
+    nothing is evaluated, those that index the documents of ``[index]``, if it names some."""
     section, index, final = recipe.evaluate, recipe.index, models[-1]
-    if section is None:
-        return
     add = partial(plan.add, recipe, "")
+    # weighting changes which weights are the largest, so more of them are kept
+    weighted = () if index.top_dimensions is None else WEIGHTING
+    if section is None:
+        if index.documents is not None:
+            model = models[-2] if final == QUERY_TABLE.name else final  # documents are not encoded by a table
+            expanded = {"expansions": EXPAND_DOCUMENTS.name} if recipe.expands and model in EXPANDED else {}
+            vectors_of = add(ENCODE.reading(*weighted), {"model": model, **expanded}, model)
+            queries = {"queries": add(ENCODE_QUERIES, {"model": final})}
+            add(DEPLOY, {"vectors": vectors_of, "model": final, **queries})
+        return
     evaluated: dict[str, dict[str, str]] = {}  # model -> itself as an input; nothing for the source as it is
     for name in section.models:
         if name in models:
@@ -246,8 +255,6 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
         before = models[models.index(model) - 1] if model == QUERY_TABLE.name else model
         return next((step for step in (f"encode:{before}", f"encode:{model}") if step in plan.steps), "")
 
-    # weighting changes which weights are the largest, so more of them are kept
-    weighted = () if index.top_dimensions is None else WEIGHTING
     for model in evaluated:
         if not vectors(model):
             expanded = {"expansions": EXPAND_DOCUMENTS.name} if recipe.expands and model in EXPANDED else {}

@@ -91,6 +91,27 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     return Searched(run.model(name), index / chosen, run.index)
 
 
+OF_A_RUN = {"documents", "engine", "url", "query_log"}  # settings of [index] that are a run's own
+
+
+def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
+    """The name of an encoder (the final model of a run, if ``name`` is its folder); and the settings of ``[index]`` and
+    the language of the run, or of the index that ``vtkit build`` made, that the encoder is the model of."""
+    from vtkit.pipeline.folder import is_run_folder, open_run
+    from vtkit.search.folders import is_index_folder, searched_by
+    from vtkit.search.index_info import IndexRecord
+
+    place = Path(name)
+    home = place.absolute().parent if place.name == "model" else place
+    if is_run_folder(home):
+        run = open_run(home)
+        return run.model(run.final_model) if home == place else name, run.index, run.language
+    if is_index_folder(home) and (home / "model").is_dir():
+        lexical = IndexRecord.load(home).lexical
+        return str(home / "model"), searched_by(home)[1], None if lexical is None else lexical.language
+    return name, None, None
+
+
 def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None) -> Opened:
     """Load what a server serves: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then

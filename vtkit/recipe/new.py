@@ -1,15 +1,17 @@
 """A first recipe from a few answers, with comments that say what to change next."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vtkit.data.collections import default_split
+from vtkit.data.hub import fetch, located
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value, wrapped
 from vtkit.settings.named import is_local
-from vtkit.system.errors import RecipeError
+from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.templates import from_template
 
 
@@ -26,13 +28,16 @@ def new_recipe(
     embedder: str | None = None,
     train: str | None = None,
     evaluate: Sequence[str] = (),
+    documents: str | None = None,
+    trimmed: bool = True,
 ) -> str:
     """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
 
     Within one language the encoder keeps its own vocabulary, which training serves better than new tokens do
     (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus. Without a source it starts
     from ``embedder``, to which a head is fitted; beside a source, an embedder is another bridge, and a teacher. Without
-    a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all.
+    a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all. ``documents`` are indexed
+    if nothing is evaluated; by default those of a single corpus. Unless ``trimmed``, an embedder keeps its vocabulary.
     """
     own = tokenizer is None and language == source_language
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
@@ -61,12 +66,26 @@ def new_recipe(
         embedder=embedder,
         train=train,
         evaluate=evaluate,
+        trimmed=trimmed,
+        documents=documents or (corpus[0] if len(corpus) == 1 else None),
         split=splits.pop() if len(splits) == 1 else "test",
         needs=dict.fromkeys(need for need in needs if need),
         plain=plain,
         toml=toml_value,
         listed=wrapped,
     )
+
+
+def reads_lower_case(source: str) -> bool:
+    """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
+    here to be asked, it is taken for one of them."""
+    folder = Path(located(source))
+    try:
+        folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")
+        normalizer = json.dumps(json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"])
+    except (VtkitError, OSError, ValueError, TypeError, KeyError):
+        return True
+    return '"type": "Lowercase"' in normalizer or '"lowercase": true' in normalizer
 
 
 def as_written_in(folder: Path, name: str, what: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +59,8 @@ class Encoding(Result):
     postings_removed: float = 0.0  # share of the weights that pruning removed
     mass_removed: float = 0.0  # their share of the sum of all weights
     top_dimensions: int | None = None  # as `[index]` has it
+    run: dict[str, Any] = field(default_factory=dict)  # settings of `[index]` of the run that the model comes from ...
+    language: str | None = None  # ... and its language
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,11 @@ def encode_folder(
     precision: Precision = "float32",
     part: Part | None = None,
     join: int | None = None,
+    run: Mapping[str, Any] | None = None,
+    language: str | None = None,
 ) -> Encoding:
     """Fill the folder ``out`` with the vectors of ``documents``, encoded by the model called ``model``; with ``part``,
-    only encode its shards, which stay in ``shards`` until all are there."""
+    only encode its shards, which stay in ``shards`` until all are there. ``run`` and ``language`` are kept."""
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import encode_to_disk
@@ -116,7 +120,7 @@ def encode_folder(
     removed, width = encoded.removed, len(dimension_names(encoder))
     encoding = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
-        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions,
+        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions, dict(run or {}), language,
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
@@ -145,7 +149,7 @@ Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document]], tuple[
 def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
     """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``; ``beside`` makes the
     lexical part, if ``index`` has one."""
-    encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
+    encoding = read_encoding(vectors)
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
     matrix = read_vectors(vectors / VECTORS)
@@ -176,6 +180,11 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     return folder
 
 
+def read_encoding(vectors: Path) -> Encoding:
+    """How :func:`encode_folder` made the vectors in a folder."""
+    return _read(vectors / ENCODING, Encoding, "vtkit encode")
+
+
 def write_index(
     folder: Path,
     index: IndexSection,
@@ -203,6 +212,8 @@ def is_index_folder(folder: Path) -> bool:
 def searched_by(folder: Path) -> tuple[str, IndexSection]:
     """The model and the settings with which to search a folder that :func:`index_folder` filled."""
     searched = _read(folder / SEARCH, IndexFolder, "vtkit index")
+    if os.path.isdir(folder / searched.model):  # its own, wherever the folder is moved
+        searched = replace(searched, model=str(folder / searched.model))
     if os.path.isabs(searched.model) and not os.path.isdir(searched.model):
         raise VtkitError(f"{folder}: its documents were encoded with {searched.model}, which is gone.")
     try:

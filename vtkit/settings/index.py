@@ -31,6 +31,11 @@ Auto = Literal["auto"]
 class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
+    documents: CorpusName | None = None
+    """Documents to index (docs/data.md#documents) with the final model, if nothing is evaluated; with [evaluate], its
+    sets are indexed. Spans of them bring BM25 and the encoder together, and no query is needed. Other settings that
+    need texts and name none use them too."""
+
     engine: Engine = "exact"
     """Search engine. ``exact``: every document that shares a term is scored, in process, without approximation.
     ``lucene``: Lucene's impact index, in process. ``seismic``: approximate, in process.

@@ -156,7 +156,9 @@ class Recipe(Section):
         if self.source.scratch is not None and self.transfer is not None:
             yield "a scratch source has no embeddings to transfer: remove [transfer], or name a model in source.model"
         own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
-        has_documents = self.finetune is not None or self.evaluate is not None
+        has_documents = self.finetune is not None or self.evaluate is not None or self.index.documents is not None
+        if self.evaluate is not None and self.index.documents is not None:
+            yield "the documents of evaluate.sets are indexed: remove index.documents, or [evaluate]"
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
         trimmed_on = isinstance(self.vocabulary, TrimmedVocabulary) and bool(self.vocabulary.corpus)
         if own and self.source.scratch is not None:
@@ -189,11 +191,11 @@ class Recipe(Section):
         if self.source.scratch is None and self.transfer is None and not own:
             yield "[transfer] is missing: it says where the embeddings of new tokens come from"
         if self.adapt is not None and not adapts_on_text and not has_documents:
-            yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
+            yield "adapt.corpus is missing, and no [finetune], [evaluate] or [index] has documents to use"
         if isinstance(self.vocabulary, TrimmedVocabulary) and not (trimmed_on or adapts_on_text or has_documents):
-            yield "vocabulary.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+            yield "vocabulary.corpus is missing, and no [adapt], [finetune], [evaluate] or [index] has texts to use"
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
-            yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+            yield "calibrate.corpus is missing, and no [adapt], [finetune], [evaluate] or [index] has texts to use"
         if self.expands:
             if self.finetune is None:
                 yield "[expand_documents] learns from the queries of finetune.data: add [finetune]"
@@ -203,7 +205,7 @@ class Recipe(Section):
                     'set "full"'
                 )
         if self.index.query_encoder == "idf" and not has_documents:
-            yield "index.query_encoder counts tokens in documents: add [evaluate] or [finetune], which have some"
+            yield "index.query_encoder counts tokens in documents: add [evaluate], [finetune] or index.documents"
         if self.source.kind == "unicoil":
             yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
 

@@ -68,7 +68,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
             encode, balancing = stored(inputs["queries"] / place.folder / BALANCING), balancing_of(recipe, place)
             probed, measure, bm25 = (
                 encoded[place.folder].probed,
-                recipe.evaluate.measures[0],
+                "nDCG@10" if recipe.evaluate is None else recipe.evaluate.measures[0],
                 place.bm25(language, analysis),
             )
             documents, part, balance = in_one_index(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.pipeline.stage import Stage, View
-from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
+from vtkit.pipeline.steps.texts import collection_of, indexed_sets
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -78,6 +78,6 @@ ENCODE = Stage(
     "encode",
     version=5,
     reads=("index.document_length", "index.top_dimensions", "index.precision"),
-    corpora={"evaluate.sets": evaluation_sets},
+    corpora={"evaluate.sets": indexed_sets},
     function=encode_corpus,
 )

@@ -20,7 +20,7 @@ from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import (
     collection_of,
-    evaluation_sets,
+    indexed_sets,
     trained_documents,
     training_queries,
     tuned_collections,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vtkit.evaluation.systems import EncodeQueries
 
 JUDGED, BALANCING = "judged", "balancing"  # folders of the vectors of one set
-SETS = {"evaluate.sets": evaluation_sets}
+SETS = {"evaluate.sets": indexed_sets}
 TRAINING = "training queries of evaluate.sets"
 TUNED = "collections that were fine-tuned on"
 SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log")  # read to balance a sum with BM25
@@ -67,7 +67,7 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
         folder, collection = place.folder, place.whole
-        asked = [query.text for query in judged_of(recipe, collection).queries]
+        asked = [] if recipe.evaluate is None else [query.text for query in judged_of(recipe, collection).queries]
         balancing = balancing_of(recipe, place)
         if index.query_log and not (balancing.logged or balancing.judged):
             console.warn(
@@ -76,7 +76,7 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
             )
         (out / folder).mkdir(parents=True)
         for name, texts, described in (
-            (JUDGED, asked, "the queries"),
+            *([(JUDGED, asked, "the queries")] if recipe.evaluate is not None else []),
             (BALANCING, balancing.texts, "queries that balance"),
         ):
             encoded = query_vectors(encoder, index, f"encoding {described} of {folder}")(texts)

@@ -44,6 +44,8 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
         return ()
     if recipe.evaluate is not None:
         return corpora_of(recipe, recipe.evaluate.sets)
+    if recipe.index.documents is not None:
+        return corpora_of(recipe, [recipe.index.documents])
     return corpora_of(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
 
 

@@ -32,7 +32,7 @@ _last_opened: list[Collection] = []
 
 def collection_of(corpus: Corpus) -> Collection:
     """The collection that a stage reads. The last one is kept, so that the stages of a run read it once."""
-    asked = corpus.name, str(corpus.split), str(corpus.folder)
+    asked = corpus.name, corpus.split, str(corpus.folder)
     if [(each.name, each.split, each.folder) for each in _last_opened] != [asked]:
         forget_collections()
         _last_opened.append(Collection(*asked))
@@ -46,8 +46,8 @@ def forget_collections() -> None:
 
 def texts_of(settings: tuple[str, ...], recipe: Recipe) -> tuple[Corpus, ...]:
     """The texts of the first of ``settings`` that a recipe gives; else adapt.corpus, the fine-tuning documents, or the
-    evaluation documents."""
-    for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets"):
+    documents that are indexed."""
+    for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets", "index.documents"):
         names = _given(recipe, setting)
         if names:
             return corpora_of(recipe, (names,) if isinstance(names, str) else names)
@@ -106,6 +106,13 @@ def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
         folder = distinct(Path(name).name.replace(":", "-"), [corpus.folder for corpus in sets])
         sets.append(Corpus(name, recipe.evaluate.split or default_split(name), folder))
     return tuple(sets)
+
+
+def indexed_sets(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The collections a recipe is judged on, or its index.documents."""
+    if recipe.evaluate is None and recipe.index.documents is not None:
+        return (Corpus(recipe.index.documents, None, Path(recipe.index.documents).name.replace(":", "-")),)
+    return evaluation_sets(recipe)
 
 
 def distinct(name: str, taken: Container[str | None]) -> str:

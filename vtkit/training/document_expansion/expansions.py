@@ -130,7 +130,9 @@ class Expansions:
     ) -> RetrievalSet:
         """``collection`` with its documents as :meth:`expand` gives them, titles within their texts."""
         texts = self.expand([document.contents for document in collection.documents], tokenizer, max_length, prompt)
-        documents = [Document(old.id, "", text) for old, text in zip(collection.documents, texts, strict=True)]
+        documents = [
+            Document(old.id, "", text, old.fields) for old, text in zip(collection.documents, texts, strict=True)
+        ]
         return replace(collection, documents=documents)
 
 

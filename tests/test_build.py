@@ -1,0 +1,157 @@
+"""From documents as people have them to an index that answers: ``vtkit build``, and recipes without judgements."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+from command_line import invoke
+from test_document_files import write_pdf
+
+import vtkit
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.search import searched
+from vtkit.search.folders import read_encoding
+from vtkit.system.errors import DataError, RecipeError
+
+TEXTS = tiny.texts(60, words=(12, 30))
+SMALL = ("--set", "source.units.size=32", "--set", "source.units.active=4", "--set", "source.steps=20",
+         "--set", "index.precision=float32")  # fmt: skip
+
+
+def text_files(folder: Path) -> Path:
+    for number, text in enumerate(TEXTS):
+        path = folder / "texts" / str(number % 3) / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder / "texts"
+
+
+def table(folder: Path) -> Path:
+    with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerow(["Headline", "Body", "url", "year"])
+        rows.writerows(["", text, f"https://example.org/{number}", 1990 + number] for number, text in enumerate(TEXTS))
+    return folder / "table.csv"
+
+
+def beir(folder: Path) -> Path:
+    return tiny.write_collection(folder / "beir", tiny.collection(60))
+
+
+def pdfs(folder: Path) -> Path:
+    (folder / "pdfs").mkdir()
+    for number in range(4):
+        write_pdf(folder / "pdfs" / f"{number}.pdf", TEXTS[number * 3 : number * 3 + 3])
+    return folder / "pdfs"
+
+
+FIRST = {text_files: "0/0.txt", table: "https://example.org/0", beir: "d0", pdfs: "0.pdf"}
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.dense(tmp_path_factory.mktemp("embedder") / "dense")
+
+
+@pytest.mark.parametrize("make", FIRST, ids=lambda make: make.__name__)
+def test_from_an_empty_folder_to_an_answered_query(
+    make: Callable[[Path], Path], embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
+    documents, out = make(tmp_path), tmp_path / "index"
+    built = invoke("build", documents, "--embedder", embedder, "--language", "en", "--out", out, *SMALL)
+    assert built.exception is None, (built.output, built.exception)
+    for words in (
+        "the encoder weighs",
+        "are cut at 384 tokens",
+        "a query takes",
+        "queries made of spans",
+        "search it:",
+    ):
+        assert words in built.output, built.output
+    corpus = [json.loads(line) for line in (out / "corpus.jsonl").read_text("utf-8").splitlines()]
+    first = next(line for line in corpus if line["_id"] == FIRST[make])
+    query = " ".join(first["text"].split()[2:9])
+    found = invoke("search", out, query, "--json")
+    assert found.exception is None, found.output
+    results = json.loads(found.output)["results"]
+    assert FIRST[make] in [result["id"] for result in results[:3]]
+    if make is table:
+        assert first["metadata"] == {"url": "https://example.org/0", "year": 1990}
+        assert json.loads((out / "built.json").read_text())["documents"] == 60
+    again = invoke("build", documents, "--embedder", embedder, "--language", "en", "--out", out, *SMALL)
+    assert isinstance(again.exception, RecipeError)
+    moved = tmp_path / "moved"
+    shutil.copytree(out, moved)
+    shutil.rmtree(out)
+    assert json.loads(invoke("search", moved, query, "--json").output)["results"] == results
+
+
+def test_a_build_that_stopped_continues_and_says_what_stopped_it(
+    embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents, out = text_files(tmp_path), tmp_path / "index"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine").write_text("x")
+    arguments = ("build", documents, "--embedder", embedder, *SMALL, "--out")
+    assert isinstance(invoke(*arguments, tmp_path / "other", "--language", "en").exception, RecipeError)
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["mine"]
+    monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 1_000_000)
+    stopped = invoke(*arguments, out, "--language", "en")
+    assert isinstance(stopped.exception, DataError)
+    assert "Units need at least" in str(stopped.exception)
+    with pytest.raises(vtkit.VtkitError):
+        vtkit.search_run(out, "a query")
+    monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
+    assert invoke(*arguments, out, "--language", "en").exception is None
+    assert vtkit.search_run(out, TEXTS[5][10:60])[0]
+
+
+def test_a_recipe_without_judgements_ends_with_an_index_whose_settings_its_model_keeps(
+    embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
+    documents = table(tmp_path).name
+    new = invoke("recipe", "new", "--name=unjudged", "--language=en", f"--embedder={embedder}", "--corpus", documents)
+    assert new.exception is None, new.output
+    assert 'documents = "./table.csv"' in Path("unjudged.toml").read_text()
+    shown = invoke("run", "unjudged.toml", *SMALL, "--set", "index.document_length=20")
+    assert shown.exception is None, (shown.output, shown.exception)
+    assert "search it: vtkit search" in shown.output
+    run = open_run("runs/unjudged")
+    place = searched(Path("runs/unjudged"), model=None, collection=None)
+    assert (place.folder.name, run.index.lexical, run.index.document_length) == ("table.csv", "bm25", 20)
+    query = TEXTS[7][10:80]
+    of_run = vtkit.search_run("runs/unjudged", query, top=5)[0]
+    assert of_run
+    for model in ("runs/unjudged/model", "runs/unjudged"):
+        vectors, index = Path(f"v{len(model)}"), Path(f"i{len(model)}")
+        encoded = invoke("encode", model, documents, "--out", vectors)
+        assert encoded.exception is None, encoded.output
+        encoding = read_encoding(vectors)
+        assert (encoding.max_length, encoding.language, encoding.run["lexical"]) == (20, "en", "bm25")
+        assert invoke("index", vectors, "--out", index).exception is None
+        found = vtkit.search_run(index, query, top=5)[0]
+        assert [(each.id, pytest.approx(each.score, rel=1e-4)) for each in found] == [
+            (each.id, each.score) for each in of_run
+        ]
+    assert invoke("index", vectors, "--out", "plain", "--set", "lexical=none").exception is None
+    assert [each.score for each in vtkit.search_run("plain", query)[0]] != [each.score for each in of_run]
+    assert invoke("encode", "runs/unjudged", documents, "--out", "longer", "--max-length", "30").exception is None
+    assert read_encoding(Path("longer")).max_length == 30
+
+
+def test_documents_and_evaluation_sets_are_not_both_indexed(embedder: Path, tmp_path: Path) -> None:
+    collection = beir(tmp_path)
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        f'[recipe]\nname = "r"\n[source]\nmodel = "{embedder}"\n[source.units]\n[vocabulary]\nkind = "source"\n'
+        f'[index]\ndocuments = "{collection}"\n[evaluate]\nsets = ["{collection}"]\n'
+    )
+    refused = invoke("recipe", "check", recipe)
+    assert "the documents of evaluate.sets are indexed" in str(refused.exception)

@@ -1,0 +1,92 @@
+"""``vtkit build``: documents to an index that can be searched, without a recipe and without judgements."""
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from vtkit.commands.options import (
+    DownloadOption,
+    IdOption,
+    JsonOption,
+    SetOption,
+    TextOption,
+    ThreadsOption,
+    TitleOption,
+    VerboseOption,
+    argument,
+    option,
+)
+from vtkit.data.document_files import DOCUMENT_FORMS
+from vtkit.data.rows import Columns
+from vtkit.system import console
+from vtkit.system.interrupt import same_command_continues
+
+CUT = 0.05  # share of cut documents from which it is advised to read more of them
+
+
+def build(
+    documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],
+    out: Annotated[Path, option("Folder to write; of an unfinished build, to continue.", "FOLDER", "--out", "-o")],
+    embedder: Annotated[
+        str | None, option("Dense embedder that knows the language: hub id or folder.", "MODEL", "--embedder")
+    ] = None,
+    source: Annotated[
+        str | None,
+        option("Sparse encoder to start from, of this language or with --parallel: hub id or folder.", "MODEL"),
+    ] = None,
+    parallel: Annotated[
+        list[str] | None,
+        option("For --source: parallel text, two tab-separated columns, English first. Repeatable.", "FILE"),
+    ] = None,
+    language: Annotated[
+        str | None, option("ISO 639 code of the documents' language, e.g. ko. Default: detected.", "CODE")
+    ] = None,
+    identity: IdOption = None,
+    title: TitleOption = None,
+    text: TextOption = None,
+    settings: SetOption = None,
+    threads: ThreadsOption = None,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:
+    """Make an index of documents, beside BM25, for `vtkit search`.
+
+    Writes a recipe into FOLDER and runs it; no queries and no judgements are needed. If the command is interrupted,
+    repeat it to continue. FOLDER has the index, the model, the recipe and what is known without judgements.
+    """
+    same_command_continues()
+    from vtkit.pipeline.build import build_index
+
+    with console.details(verbose):
+        built = build_index(
+            documents,
+            out,
+            language=language,
+            embedder=embedder,
+            source=source,
+            parallel=parallel or (),
+            columns=Columns(identity, title, text),
+            settings=settings or (),
+            threads=threads,
+        )
+    if as_json:
+        console.write_json(asdict(built))
+        return
+    console.write(f"{built.documents:,} documents ({built.language}) in {built.seconds:.0f} s")
+    if built.weight is not None:
+        console.write(f"the encoder weighs {built.weight:g}, BM25 {1 - built.weight:g}: {built.balance}")
+    console.write(f"{built.share_cut:.1%} of the documents are cut at {built.length} tokens")
+    if built.lost_tokens is not None:
+        console.write(f"new text loses about {built.lost_tokens:.2%} of its tokens to the trimmed vocabulary")
+    console.write(f"index: {console.size(built.index_bytes)}; a query takes {built.query_ms:.1f} ms")
+    console.write("\nqueries made of spans, and the first result of each:")
+    for example in built.examples:
+        found = " ".join(filter(None, [console.one_line(example.id, 40), console.one_line(example.title, 40)]))
+        console.write(f"  {console.one_line(example.query, 60)}\n    {found}: {console.one_line(example.text, 80)}")
+    console.say(f"\nsearch it: {shlex.join(['vtkit', 'search', str(out), 'your query'])}")
+    console.say(f"serve it: {shlex.join(['vtkit', 'serve', str(out)])}")
+    if built.share_cut > CUT:
+        console.say(f"read more of each document: --set index.document_length={2 * built.length}")
+    console.say(f"judge it: {shlex.join(['vtkit', 'evaluate', str(out), 'bm25', '--on', 'COLLECTION'])}")

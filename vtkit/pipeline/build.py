@@ -1,0 +1,181 @@
+"""``vtkit build``: documents to an index beside BM25 in a folder of its own, without a recipe and without
+judgements."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+from vtkit.data.document_files import read_document_file, write_documents
+from vtkit.data.parallel import language_of
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.rows import RECOGNISED, Columns
+from vtkit.evaluation.balancing import balancing_queries
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import searched
+from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
+from vtkit.pipeline.steps.encode_corpus import EncodeResult
+from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
+from vtkit.pipeline.store import result_of
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
+from vtkit.search.folders import SEARCH, IndexFolder
+from vtkit.search.searcher import Searcher
+from vtkit.settings.recipe import SEED
+from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import publish, refuse_existing, write_atomically
+from vtkit.system.results import Result
+from vtkit.training.crops import joined, units
+
+RECIPE, CORPUS, TEXTS, RUNS, BUILT = "recipe.toml", "corpus.jsonl", "texts.txt", "runs", "built.json"
+"""In the folder: the recipe, the documents as they were read, pieces of them to learn from, the run, and what is known
+of the index."""
+
+PIECE_WORDS = 40  # of a piece: the states of so many tokens are learned from (vtkit.settings.source.STATES_LENGTH)
+
+TRIMMED = (
+    2000  # pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens
+)
+EXAMPLES = 10  # queries that are shown
+LANGUAGE_TEXTS = 4000  # first documents whose language is detected
+
+
+@dataclass(frozen=True)
+class Example(Result):
+    """A span of a document, asked as a query, and the first result."""
+
+    query: str
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class BuiltIndex(Result):
+    """Facts about an index that need no judgements."""
+
+    documents: int
+    language: str
+    weight: float | None  # of the encoder beside BM25; None without BM25
+    balance: str  # how the weight was found, in words
+    share_cut: float  # share of the documents whose end the encoder does not read
+    length: int  # tokens at which they are cut
+    lost_tokens: float | None  # share of the tokens of other texts that a trimmed vocabulary lacks
+    index_bytes: int
+    seconds: float  # of the whole build
+    query_ms: float  # median time of a query
+    examples: tuple[Example, ...]
+
+
+def build_index(
+    documents: str,
+    out: Path,
+    *,
+    language: str | None = None,
+    embedder: str | None = None,
+    source: str | None = None,
+    parallel: Sequence[str] = (),
+    columns: Columns = RECOGNISED,
+    settings: Sequence[str] = (),
+    threads: int | None = None,
+) -> BuiltIndex:
+    """Index ``documents`` in the folder ``out``, which :func:`~vtkit.pipeline.search.searched` opens: the recipe is
+    written into it and run. A build that was interrupted continues.
+
+    Args:
+        language: ISO 639 code; None: detected.
+        embedder, source, parallel: as in :func:`~vtkit.recipe.new.new_recipe`.
+        columns: of a table of documents.
+        settings: override those of the recipe.
+
+    Raises:
+        RecipeError: ``out`` exists and holds no unfinished build, or the language cannot be detected.
+        VtkitError: documents or models cannot be read, or a stage stops the run.
+    """
+    begun = time.monotonic()
+    if (out / SEARCH).exists() or not (out / RECIPE).is_file():
+        refuse_existing(out)
+    read = read_document_file(documents, columns)
+    language = language or language_of([document.contents for document in islice(read, LANGUAGE_TEXTS)])
+    if language is None:
+        raise RecipeError("The documents do not show their language. Give it with --language.")
+    out.mkdir(parents=True, exist_ok=True)
+    folder = out.absolute()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "index"
+    text = new_recipe(
+        name=name,
+        language=language,
+        source=source and as_written_in(folder, source, "model"),
+        lowercase=source is not None and reads_lower_case(source),
+        embedder=embedder and as_written_in(folder, embedder, "model"),
+        parallel=[as_written_in(folder, file, "pairs") for file in parallel],
+        corpus=[f"./{TEXTS if source is None else CORPUS}"],
+        documents=f"./{CORPUS}",
+        trimmed=sum(1 for document in islice(read, TRIMMED) for _ in _pieces(document.contents)) >= TRIMMED,
+    )
+    load_recipe(out / RECIPE, list(settings), text=text)
+    write_atomically(out / RECIPE, text)
+    with replaced(out / CORPUS) as fresh:
+        write_documents(read, fresh)
+    if source is None:
+        with replaced(out / TEXTS) as fresh, fresh.open("w", encoding="utf-8") as file:
+            file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
+    finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
+    found = searched(finished.folder, model=None, collection=None)
+    searcher = Searcher.load(*found)
+    publish(Path(found.model), out / "model")
+    for part in found.folder.iterdir():
+        publish(part, out / part.name)
+    of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
+    record = IndexFolder("model", len(read), len(searcher.index.postings.weights), found.settings.engine, of_index)
+    with replaced(out / SEARCH) as fresh:  # from here on it is an index
+        record.to_file(fresh)
+    spans = balancing_queries(RetrievalSet(name, read, [], {}), None, SEED).texts[:EXAMPLES]
+    examples, times = [], []
+    for query in spans[:1] + spans:  # the first time, code is compiled
+        asked = time.perf_counter()
+        first = next(searcher.search([query], 1)).results
+        times.append(1000 * (time.perf_counter() - asked))
+        examples += [Example(query, found.id, found.title, found.text) for found in first]
+    (encoded,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
+    balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
+    trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
+    built = BuiltIndex(
+        documents=len(read),
+        language=language,
+        weight=None if balance is None else balance.weight,
+        balance="" if balance is None else balance.words,
+        share_cut=result_of(finished.steps[encoded], EncodeResult).sets[CORPUS].share_cut,
+        length=found.settings.document_length,
+        lost_tokens=None if trimmed is None else trimmed.lost,
+        index_bytes=sum(path.stat().st_size for path in found.folder.rglob("*") if path.is_file()),
+        seconds=time.monotonic() - begun,
+        query_ms=float(median(times[1:] or [0.0])),
+        examples=tuple(examples[1:]),
+    )
+    built.to_file(out / BUILT)
+    return built
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """``text`` in pieces of :data:`PIECE_WORDS` words, a line each."""
+    words = units(text)
+    for start in range(0, len(words), PIECE_WORDS):
+        yield joined(words[start : start + PIECE_WORDS], text)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of ``path`` once it is whole."""
+    fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
+    yield fresh
+    fresh.replace(path)
