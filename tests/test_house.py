@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1851, 97),
+    "commands": (1861, 97),
     "deploy": (1808, 200),
     "data": (2547, 291),
-    "encoder": (2497, 250),
+    "encoder": (2498, 250),
     "evaluation": (1390, 134),
     "pipeline": (3470, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
-    "search": (2406, 246),
+    "search": (2423, 247),
     "settings": (957, 119),
     "system": (583, 85),
     "training": (2341, 240),

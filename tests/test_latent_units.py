@@ -167,8 +167,10 @@ def test_names_are_the_words_of_the_definition(
         by_word = np.bincount(of_token, weights=fired[:, unit].numpy(), minlength=len(words))
         share, of_all = by_word / by_word.sum(), np.bincount(of_token, minlength=len(words)) / len(of_token)
         in_brackets = share[common].sum() >= 0.5
-        named = {word: share[n] * math.log(share[n] / of_all[n]) for n, word in enumerate(words) if n and share[n] > 0}
-        named = {word: gain for word, gain in named.items() if in_brackets or not common[words.index(word)]}
+        named = {word: share[n] * math.log(share[n] / of_all[n]) for n, word in enumerate(words) if share[n] > 0}
+        named = {word: gain for word, gain in named.items() if not common[words.index(word)]}
+        if in_brackets:
+            named = dict(zip(words[1:], share[1:], strict=True))
         wanted = [word for word in sorted(named, key=lambda word: -named[word])[:3] if named[word] > 0]
         shown = " ".join(wanted)
         assert name == (f"{unit}:({shown})" if in_brackets else f"{unit}:{shown}")
@@ -330,7 +332,8 @@ measures = ["nDCG@10"]
 def recipe(tmp_path: Path, embedder: Path) -> Path:
     """A recipe, its text and its collection."""
     (tmp_path / "units.toml").write_text(RECIPE.format(model=embedder))
-    (tmp_path / "text.txt").write_text("\n".join(tiny.texts(300)))
+    clustered = [" ".join([word] * 30) for word in tiny.WORDS[:24] for _ in range(2)]
+    (tmp_path / "text.txt").write_text("\n".join([*tiny.texts(300), *clustered]))
     tiny.write_collection(tmp_path / "collection", tiny.collection(40))
     return tmp_path / "units.toml"
 
@@ -354,8 +357,10 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
-    for kind in (r"\d+:.+", r"bm25:.+", r"(##)?[a-z]+"):
+    for kind in (r"\d+:[a-z]+.*", r"\d+:\(.*\)", r"bm25:.+", r"(##)?[a-z]+"):
         assert any(re.fullmatch(kind, name) for name in shared), found.output
+    reasons_leave_out_units_of_common_words(made)
+    a_unit_lists_the_texts_it_weighs_most_in(made)
     # the code in the model card, and vtkit's own decode, name the dimensions
     card = (made / "model" / "README.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
@@ -390,6 +395,41 @@ def test_units_of_a_multi_vector_encoder_stand_beside_it(recipe: Path, embedder:
     assert peer.search_cost.index_bytes == sum(
         vectors.nbytes for vectors in map(np.asarray, library.encode_document(documents))
     )
+
+
+def reasons_leave_out_units_of_common_words(made: Path) -> None:
+    found = invoke("search", str(made), tiny.collection(40).documents[1].text, "--why", "--json")
+    assert found.exit_code == 0, found.output
+    answer = json.loads(found.stdout)
+    best = answer["results"][0]
+    named = [name for pairs in (answer["tokens"], best["tokens"]) for name, _ in pairs]
+    named += [name for _, _, _, _, tokens, _ in best["words"] for name, _ in tokens]
+    assert any(re.fullmatch(r"\d+:[a-z].*", name) for name in named)
+    assert not any(":(" in name for name in named)
+    assert sum(score for _, score, *_ in best["words"]) == pytest.approx(best["score"], abs=0.01), (
+        "they count all the same"
+    )
+    shown = invoke("search", str(made), tiny.collection(40).documents[1].text, "--why").stdout
+    assert ":(" not in shown
+    assert "encoder" in shown
+
+
+def a_unit_lists_the_texts_it_weighs_most_in(made: Path) -> None:
+    searcher = open_searcher(made, model=None, collection=None)
+    weights = searcher.index.postings.by_document()
+    unit = int(np.diff(weights.tocsc().indptr)[:64].argmax())
+    column = weights[:, [unit]].toarray().ravel()
+    name = searcher.names[unit]
+    for asked in (str(unit), name):
+        found = invoke("search", str(made), "--unit", asked, "--json")
+        assert found.exit_code == 0, found.output
+        answer = json.loads(found.stdout)
+        assert answer["tokens"] == [[name, 1.0]]
+        assert [result["score"] for result in answer["results"]] == pytest.approx(sorted(column)[::-1][:10], rel=1e-5)
+    missing = invoke("search", str(made), "--unit", "64:")
+    assert missing.exit_code == 1
+    assert "no token or unit '64:'" in str(missing.exception)
+    assert isinstance(invoke("search", str(made), "river", "--unit", "1").exception, RecipeError)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,10 @@ def search(
     why: Annotated[
         bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
     ] = False,
+    unit: Annotated[
+        str | None,
+        option("Instead of a query: the documents in which a token or latent unit weighs most.", "NAME_OR_NUMBER"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search the index of a run or of a folder.
@@ -78,8 +82,8 @@ def search(
     Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes seconds,
     a search milliseconds.
     """
-    if query is not None and batch is not None:
-        raise RecipeError("Give a query, or a file of them with --batch.")
+    if sum(given is not None for given in (query, batch, unit)) > 1:
+        raise RecipeError("Give a query, a file of them with --batch, or a --unit.")
     if query is not None and is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
     queries = read_query_file(batch) if batch is not None else []
@@ -91,6 +95,8 @@ def search(
         _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name, as_json)
     elif query is not None:
         _print_found(next(searcher.search([query], top, where=where, why=why)), why, as_json)
+    elif unit is not None:
+        _print_found(searcher.texts_of(unit, top), True, as_json)
     else:
         _prompt(searcher, top, where, why, as_json)
 
@@ -195,7 +201,11 @@ def _field(item: tuple[str, Any]) -> str:
 def _word(part: WordShare) -> str:
     """The share of a word in a score, with the encoder's tokens and BM25's terms that it comes from."""
     sides = (("encoder", part.encoder, part.tokens), ("BM25", part.bm25, part.terms))
-    said = "; ".join(f"{name} {score:.2f}: {shown_tokens(tokens)}" for name, score, tokens in sides if tokens)
+    said = "; ".join(
+        f"{name} {score:.2f}{': ' if tokens else ''}{shown_tokens(tokens)}"
+        for name, score, tokens in sides
+        if score or tokens
+    )
     return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
 
 

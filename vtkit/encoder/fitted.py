@@ -1,8 +1,12 @@
 """How a head or units were fitted to a dense embedder, as plain values."""
 
+import re
 from dataclasses import dataclass
 
 from vtkit.system.results import Result
+
+UNIT_OF_COMMON_WORDS = re.compile(r"\d+:\(.*\)'*")
+"""The name of a latent unit that mostly common words and punctuation fire (:mod:`vtkit.transfer.unit_names`)."""
 
 
 @dataclass(frozen=True)

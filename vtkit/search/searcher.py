@@ -18,6 +18,7 @@ from vtkit.data.document_files import DOCUMENTS, is_blank
 from vtkit.data.documents import METADATA
 from vtkit.data.retrieval import Document
 from vtkit.encoder.documents import pruned
+from vtkit.encoder.fitted import UNIT_OF_COMMON_WORDS
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
@@ -106,6 +107,7 @@ class Searcher:
     index: Index
     documents: Documents
     names: list[str]
+    telling: list[str]  # the same, but empty for units that common words fire, which tell no documents apart
     vocabulary: Vocabulary  # of the encoder's dimensions
     input_vocabulary: Vocabulary  # of the tokens that queries are cut into
     special: frozenset[int]  # dimensions of special tokens
@@ -137,10 +139,12 @@ class Searcher:
         if record.lexical is not None:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
+        telling = ["" if UNIT_OF_COMMON_WORDS.fullmatch(name) else name for name in names]
         special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
         fields = None if record.fields is None else Fields.open(index, record.fields, len(documents))
-        return cls(encoder, opened, documents, names, vocabulary, input_vocabulary, special, *limits, fields, lexical)
+        described = names, telling, vocabulary, input_vocabulary, special
+        return cls(encoder, opened, documents, *described, *limits, fields, lexical)
 
     def search(
         self, queries: Sequence[str], depth: int, *, skip: int = 0, where: str | None = None, why: bool = False
@@ -205,9 +209,29 @@ class Searcher:
             rank=int(ranks[0]) + 1 if len(ranks) else None,
             tokens=tuple(tokens[False]),
             special_tokens=tuple(tokens[True]),
-            words=self._words(query).parts(shared, self.names),
+            words=self._words(query).parts(shared, self.telling),
             query_tokens=self._query_tokens(vector)[0],
         )
+
+    def texts_of(self, unit: str, depth: int) -> Found:
+        """The ``depth`` documents in which a dimension weighs most, with these weights as scores.
+
+        Args:
+            unit: its name, or the number of a latent unit.
+        """
+        if unit in self.names:
+            dimension = self.names.index(unit)
+        elif unit.isdecimal() and int(unit) < len(self.names) and self.names[int(unit)].startswith(f"{unit}:"):
+            dimension = int(unit)
+        else:
+            raise VtkitError(f"The index has no token or unit {unit!r}. vtkit search --why shows which there are.")
+        vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
+        ids, scores = self.index.postings.search(vector, depth)
+        found = [(int(number), float(score)) for number, score in zip(ids[0], scores[0], strict=True) if number >= 0]
+        results = tuple(
+            self._result(rank, number, score, vector, None) for rank, (number, score) in enumerate(found, start=1)
+        )
+        return Found(unit, ((self.names[dimension], 1.0),), (), results)
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """The vectors of queries, (queries, dimensions of the index); a blank query has no weights, even if the model
@@ -254,7 +278,7 @@ class Searcher:
         document = self.documents[number]
         shared = self.index.postings.explain(vector, number)
         tokens, special, texts = self._named(shared.dimensions, shared.products)
-        parts = () if words is None else words.parts(shared, self.names)
+        parts = () if words is None else words.parts(shared, self.telling)
         about = document.id, document.title, document.text, score
         fields = {name: typed(value, self.kinds.get(name)) for name, value in document.fields.items()}
         return SearchResult(rank, *about, tokens, special, texts, parts, fields)
@@ -270,12 +294,12 @@ class Searcher:
         return self._named(vector.indices[of_encoder], vector.data[of_encoder])[:2]
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted, tuple[str, ...]]:
-        """The :data:`TOKENS_SHOWN` dimensions of the largest values by name, without special tokens; those of special
-        tokens; and the text of each of the first, as documents have it."""
+        """The :data:`TOKENS_SHOWN` dimensions of the largest values by name, without special tokens and units of common
+        words; those of special tokens; and the text of each of the first, as documents have it."""
         order = np.argsort(-values, kind="stable")
         pairs = [(int(terms[place]), round(float(values[place]), 4)) for place in order]
         special = [pair for pair in pairs if pair[0] in self.special][:TOKENS_SHOWN]
-        ordinary = [pair for pair in pairs if pair[0] not in self.special][:TOKENS_SHOWN]
+        ordinary = [pair for pair in pairs if pair[0] not in self.special and self.telling[pair[0]]][:TOKENS_SHOWN]
         named, named_special = (
             tuple((self.names[term], value) for term, value in side) for side in (ordinary, special)
         )

@@ -100,7 +100,7 @@ class QueryWords:
 
     def parts(self, shared: Contributions, names: Sequence[str]) -> tuple[WordShare, ...]:
         """The share of each word in a score, the largest first, without those that add nothing. ``shared`` are the
-        dimensions in common with a document, called ``names``."""
+        dimensions in common with a document, called ``names``; those without a name count, and are not listed."""
         by_encoder: list[list[tuple[str, float]]] = [[] for _ in self.words]
         terms: list[list[tuple[str, float]]] = [[] for _ in self.words]
         for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):
@@ -126,5 +126,5 @@ def _largest(alone: sparse.csr_matrix) -> Iterator[tuple[int, int]]:
 
 
 def _top(values: list[tuple[str, float]]) -> Weighted:
-    largest = sorted(values, key=lambda pair: -pair[1])[:TOKENS_A_WORD]
+    largest = sorted((pair for pair in values if pair[0]), key=lambda pair: -pair[1])[:TOKENS_A_WORD]
     return tuple((name, round(value, 4)) for name, value in largest)

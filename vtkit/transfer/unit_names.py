@@ -12,8 +12,8 @@ spread over the texts as if by chance: if its residual inverse document frequenc
 
 with p the word's share of all words, n_d the words of text d, and df the texts that hold it; the sum is the number of
 texts that a Poisson process would put it into. The patients of a medical collection are frequent and not common,
-because they cluster. A unit that mostly common words and punctuation fire tells no text apart: its words stand in
-brackets, ``331:(of the in)``.
+because they cluster. A unit that mostly common words and punctuation fire tells no text apart: the words of
+the largest p(w | u) stand in brackets, ``331:(of the in)``.
 """
 
 import math
@@ -67,8 +67,8 @@ def unit_names(head: Head, rows: Tensor, bias: Tensor, states: States, texts: Se
     for number, (start, stop) in enumerate(pairwise(fired_by.indptr)):
         by_common = 2 * of_common[number] >= sums[number]
         held, shares = fired_by.indices[start:stop], fired_by.data[start:stop] / sums[number]
-        gains = shares * np.log(shares / of_all[held])
-        gains[(held == 0) | (common[held] & ~by_common)] = 0.0
+        gains = shares if by_common else np.where(common[held], 0.0, shares * np.log(shares / of_all[held]))
+        gains[held == 0] = 0.0
         best = held[np.argsort(-gains, kind="stable")[: min(NAMED_BY, np.count_nonzero(gains > 0))]]
         shown = " ".join(words[word] for word in best)
         shown = shown if shown and not by_common else f"({shown})"

@@ -146,7 +146,7 @@ def _draws(recipe: Recipe) -> bool:
 
 TRANSFER = Stage(
     "transfer",
-    version=18,
+    version=19,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
