@@ -1,7 +1,8 @@
 """A server on localhost that answers a handful of requests as OpenSearch does, for tests of the engine of that name.
 
-No OpenSearch can be installed from pip. What is answered follows its REST API: index creation with a strict mapping,
-bulk, refresh, count and msearch of ``neural_sparse`` queries, and errors in OpenSearch's form. Features keep 9
+A real one is in ``tests/servers``, where there is one; this one is there for every developer. What is answered follows
+its REST API: index creation with a strict mapping, bulk, refresh, count, a document by itself, and msearch of
+``neural_sparse`` queries, and errors in OpenSearch's form. Features keep 9
 significant bits, cut off, as Lucene's FeatureField stores them; names without a mapping, weights of zero or below,
 query weights outside ]0, 64] and queries of more than 1024 clauses are refused.
 """
@@ -75,10 +76,22 @@ def server_answer(indices: dict[str, Any], method: str, path: str, body: bytes) 
             if name in indices:
                 raise Refused(400, "resource_already_exists_exception", f"index [{name}] already exists")
             made = json.loads(body)
-            assert made["mappings"]["properties"] == {"weights": {"type": "rank_features"}}
-            assert set(made["settings"]["index"]) <= {"number_of_shards", "refresh_interval"}
-            indices[name] = {"documents": {}, "visible": {}}
+            assert made["mappings"]["properties"]["weights"] == {"type": "rank_features"}
+            assert set(made["settings"]["index"]) <= {"number_of_shards", "number_of_replicas", "refresh_interval"}
+            indices[name] = {"documents": {}, "visible": {}, "builder": None}
             return {"acknowledged": True, "shards_acknowledged": True, "index": name}
+        case "PUT", [name, "_settings"]:
+            return {"acknowledged": True}
+        case "PUT" | "POST" | "GET" | "DELETE", [name, "_create" | "_doc" as kind, _]:
+            before = indices[name]["builder"]
+            if kind == "_create" and before is not None:
+                raise Refused(409, "version_conflict_engine_exception", "document already exists")
+            if method == "GET" and before is None:
+                raise Refused(404, "", "not found")
+            if method != "GET":
+                made = {"found": True, "_source": json.loads(body)} if body else None
+                indices[name]["builder"] = made and {**made, "_version": 1, "_seq_no": 1, "_primary_term": 1}
+            return indices[name]["builder"] or {"result": "deleted"}
         case "DELETE", [name]:
             indices.pop(name, None)
             return {"acknowledged": True}
@@ -103,7 +116,7 @@ def bulk(documents: dict[str, dict[str, float]], body: bytes) -> Any:
     lines, items = [json.loads(line) for line in body.splitlines()], []
     for action, source in zip(lines[::2], lines[1::2], strict=True):
         identity = action["index"]["_id"]
-        if set(source) != {"weights"} or any(weight <= 0 for weight in source["weights"].values()):
+        if set(source) != {"number", "weights"} or any(weight <= 0 for weight in source["weights"].values()):
             error = {"type": "mapper_parsing_exception", "reason": "strictly positive values only"}
             items.append({"index": {"_id": identity, "status": 400, "error": error}})
             continue
@@ -130,7 +143,13 @@ def one(documents: dict[str, dict[str, float]], request: Any) -> Any:
         raise Refused(400, "too_many_clauses", f"maxClauseCount is set to {MOST_CLAUSES}")
     scores = scored(documents, asked)
     best = sorted(scores, key=lambda identity: (-scores[identity], int(identity)))[: request["size"]]
-    hits = [{"_index": "i", "_id": identity, "_score": float(scores[identity])} for identity in best]
+    assert request["sort"] == [{"_score": "desc"}, {"number": "asc"}]
+    if request["size"] > 10_000:
+        raise Refused(400, "illegal_argument_exception", "Result window is too large")
+    hits = [
+        {"_index": "i", "_score": float(scores[identity]), "sort": [float(scores[identity]), int(identity)]}
+        for identity in best
+    ]
     return {
         "took": 1, "timed_out": False, "status": 200, "_shards": {"total": 1, "successful": 1, "failed": 0},
         "hits": {"max_score": hits[0]["_score"] if hits else None, "hits": hits},

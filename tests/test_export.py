@@ -50,7 +50,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
-from vtkit.search.stored_vectors import read_vectors
+from vtkit.search.stored_vectors import read_vectors, shortest
 from vtkit.system.errors import DataError, RecipeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
@@ -504,7 +504,7 @@ def test_names_by_eye() -> None:
 @given(st.lists(st.floats(width=32, min_value=2.0**-126, max_value=2.0**20)))
 def test_weights_are_written_with_the_fewest_digits_that_read_back_equal(weights: list[float]) -> None:
     single = np.asarray(weights, dtype=np.float32)
-    for text, weight in zip(map(json.dumps, documents.shortest(single).tolist()), single, strict=True):
+    for text, weight in zip(map(json.dumps, shortest(single).tolist()), single, strict=True):
         assert np.float32(json.loads(text)) == weight
         assert float(text) == float(str(weight))  # numpy's own shortest form
 

@@ -20,7 +20,8 @@ import pytest
 
 KIT = "engines/opensearch-kit.tar.gz"
 STARTS_WITHIN_S = 180
-FEW_BYTES = "http.max_content_length=1mb"  # of a request, so that tests need no large ones
+LIMITS = "http.max_content_length=500kb", "indexing_pressure.memory.limit=600kb"
+"""Of a request, and of all together, so that small ones meet them."""
 
 
 @dataclass
@@ -69,7 +70,7 @@ def start(kit: Path, folder: Path, *arguments: str, port: int | None = None) -> 
     }  # fmt: skip
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
-            [kit / "start.sh", str(port), folder, FEW_BYTES, *arguments], env=environment, stdout=output, stderr=output
+            [kit / "start.sh", str(port), folder, *LIMITS, *arguments], env=environment, stdout=output, stderr=output
         )
     return Node(process, f"http://127.0.0.1:{port}", folder, arguments)
 

@@ -19,6 +19,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
 from vtkit.search.lucene import quantised
 from vtkit.search.searcher import Documents
+from vtkit.search.stored_vectors import shortest
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -159,12 +160,6 @@ def _first_of(lines: Iterator[str], most: int) -> Iterator[str]:
         most -= len(line.encode())
         if most < 0:
             return
-
-
-def shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The decimal numbers with the fewest digits that read back as the same float32. JSON would write a float32 that is
-    only widened with 17 digits."""
-    return weights.astype("S16").astype(np.float64)
 
 
 def json_line(value: object) -> str:

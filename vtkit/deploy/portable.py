@@ -14,7 +14,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from vtkit.data.document_files import is_blank
-from vtkit.deploy.documents import DEPTH, Collection, json_line, shortest
+from vtkit.deploy.documents import DEPTH, Collection, json_line
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.result import Target
 from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
@@ -25,6 +25,7 @@ from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.search.lexical import TERMS
 from vtkit.search.measures.agreement import agreement
 from vtkit.search.searcher import Searcher
+from vtkit.search.stored_vectors import shortest
 from vtkit.vocabulary.saved import save_tokenizer
 
 SETTINGS, REPLAY = "settings.json", "replay.jsonl"

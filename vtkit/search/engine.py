@@ -4,7 +4,6 @@ the exact postings, which explain, count and compare results."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,11 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.encoder.documents import pruned
 from vtkit.search.index_info import REBUILD, Ids, IndexInfo, Scores
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra
-from vtkit.system.outputs import publish
+from vtkit.system.outputs import aside, publish
 
 if TYPE_CHECKING:
     from vtkit.search.exact import ExactIndex
@@ -46,6 +47,7 @@ class EngineIndex:
     postings: ExactIndex  # its exact lists; the engine may keep a coarser form of them
     rank: Rank
     engine: Engine
+    most_weights: int | None = None  # that the engine takes of a query, the largest; None: all
 
     @property
     def info(self) -> IndexInfo:
@@ -53,8 +55,8 @@ class EngineIndex:
         return self.postings.info
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """As :meth:`vtkit.search.exact.ExactIndex.search`, but other engines than ``lucene`` may keep any of the
-        documents that tie for the last place.
+        """As :meth:`vtkit.search.exact.ExactIndex.search`, but ``seismic`` may keep any of the documents that tie
+        for the last place.
 
         Raises:
             CollapseError: a query weight is infinite or NaN.
@@ -64,6 +66,12 @@ class EngineIndex:
         matrix = self.postings.checked(queries, depth)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
+        if cut := int((matrix.getnnz(axis=1) > (self.most_weights or np.inf)).sum()):
+            console.warn(
+                f"{cut:,} of {matrix.shape[0]:,} queries have more than {self.most_weights:,} weights, of which "
+                f"{self.engine} takes the largest"
+            )
+            matrix, _ = pruned(matrix, self.most_weights)
         if matrix.data.min(initial=0) < 0:
             raise ValueError("only exact takes query weights below zero")
         count = self.postings.document_count if len(self.postings.documents) else 0
@@ -109,8 +117,7 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> 
         )
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
         raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
-    fresh = folder.with_name(f".{folder.name}.index.new-{os.getpid()}")
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh = aside(folder.with_name(f"{folder.name}.index"))
     try:
         exact.save(fresh)
         if index.engine != "exact":
@@ -142,8 +149,10 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         return exact
     if not files.is_dir():
         raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
-    rank = import_module(f"vtkit.search.{index.engine}").open_ranker(files, exact, index)
-    return EngineIndex(exact, rank, index.engine)
+    module = import_module(f"vtkit.search.{index.engine}")
+    return EngineIndex(
+        exact, module.open_ranker(files, exact, index), index.engine, getattr(module, "MOST_CLAUSES", None)
+    )
 
 
 def _checksum(path: Path) -> int:

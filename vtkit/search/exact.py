@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ class ExactIndex:
     weights: Scores  # weights beside them, (postings,)
     document_count: int
     frequent: FrequentTerms | None = None  # the rows that pruning needs; None if everything is always scored
+    most_weights: ClassVar[None] = None  # of a query: all
 
     @property
     def vocabulary(self) -> int:

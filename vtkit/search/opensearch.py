@@ -1,9 +1,16 @@
 """Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``, which keeps 9 significant
-bits of a weight. The index on the server is named after a digest of the vectors."""
+bits of a weight. The index on the server is named after a digest of the vectors, so a build that was killed goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,27 +22,44 @@ import scipy.sparse as sp
 from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
-from vtkit.search.opensearch_client import answers, connected_to
+from vtkit.search.opensearch_client import PARALLEL, answers, connected_to, is_busy, reason_of
+from vtkit.search.stored_vectors import shortest
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import is_running
 from vtkit.system.results import Result
 
-FIELD = "weights"
+FIELD, NUMBER = "weights", "number"
 MAPPING: Mapping[str, Any] = {
-    "settings": {"index": {"number_of_shards": 1, "refresh_interval": "-1"}},
-    "mappings": {"dynamic": "strict", "_source": {"enabled": False}, "properties": {FIELD: {"type": "rank_features"}}},
+    "dynamic": "strict",
+    "_source": {"includes": ["by", "sent"]},
+    "properties": {
+        FIELD: {"type": "rank_features"},
+        NUMBER: {"type": "integer"},  # of a document
+        "by": {"type": "keyword", "index": False, "doc_values": False},  # of BUILDER
+        "sent": {"type": "integer", "index": False, "doc_values": False},
+    },
 }
 
 MOST_CLAUSES = 1024
 """OpenSearch's default limit on the terms of a query; of longer queries the largest weights are sent."""
 
 LARGEST_WEIGHT = 64.0  # the largest query weight that Lucene accepts
+LEAST_WEIGHT = 2.0**-126  # of a feature; engines refuse smaller floats, which are not normal
+
+BUILDER = "builder"
+"""Id of a document that an index has while it is filled: by which process, and how many documents are there."""
+
+PATIENCE_S = 60.0  # without news of another process that fills an index, after which this one goes on
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before a busy server is asked again
 
 _RECORD = "opensearch.json"
-_BULK_BYTES, _RETRIES = 8_000_000, 8  # of a request; each retry waits twice as long, the first two seconds
-LEAST_WEIGHT = 2.0**-126  # of a feature; engines refuse smaller floats, which are not normal
+_BULK_BYTES = 4_000_000  # of a request
 _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
+_WINDOW = 10_000  # results of one request (index.max_result_window)
+_ORDER = [{"_score": "desc"}, {NUMBER: "asc"}]
 
 
 @dataclass(frozen=True)
@@ -46,22 +70,157 @@ class _Sent(Result):
 
 
 def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
-    """Send ``documents``, (documents, vocabulary), to the server, but for those without weights, unless it has them
-    already; ``folder`` keeps the name of the index."""
-    from opensearchpy.helpers import bulk
-
-    name = f"vtkit-{digest_of(documents)[:24]}"
-    sent = int(np.count_nonzero((documents >= LEAST_WEIGHT).getnnz(axis=1)))
-    vectors = ((str(row), _features(documents, row)) for row in range(documents.shape[0]))
+    """Send ``documents``, (documents, vocabulary), to the server, but for those without weights and those that it has
+    already; then point the alias to them. ``folder`` keeps the name of the index."""
+    name = f"vtkit-{digest_of(documents)[:24]}-{settings.shards}"
+    rows = np.flatnonzero((documents >= LEAST_WEIGHT).getnnz(axis=1)).tolist()
+    own = {"refresh_interval": "-1", "number_of_replicas": settings.replicas}
     with connected_to(settings) as client, answers(settings):
-        if _count(client, name) != sent:
-            client.indices.delete(index=name, ignore_unavailable=True)
-            client.indices.create(index=name, body=MAPPING)
-            actions = ({"_id": row, FIELD: features} for row, features in vectors if features)
-            bulk(client, actions, index=name, max_chunk_bytes=_BULK_BYTES, max_retries=_RETRIES)
+        if not client.indices.exists(index=name):
+            body = {"settings": {"index": own | {"number_of_shards": settings.shards}}, "mappings": MAPPING}
+            client.indices.create(index=name, body=body, ignore=400)  # where another process was quicker
+        client.indices.put_settings(index=name, body={"index": own})
+        with _turn(client, name, len(rows)) as sent:
+            _send(client, name, documents, rows, sent)
             client.indices.refresh(index=name)
+            if _count(client, name) != len(rows):
+                raise ValueError(f"the index {name} has {_count(client, name)} of {len(rows)} documents")
+        if settings.alias is not None:
+            _switch(client, name, settings.alias, settings.replicas)
     assert settings.url is not None
-    _Sent(name, sent, settings.url).to_file(folder / _RECORD)
+    _Sent(name, len(rows), settings.url).to_file(folder / _RECORD)
+
+
+@contextmanager
+def _turn(client: Any, name: str, wanted: int) -> Iterator[int]:
+    """Fill the index in the block, as the only process that does: how many documents it has already, ``wanted`` for
+    all. Another process is waited for as long as it runs on this machine, or gives a sign of life."""
+    import opensearchpy
+
+    own = f"process {os.getpid()} on {socket.gethostname()}"
+    seen, since = None, time.monotonic()
+    while _count(client, name) != wanted:
+        try:
+            client.create(index=name, id=BUILDER, body={"by": own, "sent": 0})
+            sent = 0
+            break
+        except opensearchpy.ConflictError:
+            held = client.get(index=name, id=BUILDER, ignore=404)
+        if not held.get("found"):
+            continue
+        other, sent = held["_source"]["by"], held["_source"]["sent"]
+        if (other, held["_version"]) != seen:
+            if seen is None and _may_run(other):
+                console.say(f"waiting for {other}, which is filling the index {name}")
+            seen, since = (other, held["_version"]), time.monotonic()
+        if not _may_run(other) or time.monotonic() - since > PATIENCE_S:
+            place = {"if_seq_no": held["_seq_no"], "if_primary_term": held["_primary_term"]}
+            taken = client.index(index=name, id=BUILDER, body={"by": own, "sent": sent}, params=place, ignore=409)
+            if taken.get("result") == "updated":
+                console.say(f"going on after {sent:,} documents, which {other} sent")
+                break
+        time.sleep(min(1.0, PATIENCE_S / 10))
+    else:
+        yield wanted
+        return
+    yield sent
+    client.delete(index=name, id=BUILDER, ignore=404, params={"refresh": "true"})
+
+
+def _may_run(process: str) -> bool:
+    """Whether ``process PID on HOST`` may still run: False only for a process of this machine that has ended."""
+    number, host = process.removeprefix("process ").split(" on ", 1)
+    return host != socket.gethostname() or (int(number) != os.getpid() and is_running(int(number)))
+
+
+def _send(client: Any, name: str, documents: sp.csr_matrix, rows: Sequence[int], sent: int) -> None:
+    """Send the documents ``rows`` behind the first ``sent``, :data:`PARALLEL` requests at once."""
+    own = f"process {os.getpid()} on {socket.gethostname()}"
+    waiting: deque[tuple[int, Future[None]]] = deque()
+
+    def acknowledge() -> None:
+        nonlocal sent
+        count, request = waiting.popleft()
+        request.result()
+        sent += count
+        client.index(index=name, id=BUILDER, body={"by": own, "sent": sent})
+        bar.advance(count)
+
+    with console.progress("sending", total=len(rows) - sent) as bar, ThreadPoolExecutor(PARALLEL) as pool:
+        for lines in _batches(documents, rows[sent:]):
+            if len(waiting) == PARALLEL:
+                acknowledge()
+            waiting.append((len(lines), pool.submit(_bulk, client, name, lines)))
+        while waiting:
+            acknowledge()
+
+
+def _batches(documents: sp.csr_matrix, rows: Sequence[int]) -> Iterator[list[str]]:
+    """Actions with their documents, about :data:`_BULK_BYTES` together."""
+    lines: list[str] = []
+    size = 0
+    for row in rows:
+        entry = json.dumps({NUMBER: row, FIELD: _features(documents, row)}, separators=(",", ":"))
+        lines.append(f'{{"index":{{"_id":"{row}"}}}}\n{entry}\n')
+        size += len(lines[-1])
+        if size >= _BULK_BYTES:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines
+
+
+def _bulk(client: Any, name: str, lines: list[str]) -> None:
+    """Send ``lines``; in halves if the server finds them too large, and after a pause if it is busy."""
+    import opensearchpy
+
+    for pause in (*PAUSES, None):
+        try:
+            items = [item["index"] for item in client.bulk(index=name, body="".join(lines))["items"]]
+            refused = [(line, item) for line, item in zip(lines, items, strict=True) if "error" in item]
+            if not refused:
+                return
+            first = next((item for _, item in refused if not is_busy(item)), refused[0][1])
+            if pause is None or not is_busy(first):
+                raise ValueError(f"{len(refused)} documents, {first['error']['type']}: {reason_of(first)}")
+            lines = [line for line, _ in refused]
+        except opensearchpy.TransportError as error:
+            too_large = error.status_code == 413 and len(lines) > 1
+            if not too_large:
+                if pause is None or not is_busy({"status": error.status_code, "error": error.info}):
+                    raise
+                time.sleep(pause)
+            else:
+                console.say(f"{len(''.join(lines)):,} bytes are more than http.max_content_length: sent in halves")
+            if len(lines) > 1:
+                _bulk(client, name, lines[: len(lines) // 2])
+                _bulk(client, name, lines[len(lines) // 2 :])
+                return
+        else:
+            time.sleep(pause)
+
+
+def _switch(client: Any, name: str, alias: str, replicas: int) -> None:
+    """Let ``alias`` stand for the index ``name`` and for no other from one moment to the next; then remove the index
+    that it stood for. A second alias tells which that was, if this process does not come to removing it."""
+    nodes = client.cluster.health()["number_of_data_nodes"]
+    if nodes <= replicas:
+        console.warn(f"{replicas} replicas of an index need {replicas + 1} nodes, but the cluster has {nodes}")
+    elif client.cluster.health(index=name, wait_for_status="green", ignore=408)["timed_out"]:
+        console.warn(f"after half a minute, not all copies of the index {name} are complete")
+    replaced = f"{alias}.replaced"
+    before = set(client.indices.get_alias(name=alias, ignore=404)) - {name, "error", "status"}
+    if foreign := [each for each in before if not each.startswith("vtkit-")]:
+        raise DataError(
+            f"index.alias: {alias} stands for {', '.join(foreign)}, not an index of vtkit. Name another one."
+        )
+    actions = [{"add": {"index": name, "alias": alias}}]
+    for each in before:
+        actions += [{"remove": {"index": each, "alias": alias}}, {"add": {"index": each, "alias": replaced}}]
+    client.indices.update_aliases(body={"actions": actions})
+    left = set(client.indices.get_alias(name=replaced, ignore=404)) - {name, "error", "status"}
+    if left:
+        client.indices.delete(index=",".join(sorted(left)))
 
 
 def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
@@ -71,7 +230,7 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> R
         raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
     client = connected_to(settings)
     with answers(settings):
-        held = _count(client, sent.index)
+        held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
     if held != sent.documents:
         has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
         raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
@@ -82,47 +241,64 @@ def _rank(
     client: Any, index: str, settings: IndexSection, queries: sp.csr_matrix, depth: int
 ) -> Iterator[tuple[Ids, Scores]]:
     """The :data:`Rank` of an index of a server that answers."""
-    at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
+    at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth)) if depth <= _WINDOW else 1
     for start in range(0, queries.shape[0], at_once):
         batch = queries[start : start + at_once]
         largest = batch.max(axis=1).toarray().ravel().astype(np.float64)
         # powers of two, which bring the weights of each query below Lucene's limit
         scales = (2.0 ** -np.ceil(np.log2(np.maximum(largest / LARGEST_WEIGHT, 1)))).tolist()
-        requests: list[dict[str, Any]] = []
-        for row, scale in enumerate(scales):
-            query = {"neural_sparse": {FIELD: {"query_tokens": _features(batch, row, MOST_CLAUSES, scale)}}}
-            requests += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
+        asked = [_query(_features(batch, row, scale), depth) for row, scale in enumerate(scales)]
         with answers(settings):
-            responses = client.msearch(index=index, body=requests)["responses"]
-            hits = [_hits(response) for response in responses]
-        if len(hits) != batch.shape[0]:
-            raise DataError(f"OpenSearch at {settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
-        yield from ((ids, scores / scale) for (ids, scores), scale in zip(hits, scales, strict=True))
+            pages = [_asked(client, index, asked)]
+            while len(pages[-1][0][0]) == _WINDOW and len(pages) * _WINDOW < depth:  # so deep, a query is alone
+                after = {"search_after": [float(pages[-1][0][1][-1]), int(pages[-1][0][0][-1])]}
+                pages.append(_asked(client, index, [asked[0] | after]))
+        for row, scale in enumerate(scales):
+            ids, scores = (np.concatenate([page[row][part] for page in pages]) for part in (0, 1))
+            yield ids[:depth], scores[:depth] / scale
 
 
-def _features(matrix: sp.csr_matrix, row: int, most: int | None = None, scale: float = 1.0) -> dict[str, float]:
-    """Feature -> weight of a row, the ``most`` largest."""
+def _query(features: dict[str, float], depth: int) -> dict[str, Any]:
+    """The body of a search; of equal scores, the lower number comes first."""
+    query = {"neural_sparse": {FIELD: {"query_tokens": features}}}
+    window = {"size": min(depth, _WINDOW), "sort": _ORDER, "track_total_hits": False}
+    return {"query": query, "stored_fields": "_none_", **window}
+
+
+def _asked(client: Any, index: str, queries: Sequence[dict[str, Any]]) -> list[tuple[Ids, Scores]]:
+    """The answers to some searches in one request, which is repeated while a node is lost or busy."""
+    lines = [line for query in queries for line in ("{}", json.dumps(query, separators=(",", ":")))]
+    for pause in (*PAUSES[:3], None):
+        responses = client.msearch(index=index, body="\n".join([*lines, ""]))["responses"]
+        if pause is None or not any(
+            isinstance(each, Mapping) and (each.get("status") in (429, 503) or each.get("_shards", {}).get("failed"))
+            for each in responses
+        ):
+            break
+        time.sleep(pause)
+    if len(responses) != len(queries):
+        raise ValueError(f"{len(responses)} answers to {len(queries)} queries")
+    return [_hits(response) for response in responses]
+
+
+def _features(matrix: sp.csr_matrix, row: int, scale: float = 1.0) -> dict[str, float]:
+    """Feature -> weight of a row."""
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    terms, weights = matrix.indices[part], matrix.data[part] * scale
-    if most is not None and len(terms) > most:
-        kept = np.sort(np.argsort(-weights, kind="stable")[:most])
-        terms, weights = terms[kept], weights[kept]
-    pairs = zip(terms.tolist(), weights.tolist(), strict=True)
+    pairs = zip(matrix.indices[part].tolist(), shortest(matrix.data[part] * np.float32(scale)).tolist(), strict=True)
     return {f"t{term}": weight for term, weight in pairs if weight >= LEAST_WEIGHT}
 
 
-def _count(client: Any, name: str) -> int | None:
-    """The documents of an index; None if there is no such index."""
-    return int(client.count(index=name)["count"]) if client.indices.exists(index=name) else None
+def _count(client: Any, name: str) -> int:
+    """The documents of an index that a search finds."""
+    return int(client.count(index=name, body={"query": {"exists": {"field": NUMBER}}})["count"])
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:
     """Document numbers and scores of one answer; ValueError for an error, or an incomplete one."""
     if "error" in response:
-        causes = response["error"].get("root_cause") or [response["error"]]
-        raise ValueError(str(causes[0].get("reason")))
+        raise ValueError(reason_of(response))
     if response["timed_out"] or response["_shards"]["failed"]:
         raise ValueError("a part of the index did not answer")
-    hits = response["hits"]["hits"]
-    ids = np.asarray([int(hit["_id"]) for hit in hits], dtype=np.int32)
-    return ids, np.asarray([float(hit["_score"]) for hit in hits], dtype=np.float32)
+    found = [hit["sort"] for hit in response["hits"]["hits"]]
+    ids = np.asarray([number for _, number in found], dtype=np.int32)
+    return ids, np.asarray([score for score, _ in found], dtype=np.float32)

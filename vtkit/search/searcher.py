@@ -161,7 +161,8 @@ class Searcher:
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             warnings = self._lost_text(batch)
-            vectors = self.encode(batch)
+            whole = self._vectors(batch)
+            vectors, _ = pruned(whole, self.index.most_weights)
             if passing is None:
                 ids, scores = self.index.search(vectors, skip + depth)
             else:
@@ -173,6 +174,9 @@ class Searcher:
                     self._result(rank, int(ids[row, rank - 1]), float(scores[row, rank - 1]), vector, words)
                     for rank in range(skip + 1, int(np.count_nonzero(ids[row] >= 0)) + 1)
                 )
+                if whole[row].nnz > vector.nnz:
+                    said = f'the query "{console.one_line(query, 40)}" has {whole[row].nnz:,} weights'
+                    warnings[row] += (f"{said}, of which the engine takes the {vector.nnz:,} largest",)
                 yield Found(query, *self._query_tokens(vector), results, warnings[row])
 
     @property
@@ -234,8 +238,12 @@ class Searcher:
         return Found(unit, ((self.names[dimension], 1.0),), (), results)
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
-        """The vectors of queries, (queries, dimensions of the index); a blank query has no weights, even if the model
-        gives its special tokens some."""
+        """The vectors of queries as the engine takes them, (queries, dimensions of the index); a blank query has no
+        weights, even if the model gives its special tokens some."""
+        return pruned(self._vectors(queries), self.index.most_weights)[0]
+
+    def _vectors(self, queries: Sequence[str]) -> sparse.csr_matrix:
+        """The vectors of queries with all their weights, whatever the engine takes."""
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
@@ -47,8 +48,20 @@ def _address(value: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+
+
+def _alias(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,200}", value) or value.startswith("vtkit-"):
+        raise ValueError(
+            f"{value!r} cannot name an index: small letters, digits, and _ . - behind the first; vtkit- begins the "
+            "names that vtkit gives"
+        )
+    return value
+
+
+Alias = Annotated[str, AfterValidator(_alias)]
 TIMEOUT_S = 60.0  # that a cluster has to answer
 
 
-ENGINE = ("index.engine", "index.url")
+ENGINE = ("index.engine", "index.url", "index.shards", "index.replicas", "index.alias")
 """Settings that an index is built from, tried by while it is built, or searched by."""

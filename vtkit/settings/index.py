@@ -9,7 +9,7 @@ from pydantic import Field
 
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
-from vtkit.settings.engines import Address, Engine
+from vtkit.settings.engines import Address, Alias, Engine
 from vtkit.settings.types import CorpusName, PositiveInt, Section
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng", "geng-root"]
@@ -45,6 +45,16 @@ class IndexSection(Section):
     url: Address | None = None
     """Address of the cluster, such as "https://localhost:9200"; the environment holds its credentials
     (docs/engines.md)."""
+
+    shards: PositiveInt = 1
+    """Shards of the index in the cluster (docs/engines.md)."""
+
+    replicas: Annotated[int, Field(ge=0)] = 1
+    """Further copies of each shard, on other nodes of the cluster."""
+
+    alias: Alias | None = None
+    """Name by which applications ask the cluster. Once a new index is complete, the name stands for it, and the index
+    before is removed. For one evaluation set. Default: none; indexes stay until they are removed by hand."""
 
     query_encoder: StaticQueryEncoder | None = None
     """Static table that encodes the queries of the final model, whatever it was trained with, so that queries need no
@@ -124,7 +134,8 @@ class IndexSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that have an effect."""
-        own = set(type(self).model_fields) - ({"url"} if self.engine != "opensearch" else set())
+        cluster = {"url", "shards", "replicas", "alias"}
+        own = set(type(self).model_fields) - (cluster if self.engine != "opensearch" else set())
         return {f"index.{name}" for name in own}
 
     def _faults(self) -> Iterator[str]:

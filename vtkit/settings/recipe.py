@@ -155,6 +155,9 @@ class Recipe(Section):
     def _faults(self) -> Iterator[str]:
         if self.source.scratch is not None and self.transfer is not None:
             yield "a scratch source has no embeddings to transfer: remove [transfer], or name a model in source.model"
+        sets = 0 if self.evaluate is None else len(self.evaluate.sets)
+        if self.index.alias is not None and sets > 1:
+            yield f"index.alias names one index, but evaluate.sets has {sets}: give each a recipe of its own"
         own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
         has_documents = self.finetune is not None or self.evaluate is not None or self.index.documents is not None
         if self.evaluate is not None and self.index.documents is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -39,7 +40,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         VtkitError: it cannot be written, or the machine refuses something.
     """
     refuse_existing(out)
-    work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
+    work = aside(out)
     created = [folder for folder in work.parents if not folder.exists()]
     with machine_errors(out.absolute()):
         try:
@@ -58,6 +59,28 @@ def new_folder(out: Path) -> Iterator[Path]:
             for folder in created:  # innermost first; folders that are not empty stay
                 with suppress(OSError):
                     folder.rmdir()
+
+
+def aside(path: Path) -> Path:
+    """A place beside ``path`` where this process fills what becomes ``path``. Leftovers of processes of this machine
+    that were killed while they did so are removed."""
+    start = f".{path.name}.new-{socket.gethostname()}-"
+    for left in path.absolute().parent.glob(f"{glob.escape(start)}*"):
+        number = left.name.removeprefix(start)
+        if number.isdecimal() and (int(number) == os.getpid() or not is_running(int(number))):
+            shutil.rmtree(left, ignore_errors=True)
+    return path.absolute().with_name(f"{start}{os.getpid()}")
+
+
+def is_running(process: int) -> bool:
+    """Whether this machine has a process of that number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        pass
+    return True
 
 
 def refuse_folder(file: Path | None) -> None:
