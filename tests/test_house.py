@@ -21,10 +21,10 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1861, 97),
-    "deploy": (1808, 200),
+    "deploy": (1841, 202),
     "data": (2547, 291),
     "encoder": (2498, 250),
-    "evaluation": (1390, 134),
+    "evaluation": (1401, 135),
     "pipeline": (3470, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
@@ -34,7 +34,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "training": (2341, 240),
     "transfer": (1733, 142),
     "vocabulary": (2585, 233),
-    "vtkit": (482, 48),
+    "vtkit": (487, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

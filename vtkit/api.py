@@ -351,11 +351,20 @@ def export_for(
     from vtkit.deploy.export import export  # takes seconds
     from vtkit.deploy.portable import QUERIES, Source, first_words
 
+    beside = None
+    if target == "opensearch" and searcher is not None and searcher.lexical is None:
+        from vtkit.data.sequences import Lazy
+        from vtkit.evaluation.balance import ENCODER_WEIGHT
+        from vtkit.evaluation.balancing import probed_beside_bm25
+
+        documents = Lazy(len(searcher.documents), searcher.documents.__getitem__)
+        language, probed = probed_beside_bm25(encoder, documents, settings)
+        beside = language, ENCODER_WEIGHT if probed is None else probed.weight
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     of = Source(
         place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
-        settings.candidate_dimensions, settings.top_dimensions,
+        settings.candidate_dimensions, settings.top_dimensions, beside,
     )  # fmt: skip
     return export(of, target, Path(folder), top_dimensions)
 

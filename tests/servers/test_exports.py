@@ -156,6 +156,7 @@ def test_text_is_encoded_in_the_cluster_as_the_export_encodes_it(exported: Path,
     try:
         mapping = json.loads((exported / "mapping.json").read_text("utf-8"))
         mapping["mappings"]["_source"] = {"enabled": True}
+        mapping["mappings"]["properties"]["contents"]["analyzer"] = "standard"  # the kit has no others
         asked(url, named, mapping, "PUT")
         table = json.loads((exported / "idf.json").read_text("utf-8"))
         for document in documents()[:20]:
@@ -180,6 +181,29 @@ def test_text_is_encoded_in_the_cluster_as_the_export_encodes_it(exported: Path,
         asked(url, f"_plugins/_ml/models/{model}/_undeploy", {}, "POST")
         with suppress(AssertionError):  # which the kit cannot do
             asked(url, f"_plugins/_ml/models/{model}", method="DELETE")
+
+
+def test_a_hybrid_query_adds_both_scores_scaled_to_0_to_1(exported: Path, url: str, named: str) -> None:
+    program(exported, url, "index.py", "load", INDEX=named)
+    (processor,) = json.loads((exported / "hybrid.json").read_text("utf-8"))["phase_results_processors"]
+    weights = processor["normalization-processor"]["combination"]["parameters"]["weights"]
+    assert sum(weights) == pytest.approx(1)
+    code = (
+        "import index, json\nvector = index.Encoder().queries(['raven maple'])[0]\n"
+        "both = index.hybrid('raven maple', vector, 10), index.search(vector, 200)\nprint(json.dumps(both))"
+    )
+    found, sparse = json.loads(program(exported, url, "-c", code, INDEX=named))
+    words = asked(url, f"{named}/_search?size=200", {"query": {"match": {"contents": "raven maple"}}}, "POST")
+    matched = [(hit["_source"]["id"], hit["_score"]) for hit in words["hits"]["hits"]]
+    assert len(matched) > 10  # titles are among the contents
+    total: dict[str, float] = {}
+    for weight, scores in zip(weights, (dict(sparse), dict(matched)), strict=True):
+        least, most = min(scores.values()), max(scores.values())
+        for name, score in scores.items():
+            total[name] = total.get(name, 0.0) + weight * max((score - least) / (most - least), 0.001)
+    best = sorted(total.values(), reverse=True)[:10]
+    assert [score for _, score in found] == pytest.approx(best, abs=1e-3)
+    assert all(total[name] == pytest.approx(score, abs=1e-3) for name, score in found)
 
 
 def test_a_query_of_more_than_1024_weights_is_asked_for_its_largest(exported: Path, url: str, named: str) -> None:

@@ -13,7 +13,7 @@ from vtkit.deploy.portable import Source
 from vtkit.encoder.asymmetric import dimension_names, own_output
 from vtkit.search.opensearch import LEAST_WEIGHT
 
-FIELD = "weights"
+FIELD, CONTENTS = "weights", "contents"
 NAMES = "dimensions.json"  # file of the dimensions' names
 _LONGEST_ID = 512  # bytes
 _LONGEST_KEYWORD = 8_191  # characters of a keyword that Lucene can index, whatever their bytes
@@ -53,16 +53,20 @@ def write_bulk(collection: Collection, folder: Path, names: Sequence[str] | None
     collection.write(folder / "bulk", "part-{}.ndjson", lambda entry: _bulk(entry, called))
 
 
-def write_mapping(path: Path, field: dict[str, Any], settings: dict[str, Any] | None = None) -> None:
+def write_mapping(
+    path: Path, field: dict[str, Any], settings: dict[str, Any] | None = None, analyser: str | None = None
+) -> None:
     """Write the body that creates an index, with its ``settings`` and the ``field`` of the vectors. Ids, titles and
-    texts are shown but not searched."""
-    shown = {"type": "text", "index": False}
+    texts are shown but not searched; with an ``analyser``, the field ``contents`` has title and text to search."""
+    shown: dict[str, Any] = {"type": "text", "index": False}
+    searched = {} if analyser is None else {CONTENTS: {"type": "text", "analyzer": analyser}}
+    shown |= {"copy_to": CONTENTS} if searched else {}
     properties = {
         "id": {"type": "keyword", "ignore_above": _LONGEST_KEYWORD},
         "title": shown,
         "text": shown,
         FIELD: field,
-    }
+    } | searched
     body = {} if settings is None else {"settings": {"index": settings}}
     body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
     path.write_text(json.dumps(body, indent=1), encoding="utf-8")

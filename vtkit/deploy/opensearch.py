@@ -6,6 +6,7 @@ weights to 256 steps below a ceiling, so ``seismic.json`` numbers the used dimen
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +23,7 @@ from vtkit.encoder.documents import pruned
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 from vtkit.search.opensearch import MOST_CLAUSES
+from vtkit.settings.analysers import LUCENE
 
 NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
@@ -45,9 +47,15 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     facts: Facts = {"why": why, "most_clauses": MOST_CLAUSES, "long": int(long.sum())}
     facts["lost"] = float(1 - shares[long].min(initial=1.0))
     if collection is not None:
-        write_mapping(folder / "mapping.json", {"type": "rank_features"}, {"number_of_shards": 1})
+        analyser = None
+        if source.beside_bm25 is not None:
+            language, weight = source.beside_bm25
+            analyser = _analyser(language)
+            (folder / "hybrid.json").write_text(json.dumps(_sum(weight), indent=1), encoding="utf-8")
+            facts |= {"analyser": analyser, "weight": weight}
+        write_mapping(folder / "mapping.json", {"type": "rank_features"}, {"number_of_shards": 1}, analyser)
         write_bulk(collection, folder, None if why else names)
-        facts["seismic"] = _seismic(collection, queries, folder)
+        facts["seismic"] = _seismic(collection, queries, folder, analyser)
     if why is None:
         _write_models(source, folder)
     return facts
@@ -76,7 +84,21 @@ def _write_models(source: Source, folder: Path) -> None:
         register(folder / "queries.zip", f"{source.identifier}-queries", "SPARSE_TOKENIZE")
 
 
-def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Facts:
+def _analyser(language: str | None) -> str:
+    """OpenSearch's analyser of a language: in most cases Lucene's, called after the language."""
+    lucene = "cjk.CJKAnalyzer" if language == "ja" else LUCENE.get(language or "", "standard.StandardAnalyzer")
+    return lucene.partition(".")[2].removesuffix("Analyzer").lower()
+
+
+def _sum(weight: float) -> dict[str, Any]:
+    """The search pipeline that adds the encoder's scores and BM25's, each scaled to 0 to 1 within a query."""
+    weights = {"weights": [round(weight, 4), round(1 - weight, 4)]}
+    combination = {"technique": "arithmetic_mean", "parameters": weights}
+    processor = {"normalization": {"technique": "min_max"}, "combination": combination}
+    return {"phase_results_processors": [{"normalization-processor": processor}]}
+
+
+def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path, analyser: str | None) -> Facts:
     """Write ``mapping-seismic.json`` and ``seismic.json`` if SEISMIC can hold the index."""
     used = np.flatnonzero(collection.vectors.getnnz(axis=0))
     largest = float(collection.vectors.data.max(initial=0.0)), float(queries.data.max(initial=0.0))
@@ -90,5 +112,5 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path) -> Fa
     (folder / "seismic.json").write_text(json.dumps(places), encoding="utf-8")
     limits = {"quantization_ceiling_ingest": ceilings[0], "quantization_ceiling_search": ceilings[1]}
     field = {"type": "sparse_vector", "method": {"name": "seismic", "parameters": limits}}
-    write_mapping(folder / "mapping-seismic.json", field, {"sparse": True, "number_of_shards": 1})
+    write_mapping(folder / "mapping-seismic.json", field, {"sparse": True, "number_of_shards": 1}, analyser)
     return facts

@@ -54,6 +54,9 @@ class Source:
     document_dimensions: int | None = None
     """Largest weights of a document that are kept before and after weighting; None: all."""
 
+    beside_bm25: tuple[str | None, float] | None = None
+    """Language of the documents, if it is known, and weight of the encoder beside the engine's own BM25."""
+
     @property
     def lexical(self) -> bool:
         """Whether the index has BM25's terms beside the encoder's."""

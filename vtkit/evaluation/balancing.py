@@ -114,6 +114,27 @@ def in_one_index(
     return part.documents(vectors, impacts), part, measured
 
 
+def probed_beside_bm25(
+    encoder: SparseEncoder,
+    documents: Sequence[Document],
+    index: IndexSection,
+    language: str | None = None,
+    seed: int = 42,
+) -> tuple[str | None, ProbedWeight | None]:
+    """The language of ``documents``, detected unless it is given, and what spans of them say of the encoder's weight
+    beside BM25; None if the texts show no language, or are too few."""
+    from vtkit.data.parallel import language_of
+    from vtkit.evaluation.probe import probed_by_spans
+
+    language = language or language_of([document.contents for document in islice(documents, 4000)])
+    if language is None:
+        return None, None
+    collection = RetrievalSet("the documents", documents, [], {})
+    return language, probed_by_spans(
+        collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, index.bm25_analyser
+    )
+
+
 def beside_bm25(
     encoder: SparseEncoder,
     vectors: sp.csr_matrix,
@@ -128,16 +149,10 @@ def beside_bm25(
         vectors: of ``documents``, as they are indexed.
         language: of the texts, an ISO 639 code; None: detected.
     """
-    from vtkit.data.parallel import language_of
-    from vtkit.evaluation.probe import probed_by_spans
-
-    language = language or language_of([document.contents for document in islice(documents, 4000)])
+    analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
+    language, probed = probed_beside_bm25(encoder, documents, index, language, seed)
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Give language.")
-    analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
-    probed = probed_by_spans(
-        collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
-    )
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
     bm25 = Bm25System.over(collection, language, analysis)
     indexed, part, measured = in_one_index(vectors, bm25, encode, spans, language, analysis, probed, "nDCG@10")

@@ -49,7 +49,7 @@ class IndexSection(Section):
     shards: PositiveInt = 1
     """Shards of the index in the cluster (docs/engines.md)."""
 
-    replicas: Annotated[int, Field(ge=0)] = 1
+    replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Further copies of each shard, on other nodes of the cluster."""
 
     alias: Alias | None = None

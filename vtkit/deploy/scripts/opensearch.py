@@ -3,7 +3,8 @@
 pip install onnxruntime tokenizers numpy
 
 python index.py load [--replace], python index.py search "a query", python index.py replay
-SEISMIC=1 before it: approximately. python index.py models registers and deploys the models, and makes the pipelines.
+SEISMIC=1 before it: approximately. python index.py hybrid "a query" adds BM25.
+python index.py models registers and deploys the models, and makes the pipelines.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import time
 from functools import cache
 from typing import Any
 
-from encode import HERE, Results, Vector, index_main, largest, opened
+from encode import HERE, Encoder, Results, Vector, index_main, largest, opened
 from rest import Server, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
+DEEP, BAD = 1000, 400
 LARGEST, MOST = 64.0, 1024
 SEISMIC = bool(os.environ.get("SEISMIC"))
 SERVER = Server("OPENSEARCH", "http://localhost:9200")
@@ -27,7 +29,14 @@ MAPPING = "mapping-seismic.json" if SEISMIC else "mapping.json"
 
 def load() -> None:
     """Create the index and send bulk/, file by file; a load that was broken off goes on."""
-    load_bulk(SERVER, INDEX, opened(HERE / MAPPING), renumbered if SEISMIC else None)
+    mapping = opened(HERE / MAPPING)
+    contents = mapping["mappings"]["properties"].get("contents")
+    if contents is not None:
+        asked = {"analyzer": contents["analyzer"], "text": "a"}
+        if SERVER("POST", "_analyze", asked, unless=[BAD]) is None:
+            print(f"the server has no analyser {contents['analyzer']}: texts are analysed by standard")
+            contents["analyzer"] = "standard"
+    load_bulk(SERVER, INDEX, mapping, renumbered if SEISMIC else None)
 
 
 @cache
@@ -71,6 +80,14 @@ def search(vector: Vector, top: int) -> Results:
     return [(identity, score * scale) for identity, score in hits(SERVER("POST", f"{INDEX}/_search", body))]
 
 
+def hybrid(text: str, vector: Vector, top: int) -> Results:
+    """The first documents by the sum of the encoder's score and BM25's, each scaled to 0 to 1 within the query."""
+    body, _ = query(vector, top)
+    queries = [body["query"], {"match": {"contents": text}}]
+    body["query"] = {"hybrid": {"queries": queries, "pagination_depth": DEEP}}
+    return hits(SERVER("POST", f"{INDEX}/_search", {**body, "search_pipeline": opened(HERE / "hybrid.json")}))
+
+
 def models() -> None:
     """Register and deploy encoder.zip and queries.zip, and make the pipelines called as the index."""
     document = registered("encoder")
@@ -110,5 +127,8 @@ def registered(name: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["models"]:
         models()
+    elif len(sys.argv) == 3 and sys.argv[1] == "hybrid":
+        for rank, (identity, score) in enumerate(hybrid(sys.argv[2], Encoder().queries([sys.argv[2]])[0], 10), 1):
+            print(f"{rank:3}  {score:9.4f}  {identity}")
     else:
         index_main(load, search, close=2e-2 if SEISMIC else 5e-3)  # weights have 9 significant bits, or 256 steps
