@@ -22,7 +22,6 @@ from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.search.exact import ExactIndex
-from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.vocabulary.forms import tokens
@@ -126,7 +125,7 @@ def test_the_largest_weighted_entries_of_a_document_are_kept(units_encoder: Whol
     index = IndexSection(top_dimensions=top, document_weighting="geng", mass=1, length=0)
     vectors = sparse.random(15, 40, 0.5, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
     candidates = pruned(vectors, index.candidate_dimensions)[0]
-    found = as_indexed(units_encoder, candidates, [], index, row_sums(vectors))
+    found = as_indexed(units_encoder, candidates, [], index)
     expected = idf_weights(np.bincount(candidates.indices, minlength=40), 15, "geng")
     for row, kept in zip((candidates.toarray() * expected), found.toarray(), strict=True):
         assert sorted(kept[kept > 0]) == pytest.approx(sorted(row[row > 0])[-top:])

@@ -1,4 +1,4 @@
-"""Documents as an index holds them: their own tokens raised, summed units saturated, in a run and outside of it."""
+"""Documents as an index holds them: their own tokens raised, units raised to a power, in a run and outside of it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,14 @@ from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.documents import (
     IDF,
-    K1,
     LONG,
     MASS,
     QUANTILE,
-    B,
     Length,
-    Saturation,
     as_indexed,
     idf_weights,
     pruned,
     rule_of,
-    saturates,
     tokens_held,
     with_own_tokens,
 )
@@ -45,8 +41,6 @@ from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
-from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import Bm25
 from vtkit.search.exact import ExactIndex
 from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.index import IndexSection
@@ -85,7 +79,7 @@ def test_weights_rise_by_the_quantile_where_texts_hold_the_token(encoder: Sparse
     for row, text in enumerate(TEXTS):  # whole texts, though 32 tokens are encoded
         for token in set(encoder.tokenizer.tokenize(text)) - {"[UNK]", "[SEP]", "raven"}:
             wanted[row, tiny.TOKENS.index(token)] += rise
-    found = as_indexed(encoder, vectors, TEXTS, IndexSection(own_tokens=True), row_sums(vectors))
+    found = as_indexed(encoder, vectors, TEXTS, IndexSection(own_tokens=True))
     np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5)
     assert not found[:, [tiny.TOKENS.index("raven")]].nnz
     assert found[TEXTS.index("maple " * 60 + "zephyr"), tiny.TOKENS.index("zephyr")] >= np.float32(rise)
@@ -106,7 +100,7 @@ def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
 def test_a_rare_document_without_any_weight_is_found_by_eye(encoder: SparseEncoder) -> None:
     """No dimension is active, and then c is 1."""
     empty = sparse.csr_matrix((2, len(tiny.TOKENS)), dtype=np.float32)
-    found = as_indexed(encoder, empty, ["olive reef olive", ""], IndexSection(own_tokens=True), row_sums(empty))
+    found = as_indexed(encoder, empty, ["olive reef olive", ""], IndexSection(own_tokens=True))
     held = sorted(tiny.TOKENS.index(word) for word in ("olive", "reef"))
     assert found.indices.tolist() == held
     assert found.data.tolist() == [1, 1]
@@ -124,7 +118,7 @@ def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path:
     whole.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=names)
     vectors = sparse.csr_matrix((1, len(tiny.TOKENS)), dtype=np.float32)
     with pytest.raises(DataError, match=r"remove index\.own_tokens"):
-        as_indexed(whole, vectors, ["olive"], IndexSection(own_tokens=True), row_sums(vectors))
+        as_indexed(whole, vectors, ["olive"], IndexSection(own_tokens=True))
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +158,7 @@ def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) 
     ours, index = load_encoder(str(own_tokens / "model")), IndexSection(document_length=32, own_tokens=True)
     texts = [text for text in TEXTS if text]
     candidates = encode_side(ours, texts, "document", 32, top_dimensions=48)  # four times as many as are kept
-    every = as_indexed(ours, candidates, texts, index, row_sums(candidates)).toarray()
+    every = as_indexed(ours, candidates, texts, index).toarray()
     factors = np.load(own_tokens / "index" / "set" / IDF)
     found = indexed(own_tokens)
     largest = -np.sort(-every * factors, axis=1)[:, :12]
@@ -176,25 +170,7 @@ def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) 
     np.testing.assert_allclose(matrix(memory), found, rtol=1e-4)
 
 
-BM25_TEXTS = ["maple raven maple", "raven", "maple raven stone river river river", "stone"]
-
-
-def test_saturated_counts_times_idf_are_the_impacts_of_bm25() -> None:
-    cut = analyser("en", "words")
-    bm25 = Bm25.build(BM25_TEXTS, "en", "words")
-    wanted, terms = bm25.impacts, bm25.terms
-    counts = terms.counts(BM25_TEXTS).astype(np.float32)
-    mean = counts.sum() / len(BM25_TEXTS)
-    frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
-    found = (
-        Saturation(0.9, cut.b, float(mean))
-        .applied(counts, row_sums(counts))
-        .multiply(idf_weights(frequencies, len(BM25_TEXTS), "geng"))
-    )
-    np.testing.assert_allclose(found.toarray(), wanted.toarray(), rtol=1e-5)
-
-
-def run_of_units(place: Path, pooling: str, index: str) -> Path:
+def run_of_units(place: Path, index: str) -> Path:
     tiny.embedder(place / "embedder")
     documents = [Document(f"d{number}", "", text) for number, text in enumerate(tiny.texts(300, seed=1))]
     found = RetrievalSet("set", documents, [Query("q", documents[3].text)], {"q": {"d3": 1}})
@@ -208,7 +184,7 @@ model = "./embedder"
 steps = 100
 texts = 300
 corpus = ["./set"]
-units = {{size = 64, active = 4, pooling = "{pooling}"}}
+units = {{size = 64, active = 4}}
 [vocabulary]
 kind = "source"
 [index]
@@ -222,30 +198,32 @@ models = ["transfer"]
 
 @pytest.fixture(scope="module")
 def saturated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose units are summed, with IDF and the four largest weights of a document."""
+    """A run of units with IDF and the four largest weights of a document."""
     settings = 'top_dimensions = 4\ndocument_weighting = "geng"'
-    return run_of_units(tmp_path_factory.mktemp("summed"), "sum", settings)
+    return run_of_units(tmp_path_factory.mktemp("summed"), settings)
 
 
 @pytest.fixture(scope="module")
 def by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose units are maxima over tokens, indexed as they are by default."""
-    return run_of_units(tmp_path_factory.mktemp("maxima"), "max", "")
+    """A run of units, indexed as they are by default."""
+    return run_of_units(tmp_path_factory.mktemp("rule"), "")
 
 
-def test_an_index_holds_saturated_sums(saturated: Path) -> None:
-    """Those of plain sentence-transformers, by the equation: largest sixteen, saturated by the sum
-    of all, weighted, largest four."""
+def test_an_index_holds_the_fourth_root_of_sums(saturated: Path) -> None:
+    """Those of plain sentence-transformers, by the equation: largest sixteen, their fourth root, weighted, largest
+    four that hold .85 of the sum, over the length."""
     plain = SparseEncoder(str(saturated / "model"), device="cpu")
     assert plain[1].pooling_strategy == "sum"
-    assert saturates(load_encoder(str(saturated / "model")))
     documents = [json.loads(line)["text"] for line in corpus_of(saturated).open()]
     sums = plain.encode_document(documents).to_dense().numpy()
+    roots = encode_side(load_encoder(str(saturated / "model")), documents, "query", 512).toarray()
+    np.testing.assert_allclose(roots**2, sums, rtol=1e-3, atol=1e-5)
     kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 15:16], sums, 0)
     assert (kept > 0).sum() < 0.9 * (sums > 0).sum()
-    lengths = sums.sum(1, keepdims=True) / sums.sum(1).mean()
     factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
-    wanted = kept / (kept + K1 * (1 - B + B * lengths)) * factors
+    weighted = kept**0.25 * factors
+    b = (kept > 0).sum(1).mean() / ((kept > 0).sum(1).mean() + LONG)
+    wanted = weighted / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
     place = saturated / "index" / "set"
     assert np.load(place / IDF) == pytest.approx(factors)
     vectors = indexed(saturated)
@@ -281,31 +259,29 @@ def test_of_each_document_the_fewest_weights_stay_that_hold_the_mass(
         assert sorted(found[found > 0]) == sorted(sorted(filter(None, row))[::-1][: min(fewest, count or 5)])
 
 
-def test_units_that_are_maxima_are_indexed_by_the_rule(by_rule: Path) -> None:
-    """Those of plain sentence-transformers times the fourth root of IDF, the largest that hold .85 of their sum, over
-    1 − b + b L / L̄ with b = n / (n + 1300)."""
+def test_units_are_indexed_by_the_rule(by_rule: Path) -> None:
+    """The fourth root of the sums of plain sentence-transformers, times that of IDF, the largest that hold .85 of
+    their sum, over 1 − b + b L / L̄ with b = n / (n + 1300)."""
     documents = [json.loads(line)["text"] for line in corpus_of(by_rule).open()]
-    maxima = SparseEncoder(str(by_rule / "model"), device="cpu").encode_document(documents).to_dense().numpy()
-    weighted = maxima * idf_weights((maxima > 0).sum(0), len(documents), "geng") ** 0.25
+    sums = SparseEncoder(str(by_rule / "model"), device="cpu").encode_document(documents).to_dense().numpy()
+    weighted = (sums * idf_weights((sums > 0).sum(0), len(documents), "geng")) ** 0.25
     largest = -np.sort(-weighted, axis=1)
     fewest = (np.cumsum(largest, axis=1) < MASS * weighted.sum(1, keepdims=True) - 1e-4).sum(1)
     kept = np.where(weighted >= largest[np.arange(len(documents)), fewest][:, None], weighted, 0)
-    b = (maxima > 0).sum(1).mean() / ((maxima > 0).sum(1).mean() + LONG)
+    b = (sums > 0).sum(1).mean() / ((sums > 0).sum(1).mean() + LONG)
     wanted = kept / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
     found = indexed(by_rule)
-    assert 0.5 < (found > 0).sum() / (maxima > 0).sum() < 0.95
+    assert 0.5 < (found > 0).sum() / (sums > 0).sum() < 0.95
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
 
 
-def test_the_rule_is_for_maxima_and_gives_way_to_settings(
-    by_rule: Path, saturated: Path, encoder: SparseEncoder
-) -> None:
-    maxima, sums = (load_encoder(str(made / "model")) for made in (by_rule, saturated))
-    assert rule_of(maxima, IndexSection(), 325) == ("geng-root", MASS, 0.2)
-    assert rule_of(sums, IndexSection(), 325) == rule_of(encoder, IndexSection(), 325) == ("none", 1, 0)
+def test_the_rule_is_for_units_and_gives_way_to_settings(by_rule: Path, encoder: SparseEncoder) -> None:
+    units = load_encoder(str(by_rule / "model"))
+    assert rule_of(units, IndexSection(), 325) == ("geng-root", MASS, 0.2)
+    assert rule_of(encoder, IndexSection(), 325) == ("none", 1, 0)
     settings = IndexSection(document_weighting="geng", mass=0.5, length=0.1)
-    assert {rule_of(each, settings, 325) for each in (maxima, sums, encoder)} == {("geng", 0.5, 0.1)}
-    assert rule_of(maxima, IndexSection(document_weighting="none", mass=1, length=0), 325) == ("none", 1, 0)
+    assert {rule_of(each, settings, 325) for each in (units, encoder)} == {("geng", 0.5, 0.1)}
+    assert rule_of(units, IndexSection(document_weighting="none", mass=1, length=0), 325) == ("none", 1, 0)
 
 
 # outside of runs

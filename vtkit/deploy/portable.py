@@ -19,7 +19,7 @@ from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_voca
 from vtkit.deploy.result import Target
 from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS, SATURATION
+from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
 from vtkit.search.lexical import TERMS
@@ -132,12 +132,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
         terms = list(source.searcher.lexical.terms.numbers)
         (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
     if source.searcher is not None:
-        for name, copy in (
-            (IDF, DOCUMENT_WEIGHTS),
-            (SATURATION, SATURATION),
-            (OWN_TOKENS, OWN_TOKENS),
-            (LENGTH, LENGTH),
-        ):
+        for name, copy in ((IDF, DOCUMENT_WEIGHTS), (OWN_TOKENS, OWN_TOKENS), (LENGTH, LENGTH)):
             kept = source.searcher.documents.path.with_name(name)
             if kept.is_file():
                 shutil.copyfile(kept, folder / copy)

@@ -9,7 +9,7 @@ from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.portable import DOCUMENT_WEIGHTS, Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
-from vtkit.encoder.documents import LENGTH, OWN_TOKENS, SATURATION
+from vtkit.encoder.documents import LENGTH, OWN_TOKENS
 
 VECTOR = "text"  # name of the sparse vector
 
@@ -28,7 +28,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     encoder = source.encoder
     listed = INFERENCE_FREE if source.inference_free else LISTED if query_side(encoder) is None else None
     as_listed = source.pools_elsewhere and encoder.similarity_fn_name == "dot" and not source.lexical
-    weighted = any((folder / name).is_file() for name in (DOCUMENT_WEIGHTS, SATURATION, OWN_TOKENS, LENGTH))
+    weighted = any((folder / name).is_file() for name in (DOCUMENT_WEIGHTS, OWN_TOKENS, LENGTH))
     return {
         "listed": listed if as_listed else None,
         "reweighted": weighted or source.document_dimensions is not None,

@@ -98,6 +98,12 @@ def writes_units(encoder: SparseEncoder) -> bool:
     return tokenizer is not encoder.tokenizer and isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
 
 
+def sums_units(encoder: SparseEncoder) -> bool:
+    """Report whether ``encoder`` sums latent units over tokens. The weights of a text are then the square roots of
+    these sums, which no module of sentence-transformers takes: its weights are their squares."""
+    return writes_units(encoder) and encoder[-1].pooling_strategy == "sum"
+
+
 def dimension_names(encoder: SparseEncoder) -> list[str]:
     """The token that each output dimension stands for; empty for rows that are never active, (vocabulary,)."""
     names = [""] * int(encoder[0].auto_model.config.vocab_size)

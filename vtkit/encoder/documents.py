@@ -1,9 +1,7 @@
 """Documents as an index holds them: saturated, raised where they hold a token, weighted by inverse document frequency,
 pruned, and normalised by length, in this order; and the document frequencies of tokens.
 
-- *Saturation*, BM25's (Robertson and Zaragoza 2009), of documents whose dimensions are summed over tokens:
-  s_j = x_j / (x_j + k₁ (1 − b + b L / L̄)), L the sum of a document's weights, L̄ its mean over the collection. L counts
-  all weights, also those that `index.top_dimensions` cuts, so that k₁ and b mean the same whatever is kept.
+- *Saturation* of units that are summed over tokens: the square root of each weight, and so the fourth of the sum.
 - *Own tokens*: w_j(d) <- w_j(d) + c · [d holds token j], c the :data:`QUANTILE` of the weights of the collection, so
   that a query for a word of a document finds it.
 - *Weighting*: ŝ_d = w ⊙ s_d, documents only (CAI, arXiv:2211.03988). Scores are dot products, so weighting documents is
@@ -13,10 +11,12 @@ pruned, and normalised by length, in this order; and the document frequencies of
 - *Length*: w_j / (1 − b + b L / L̄), Singhal et al.'s pivoted normalisation (1996), with the sum L of a document's
   weights before pruning, and L̄ its mean over the collection.
 
-A unit that is the maximum over tokens fires in more documents the longer they are, so that long documents win. Units
-that are pooled so have the *rule* unless a recipe says otherwise: the fourth root of IDF, m = :data:`MASS`, and
-b = n / (n + :data:`LONG`), n the mean number of dimensions of a document. The divisor is then 1 + L / Λ up to a factor,
-with one Λ for all collections: paragraphs are told apart by their length, and single sentences hardly (docs/log.md).
+A unit fires in more documents the longer they are, so that long documents win. Units have the *rule* unless a recipe
+says otherwise: the fourth root of IDF, m = :data:`MASS`, and b = n / (n + :data:`LONG`), with n the mean number of
+dimensions of a document. The divisor is then 1 + L / Λ up to a factor, with one Λ for all collections: paragraphs are
+told apart by their length, and single sentences hardly. With x_j the sum of a unit over tokens, its weight is √x_j in a
+query and (x_j · idf_j)^¼ in a document before pruning and length: between a maximum, which forgets how often a unit
+fires, and a sum, in which the units that fire most often win (docs/log.md).
 """
 
 from __future__ import annotations
@@ -45,14 +45,12 @@ if TYPE_CHECKING:
 
 IDF = "idf.npy"  # file of the factor of each dimension of the documents, if they are weighted
 OWN_TOKENS = "own_tokens.npy"  # file of the increase of each dimension in documents that hold its token
-SATURATION = "saturation.json"
 LENGTH = "length.json"
 
 MASS = 0.85
 LONG = 1300  # dimensions of a document
 
-K1 = 3.0  # in sums of log(1 + logit). A unit that fires adds about 3.4, so that this is BM25's usual 0.9 firings.
-B = 0.75
+ROOT = 0.5  # power of the weight of a summed unit, itself the square root of the sum
 
 QUANTILE = 0.9
 MUCH = 1 / 3  # share of the sum of all weights from which on its loss is a warning
@@ -63,7 +61,6 @@ def as_indexed(
     vectors: sparse.csr_matrix,
     texts: Sequence[str],
     index: IndexSection,
-    sums: NDArray[np.float64],
     kept: Path | None = None,
 ) -> sparse.csr_matrix:
     """Documents as ``index`` has them; the largest *weighted* entries of a document are kept.
@@ -71,17 +68,15 @@ def as_indexed(
     Args:
         vectors: with ``index.candidate_dimensions`` entries a document at most.
         texts: of the documents; read where dimensions are tokens.
-        sums: of all weights of each document, also of those that ``vectors`` lack, (documents,).
         kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
     """
-    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+    from vtkit.encoder.asymmetric import output_tokenizer, sums_units, writes_units
     from vtkit.encoder.folding import folded_dimensions
 
-    if saturates(encoder):
-        saturation = Saturation(K1, B, float(sums.mean()) if sums.any() else 1.0)
-        vectors = saturation.applied(vectors, sums)
-        if kept is not None:
-            saturation.to_file(kept / SATURATION)
+    power = ROOT if sums_units(encoder) else 1.0
+    if power != 1:
+        saturated = (vectors.data**power).astype(np.float32)
+        vectors = sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
     held: Iterable[NDArray[np.int64]] | None = None
     if not writes_units(encoder):
         held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
@@ -102,8 +97,8 @@ def as_indexed(
     sums = vectors.sum(axis=1, dtype=np.float64).A1
     vectors, removed = pruned(vectors, index.top_dimensions, mass)
     removed.say("weighted documents")
-    if mass < 1 or slope > 0:
-        length = Length(mass, slope, float(sums.mean()) if sums.any() else 1.0)
+    if power != 1 or mass < 1 or slope > 0:
+        length = Length(mass, slope, float(sums.mean()) if sums.any() else 1.0, power)
         vectors = length.divided(vectors, sums)
         if kept is not None:
             length.to_file(kept / LENGTH)
@@ -112,19 +107,19 @@ def as_indexed(
 
 def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> tuple[DocumentWeighting, float, float]:
     """The weighting of documents, the share m of their sum that is kept, and the slope b of their length; ``auto`` is
-    the rule for units of an embedder that are maxima over tokens, and nothing for other encoders.
+    the rule for units of an embedder, and nothing for other encoders.
 
     Args:
         dimensions: n, the mean number of dimensions of a document.
     """
     from vtkit.encoder.asymmetric import writes_units
 
-    maxima = writes_units(encoder) and encoder[1].pooling_strategy == "max"
-    weighting: DocumentWeighting = "geng-root" if maxima else "none"
+    units = writes_units(encoder)
+    weighting: DocumentWeighting = "geng-root" if units else "none"
     return (
         weighting if index.document_weighting == "auto" else index.document_weighting,
-        (MASS if maxima else 1.0) if index.mass == "auto" else index.mass,
-        (dimensions / (dimensions + LONG) if maxima else 0.0) if index.length == "auto" else index.length,
+        (MASS if units else 1.0) if index.mass == "auto" else index.mass,
+        (dimensions / (dimensions + LONG) if units else 0.0) if index.length == "auto" else index.length,
     )
 
 
@@ -135,34 +130,12 @@ class Length(Result):
     mass: float
     b: float
     mean_sum: float  # L̄
+    power: float = 1.0  # of each weight, before all else
 
     def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
         """The documents divided by their lengths, (documents, dimensions); ``sums`` are their L, (documents,)."""
         divided = (vectors.data / pivots(vectors, sums, self.b, self.mean_sum)).astype(np.float32)
         return sparse.csr_matrix((divided, vectors.indices, vectors.indptr), vectors.shape)
-
-
-def saturates(encoder: SparseEncoder) -> bool:
-    """Report whether documents of ``encoder`` are saturated when they are indexed, because it sums units over
-    tokens."""
-    from vtkit.encoder.asymmetric import writes_units
-
-    return writes_units(encoder) and encoder[1].pooling_strategy == "sum"
-
-
-@dataclass(frozen=True)
-class Saturation(Result):
-    """The saturation of an index's documents, by which further documents are saturated alike."""
-
-    k1: float
-    b: float
-    mean_sum: float  # L̄
-
-    def applied(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
-        """The documents after saturation, (documents, units); ``sums`` are their L, (documents,)."""
-        half = self.k1 * pivots(vectors, sums, self.b, self.mean_sum)
-        saturated = (vectors.data / (vectors.data + half)).astype(np.float32)
-        return sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
 
 
 def pivots(vectors: sparse.csr_matrix, sums: NDArray[np.float64], b: float, mean_sum: float) -> NDArray[np.float64]:

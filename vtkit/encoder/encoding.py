@@ -8,6 +8,7 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
+from vtkit.encoder.asymmetric import sums_units
 from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
@@ -27,7 +28,8 @@ def encode(
     precision: Precision = "float32",
     description: str | console.Bar = "encoding",
 ) -> sparse.csr_matrix:
-    """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so.
+    """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so; of summed units the
+    square roots (:func:`vtkit.encoder.asymmetric.sums_units`).
 
     Args:
         encoder: a SparseEncoder of a Transformer and a pooling.
@@ -49,6 +51,7 @@ def encode(
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     dimensions = folded_dimensions(encoder)
     folded_to = None if dimensions is None else torch.tensor(dimensions, device=device)
+    root = sums_units(encoder)
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
@@ -67,6 +70,8 @@ def encode(
             )
             features = {name: tensor.to(device) for name, tensor in padded.items()}
             weights = encoder(features)["sentence_embedding"].float()
+            if root:
+                weights = weights.sqrt()
             if folded_to is not None:
                 weights = fold_weights(weights, folded_to)
             if kept < weights.shape[1]:

@@ -88,7 +88,7 @@ class SparseSystem:
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
-        from vtkit.search.stored_vectors import read_sums, read_vectors, row_sums
+        from vtkit.search.stored_vectors import read_vectors
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
@@ -96,7 +96,7 @@ class SparseSystem:
             texts = list(collection.contents)
             vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
             candidates, _ = pruned(vectors, settings.candidate_dimensions)
-            vectors = as_indexed(encoder, candidates, texts, settings, row_sums(vectors))
+            vectors = as_indexed(encoder, candidates, texts, settings)
         else:
             made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
             digest = hashlib.sha256(json.dumps(made_from).encode())
@@ -108,7 +108,7 @@ class SparseSystem:
                 shutil.rmtree(half, ignore_errors=True)
                 encode_documents(encoder, collection.contents, settings, half, place.with_suffix(".parts"), said)
                 half.rename(place)
-            vectors = as_indexed(encoder, read_vectors(place), collection.contents, settings, read_sums(place))
+            vectors = as_indexed(encoder, read_vectors(place), collection.contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors), encode, query_encoder=query_encoder_of(encoder))
 

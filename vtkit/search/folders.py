@@ -19,7 +19,7 @@ from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
-from vtkit.search.stored_vectors import VECTORS, Part, read_sums, read_vectors
+from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import CollapseError, DataError, VtkitError
@@ -167,7 +167,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
         texts = Lazy(len(documents), lambda number: documents[number].contents)
-        matrix = as_indexed(encoder, matrix, texts, index, read_sums(vectors / VECTORS), out)
+        matrix = as_indexed(encoder, matrix, texts, index, out)
         if index.lexical != "none":
             matrix, part = beside(encoder, matrix, documents)
     info = write_index(out, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)

@@ -16,7 +16,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.text import batches
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, row_sums, write_vectors
+from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
@@ -121,7 +121,7 @@ def _write(vectors: sp.csr_matrix, top_dimensions: int | None, shard: Path, dige
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     kept, removed = pruned(vectors, top_dimensions)
-    write_vectors(kept, aside, row_sums(vectors))
+    write_vectors(kept, aside)
     record = _Shard(digest, removed)
     record.to_file(aside / RECORD)
     shutil.rmtree(shard, ignore_errors=True)

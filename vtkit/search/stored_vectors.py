@@ -98,17 +98,10 @@ def row_sums(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
     return np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel()
 
 
-def write_vectors(vectors: sp.csr_matrix, folder: Path, sums: npt.NDArray[np.float64] | None = None) -> None:
-    """Write ``vectors``, (texts, width), into ``folder``, with the ``sums`` that rows had before their smallest weights
-    were cut."""
+def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
+    """Write ``vectors``, (texts, width), into ``folder``."""
     arrays = {name: getattr(vectors, name).astype(kind, copy=False) for name, kind in _ARRAYS.items()}
-    extra = {"width": np.asarray(vectors.shape[1]), "sums": row_sums(vectors) if sums is None else sums}
-    write_arrays(folder, arrays | extra)
-
-
-def read_sums(folder: Path) -> npt.NDArray[np.float64]:
-    """The sums of all weights of each text, (texts,), as :func:`write_vectors` wrote them."""
-    return read_array(folder / "sums.npy", "float64", _REBUILD)
+    write_arrays(folder, arrays | {"width": np.asarray(vectors.shape[1])})
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
@@ -124,8 +117,8 @@ def join_vectors(parts: Sequence[Path], folder: Path) -> None:
     ends = [read_vectors(part).indptr[1:] for part in parts]
     entries = np.cumsum([0, *(int(row_ends[-1]) if len(row_ends) else 0 for row_ends in ends)])
     starts = [row_ends.astype(np.int64) + entry for row_ends, entry in zip(ends, entries, strict=False)]
-    indptr, sums = np.concatenate([[0], *starts]).astype(np.int64), np.concatenate([read_sums(part) for part in parts])
-    write_arrays(folder, {"indptr": indptr, "width": np.load(parts[0] / "width.npy"), "sums": sums})
+    indptr = np.concatenate([[0], *starts]).astype(np.int64)
+    write_arrays(folder, {"indptr": indptr, "width": np.load(parts[0] / "width.npy")})
     for name in ("indices", "data"):
         form = {"descr": np.dtype(_ARRAYS[name]).str, "fortran_order": False, "shape": (int(entries[-1]),)}
         with (folder / f"{name}.npy").open("wb") as file:

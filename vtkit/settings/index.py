@@ -24,7 +24,7 @@ CANDIDATES = 4
 paragraph, 1,000 for 250."""
 
 Auto = Literal["auto"]
-"""As the encoder needs it: units of an embedder that are maxima over tokens have the rule of
+"""As the encoder needs it: units of an embedder have the rule of
 ``vtkit/encoder/documents.py``, other encoders nothing."""
 
 
@@ -74,11 +74,11 @@ class IndexSection(Section):
 
     mass: Annotated[float, Field(gt=0, le=1)] | Auto = "auto"
     """Share of the sum of a document's weights to keep, the largest first, after ``document_weighting``. ``auto``:
-    0.85 for units of an embedder that are pooled by their maximum, all for other encoders (docs/evaluation.md)."""
+    0.85 for units of an embedder, all for other encoders (docs/evaluation.md)."""
 
     length: Annotated[float, Field(ge=0, lt=1)] | Auto = "auto"
     """Slope b of the length normalisation: weights are divided by 1 − b + b L / L̄, L the sum of a document's weights.
-    ``auto``: n / (n + 1300) for units of an embedder that are pooled by their maximum and fire n times in a document on
+    ``auto``: n / (n + 1300) for units of an embedder that fire n times in a document on
     average, 0 for other encoders (docs/evaluation.md)."""
 
     query_top_dimensions: PositiveInt | None = None
@@ -93,7 +93,7 @@ class IndexSection(Section):
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
     for tokens of no document. ``cai-code``: its square root, as in the authors' code. ``geng``: ln(1 + (N − N_t +
     ½)/(N_t + ½)); ``geng-root``: its fourth root. Counted on the whole texts of each evaluation set. ``auto``:
-    ``geng-root`` for units of an embedder that are pooled by their maximum, ``none`` for other encoders
+    ``geng-root`` for units of an embedder, ``none`` for other encoders
     (docs/evaluation.md)."""
 
     bm25_analyser: Analysis = "full"

@@ -71,9 +71,9 @@ class Units(Section):
     active: Annotated[int, Field(ge=1, le=1000)] = 16
     """Units that rebuild a token's state."""
 
-    pooling: Literal["max", "sum"] = "max"
-    """How the weight of a unit in a text follows from its weights for the tokens. ``sum``: indexed documents are
-    saturated by length as BM25 saturates term frequencies. Better in one index with BM25, worse alone
+    pooling: Literal["max", "sum"] = "sum"
+    """How the weight of a unit in a text follows from its weights for the tokens. ``sum``: it is the square root of the
+    sum, and the fourth root in indexed documents, so that how often a unit fires counts, and less the oftener it does
     (docs/language.md)."""
 
     def _faults(self) -> Iterator[str]:

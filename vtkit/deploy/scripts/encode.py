@@ -71,12 +71,10 @@ class Encoder:
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each document."""
-        side, saturation = self.settings["document"], HERE / "saturation.json"
-        whole = self._scaled(self._network("document", texts))
-        vectors = [largest(each, side["candidates"]) for each in whole]
-        if saturation.is_file():
-            sums = [sum(each.values()) for each in whole]
-            vectors = [_saturated(each, total, **opened(saturation)) for each, total in zip(vectors, sums, strict=True)]
+        side, path = self.settings["document"], HERE / "length.json"
+        length = opened(path) if path.is_file() else {"mass": 1.0, "b": 0.0, "mean_sum": 1.0}
+        vectors = [largest(each, side["candidates"]) for each in self._scaled(self._network("document", texts))]
+        vectors = [{n: w ** length.get("power", 1.0) for n, w in each.items()} for each in vectors]
         path = HERE / "own_tokens.npy"
         if path.is_file():
             vectors = [self._raised(each, text, opened(path)) for each, text in zip(vectors, texts, strict=True)]
@@ -84,10 +82,10 @@ class Encoder:
         if path.is_file():
             factors = opened(path)
             vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
-        length = HERE / "length.json"
-        if not length.is_file():
-            return [largest(each, side["top_dimensions"]) for each in vectors]
-        return [_shortened(each, side["top_dimensions"], **opened(length)) for each in vectors]
+        return [
+            _shortened(each, side["top_dimensions"], length["mass"], length["b"], length["mean_sum"])
+            for each in vectors
+        ]
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each query; one without letters, digits or signs has none."""
@@ -185,18 +183,12 @@ def largest(vector: Vector, count: int | None) -> Vector:
     return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
 
 
-def _saturated(vector: Vector, total: float, k1: float, b: float, mean_sum: float) -> Vector:
-    """As the documents of the index: BM25's saturation of summed weights, their ``total`` before any was cut."""
-    half = k1 * (1 - b + b * total / mean_sum)
-    return {n: w / (w + half) for n, w in vector.items()}
-
-
 def _shortened(vector: Vector, count: int | None, mass: float, b: float, mean_sum: float) -> Vector:
     """As the documents of the index: the largest weights that hold the share ``mass`` of the sum, divided by the
     document's length."""
     total, held, kept = sum(vector.values()), 0.0, {}
     for number, weight in sorted(vector.items(), key=lambda entry: (-entry[1], entry[0])):
-        if held >= mass * total:
+        if mass < 1 and held >= mass * total:
             break
         held, kept[number] = held + weight, weight / (1 - b + b * total / mean_sum)
     return dict(sorted(largest(kept, count).items()))

@@ -73,13 +73,11 @@ def weighted_vectors(
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
     need, if anything, is kept in ``out``."""
     from vtkit.encoder.documents import as_indexed
-    from vtkit.search.stored_vectors import VECTORS, read_sums, read_vectors
+    from vtkit.search.stored_vectors import VECTORS, read_vectors
 
     stored = inputs["vectors"] / str(corpus.folder) / VECTORS
     out.mkdir(parents=True, exist_ok=True)
-    return as_indexed(
-        encoder, read_vectors(stored), collection_of(corpus).whole.contents, recipe.index, read_sums(stored), out
-    )
+    return as_indexed(encoder, read_vectors(stored), collection_of(corpus).whole.contents, recipe.index, out)
 
 
 INDEX = Stage(

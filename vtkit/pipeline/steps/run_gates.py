@@ -49,7 +49,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=5,
+    version=6,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
@@ -104,7 +104,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=9,
+    version=10,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
