@@ -307,6 +307,55 @@ def test_a_rotation_of_token_states_gives_the_embedders_units(
         token_projection(str(bent), "source.model")
 
 
+@pytest.fixture(scope="module")
+def dictionary(learned: tuple[WholeEncoder, UnitsFit], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an encoder that writes units."""
+    folder = tmp_path_factory.mktemp("dictionary") / "model"
+    save_encoder(learned[0], folder)
+    return folder
+
+
+def test_units_of_a_dictionary_are_named_by_other_texts(
+    learned: tuple[WholeEncoder, UnitsFit], dictionary: Path, embedder: Path, tmp_path: Path
+) -> None:
+    section, others = Units(dictionary=str(dictionary)), ["maple otter, otter"] * 3
+    made, fit, _ = fit_units(load_with_new_head(str(embedder)), others, section, 0, tmp_path / "states")
+    vectors = [each.encode_document(TEXTS[:20]).to_dense() for each in (learned[0], made)]
+    torch.testing.assert_close(vectors[1], vectors[0])
+    assert fit == UnitsFit(3, fit.tokens, None, learned[1].dead, 0)
+    named = {word for name in dimension_names(made)[:64] for word in re.findall("[a-z]+", name)}
+    assert named <= {"maple", "otter"}
+    fires = (made.encode_document(others).to_dense() > 0).any(0)
+    assert all(fires[n] for n, name in enumerate(dimension_names(made)[:64]) if ":" in name)
+
+
+def test_words_stand_behind_units_of_a_dictionary(dictionary: Path, embedder: Path, tmp_path: Path) -> None:
+    section = Units(dictionary=str(dictionary))
+    made, _, _ = fit_units(load_with_new_head(str(embedder)), TEXTS, section, 0, tmp_path / "states", 0.03, 50)
+    save_encoder(made, tmp_path / "words")
+    again, _, _ = fit_units(
+        load_with_new_head(str(embedder)), TEXTS, Units(dictionary=str(tmp_path / "words")), 0, tmp_path / "states"
+    )
+    assert len(dimension_names(again)) - dimension_names(again).count("") == 64, "tokens are not taken over"
+
+
+def test_a_dictionary_that_does_not_fit_is_refused(dictionary: Path, embedder: Path, tmp_path: Path) -> None:
+    save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "words")
+
+    def refused(changed: bool, name: Path) -> str:
+        encoder = load_with_new_head(str(embedder))
+        if changed:
+            with torch.no_grad():
+                encoder[0].auto_model.base_model.encoder.layer[1].output.dense.weight[0, 0] += 1e-4
+        with pytest.raises(DataError) as error:
+            fit_units(encoder, TEXTS, Units(dictionary=str(name)), 0, tmp_path / "states")
+        return str(error.value)
+
+    assert "encoder.layer.1.output.dense.weight differ" in refused(True, dictionary)
+    assert "its dimensions are not latent units" in refused(False, tmp_path / "words")
+    assert "no trained masked-language-model head" in refused(False, embedder)
+
+
 RECIPE = """\
 [recipe]
 name = "units"
@@ -359,6 +408,16 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
     for kind in (r"\d+:[a-z]+.*", r"\d+:\(.*\)", r"bm25:.+", r"(##)?[a-z]+"):
         assert any(re.fullmatch(kind, name) for name in shared), found.output
+    other = recipe.with_name("other.toml")
+    other.write_text(
+        recipe.read_text()
+        .replace('name = "units"', 'name = "other"')
+        .replace("size = 64\nactive = 4\n", f'dictionary = "{made / "model"}"\n')
+    )
+    again = run(other, runs=recipe.parent / "runs", until="transfer")
+    reused = load_encoder(str(open_run(again).steps["transfer"] / "model"))
+    vectors = [each.encode_document(TEXTS[:20]).to_dense()[:, :64] for each in (encoder, reused)]
+    torch.testing.assert_close(vectors[1], vectors[0])
     reasons_leave_out_units_of_common_words(made)
     a_unit_lists_the_texts_it_weighs_most_in(made)
     # the code in the model card, and vtkit's own decode, name the dimensions
@@ -437,6 +496,7 @@ def a_unit_lists_the_texts_it_weighs_most_in(made: Path) -> None:
     [
         ('[calibrate]\ntokens = "document-frequency"\n', "remove calibrate.tokens"),
         ("[source.units]\nactive = 64\n", "active must be less than size"),
+        ("[source.units]\ndictionary = './no-model'\n", "the dictionary has its units: remove size"),
     ],
 )
 def test_what_does_not_go_with_units_is_refused(recipe: Path, added: str, said: str) -> None:

@@ -29,6 +29,6 @@ class UnitsFit(Result):
 
     texts: int  # texts that they were learned from
     tokens: int  # their tokens
-    unexplained: float  # share of the variance of held-out states that the units leave over
+    unexplained: float | None  # share of the variance of held-out states that the units leave over; None if not learned
     dead: int  # units that fire for no token; they are masked
     revived: int  # units that were given another direction while they were learned, because they fired for no token

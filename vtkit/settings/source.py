@@ -65,6 +65,11 @@ class Units(Section):
     input vocabulary is the embedder's own, whole or trimmed. With [source.head] too, there are dimensions for tokens
     beside the units."""
 
+    dictionary: ModelName | None = None
+    """Hub id or folder of an encoder whose units were learned from the same ``source.model``, possibly on other texts:
+    they are taken over, and the texts only name them (docs/language.md#ready-dictionaries). Default: units are
+    learned."""
+
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
     """Number of units."""
 
@@ -79,6 +84,8 @@ class Units(Section):
     def _faults(self) -> Iterator[str]:
         if self.active >= self.size:
             yield f"active must be less than size, but {self.active} of {self.size} units would be active"
+        if self.dictionary is not None and (given := {"size", "active"} & self.model_fields_set):
+            yield f"the dictionary has its units: remove {' and '.join(sorted(given))}"
 
 
 class SourceSection(Section):

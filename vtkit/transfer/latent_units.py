@@ -16,6 +16,7 @@ Units are named by words (:mod:`vtkit.transfer.unit_names`). Words can stand bes
 """
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,11 +28,12 @@ from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, with_sides
-from vtkit.encoder.checkpoint import as_sparse_encoder
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, with_sides, writes_units
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder
 from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
 from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.encoder.model_folder import first_of
 from vtkit.settings.source import HEAD_STEPS, UNIT_STEPS, Units
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -48,6 +50,8 @@ LOOKED_AT = 16_384  # tokens whose units decide thresholds, and held-out ones th
 UNIT_LOGIT = 30.0
 """Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
 strongly it does (docs/log.md)."""
+
+TEXTS_NAMED = 2000  # texts that name the units of a dictionary
 
 POSITIONS = 1024  # tokens a step
 LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
@@ -100,20 +104,23 @@ def fit_units(
 
     Args:
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`; its head is replaced.
+        section: with a ``dictionary``, its units are taken over, and nothing is learned.
         folder: where states and the model are kept meanwhile.
         words: of the tokens' head, :func:`vtkit.encoder.fitted_head.fit_head`'s ``activation``.
         steps: of the optimiser.
         projection: maps states before units are learned from them (:func:`vtkit.encoder.dense.token_projection`).
     """
+    rng = np.random.default_rng(seed)
+    if section.dictionary is not None and words is None:  # the texts name the units and teach nothing
+        texts = [texts[number] for number in np.sort(rng.permutation(len(texts))[:TEXTS_NAMED]).tolist()]
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
     fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
-    if len(fitted_on) < FEWEST_TOKENS:
+    if section.dictionary is None and len(fitted_on) < FEWEST_TOKENS:
         raise DataError(
             f"Units need at least {FEWEST_TOKENS} tokens to learn from, and the texts hold {len(fitted_on)}. Name more "
             "text of the language in corpus."
         )
-    rng = np.random.default_rng(seed)
     looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])
     head, read = Head(encoder[0].auto_model), None
     if words is not None:
@@ -121,15 +128,21 @@ def fit_units(
         with torch.no_grad():
             before = head.output(states.batch(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
-    head.pass_on(states, fitted_on, projection)
-    learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
-    # states are in the order of the texts' lengths, so their first would be those of the shortest
-    measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
+    if section.dictionary is not None:
+        rows, bias = _units_of(section.dictionary, encoder, head)
+        unexplained, revived = None, 0
+    else:
+        head.pass_on(states, fitted_on, projection)
+        learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
+        # states are in the order of the texts' lengths, so their first would be those of the shortest
+        measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
+        with torch.no_grad():
+            wanted = head.output(states.batch(measured)[0])
+            missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
+            unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
+            rows, bias = _as_decoder(head, learned, states, looked_at)
+    dead = int((bias <= MASKED_BIAS / 2).sum())
     with torch.no_grad():
-        wanted = head.output(states.batch(measured)[0])
-        missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
-        unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
-        rows, bias, fires = _as_decoder(head, learned, states, looked_at)
         names = unit_names(head, rows, bias, states, texts, seed)
         if words is not None:
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
@@ -138,7 +151,43 @@ def fit_units(
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
     whole = with_sides(plain, encoder, output=_named(names))
-    return whole, UnitsFit(len(texts), len(states.ids), unexplained, int((fires == 0).sum()), revived), read
+    return whole, UnitsFit(len(texts), len(states.ids), unexplained, dead, revived), read
+
+
+def _units_of(dictionary: str, encoder: SparseEncoder, head: Head) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units of another encoder, whose head ``head`` becomes.
+
+    Raises:
+        DataError: ``dictionary`` has no units, or they are those of another embedder than ``encoder``.
+    """
+    setting = "source.units.dictionary"
+    known = load_encoder(dictionary, label=f"{setting} =")
+    if not writes_units(known):
+        raise DataError(
+            f"{setting} = {dictionary}: its dimensions are not latent units. Name a model that [source.units] made."
+        )
+    models = known[0].auto_model, encoder[0].auto_model
+    layers, own = (
+        {
+            name: weight
+            for name, weight in each.base_model.named_parameters()
+            if weight is not each.get_input_embeddings().weight
+        }
+        for each in models
+    )
+    other = [name for name, weight in own.items() if name not in layers or not torch.equal(layers[name], weight.cpu())]
+    if other or len(layers) > len(own):
+        raise DataError(
+            f"{setting} = {dictionary}: its units were not learned from source.model as it is with this source.layers: "
+            f"{first_of(other or list(layers))} differ. Name the model that they were learned from."
+        )
+    found = Head(models[0])
+    head.map.load_state_dict(found.map.state_dict())
+    head.norm.load_state_dict(found.norm.state_dict())
+    names = dimension_names(known)
+    count = next((n for n, name in enumerate(names) if not re.fullmatch(rf"{n}(:.*)?'*", name)), len(names))
+    device = head.map.weight.device
+    return found.decoder.weight[:count].detach().to(device), found.decoder.bias[:count].detach().to(device)
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,10 +253,8 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
     return len(places)
 
 
-def _as_decoder(
-    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]
-) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
-    """Decoder rows and biases of the units, and how often each fires for the tokens ``rows``."""
+def _as_decoder(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units, which fire for the tokens ``rows`` as often as they are among the k."""
     outputs = head.output(states.batch(rows)[0])
     fires = np.zeros(len(sae.bias), dtype=np.int64)
     for some in torch.split(outputs, 1024):
@@ -225,7 +272,7 @@ def _as_decoder(
     weight = scale * sae.encoder
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS
-    return weight, bias, fires
+    return weight, bias
 
 
 def _named(names: Sequence[str]) -> PreTrainedTokenizerFast:
