@@ -22,7 +22,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's ba
 
 LONGEST = (
     *("test_run_cli", "test_situations", "test_export", "test_distributed", "test_rehearsal", "test_python_api"),
-    *("test_command_lines", "test_elsewhere", "test_sweep", "test_negatives"),
+    *("test_live", "test_exports", "test_command_lines", "test_elsewhere", "test_sweep", "test_negatives"),
 )
 """Files that take longest, and so begin first: each is run by one process, and the last one is not to be waited for."""
 

@@ -28,7 +28,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "pipeline": (3472, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
-    "search": (2599, 259),
+    "search": (2607, 261),
     "settings": (975, 120),
     "system": (598, 87),
     "training": (2341, 240),

@@ -257,8 +257,11 @@ def test_an_alias_stands_for_a_complete_index_at_every_moment(url: str, client: 
         open_index(section(url), tmp_path / "0")
     client.indices.create(index="other", body={"aliases": {"of-others": {}}})
     try:
-        with pytest.raises(DataError, match="of-others stands for other, not an index of vtkit"):
+        with pytest.raises(DataError, match="of-others is other, not of vtkit"):
             build_index(section(url, alias="of-others"), models[0], tmp_path / "others")
+        with pytest.raises(DataError, match="other is an index, not of vtkit"):
+            build_index(section(url, alias="other"), models[0], tmp_path / "others")
+        assert list(client.indices.get(index="vtkit-*")) == [name_of(tmp_path / "2")]  # nothing was sent
     finally:
         client.indices.delete(index="other")
 

@@ -76,9 +76,13 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
     rows = np.flatnonzero((documents >= LEAST_WEIGHT).getnnz(axis=1)).tolist()
     own = {"refresh_interval": "-1", "number_of_replicas": settings.replicas}
     with connected_to(settings) as client, answers(settings):
+        if settings.alias is not None:
+            _behind(client, settings.alias)  # before anything is sent
         if not client.indices.exists(index=name):
             body = {"settings": {"index": own | {"number_of_shards": settings.shards}}, "mappings": MAPPING}
-            client.indices.create(index=name, body=body, ignore=400)  # where another process was quicker
+            made = client.indices.create(index=name, body=body, ignore=400)
+            if "error" in made and made["error"]["type"] != "resource_already_exists_exception":  # by another process
+                raise ValueError(reason_of(made))
         client.indices.put_settings(index=name, body={"index": own})
         with _turn(client, name, len(rows)) as sent:
             _send(client, name, documents, rows, sent)
@@ -97,7 +101,7 @@ def _turn(client: Any, name: str, wanted: int) -> Iterator[int]:
     all. Another process is waited for as long as it runs on this machine, or gives a sign of life."""
     import opensearchpy
 
-    own = f"process {os.getpid()} on {socket.gethostname()}"
+    own = _this_process()
     seen, since = None, time.monotonic()
     while _count(client, name) != wanted:
         try:
@@ -127,6 +131,10 @@ def _turn(client: Any, name: str, wanted: int) -> Iterator[int]:
     client.delete(index=name, id=BUILDER, ignore=404, params={"refresh": "true"})
 
 
+def _this_process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
 def _may_run(process: str) -> bool:
     """Whether ``process PID on HOST`` may still run: False only for a process of this machine that has ended."""
     number, host = process.removeprefix("process ").split(" on ", 1)
@@ -135,7 +143,7 @@ def _may_run(process: str) -> bool:
 
 def _send(client: Any, name: str, documents: sp.csr_matrix, rows: Sequence[int], sent: int) -> None:
     """Send the documents ``rows`` behind the first ``sent``, :data:`PARALLEL` requests at once."""
-    own = f"process {os.getpid()} on {socket.gethostname()}"
+    own = _this_process()
     waiting: deque[tuple[int, Future[None]]] = deque()
 
     def acknowledge() -> None:
@@ -200,6 +208,15 @@ def _bulk(client: Any, name: str, lines: list[str]) -> None:
             time.sleep(pause)
 
 
+def _behind(client: Any, alias: str) -> set[str]:
+    """The indexes that ``alias`` stands for. DataError: it is the name of an index, or stands for one of others."""
+    found = set(client.indices.get_alias(name=alias)) if client.indices.exists_alias(name=alias) else set()
+    taken = [each for each in found if not each.startswith("vtkit-")]
+    if taken or (not found and client.indices.exists(index=alias)):
+        raise DataError(f"index.alias: {alias} is {', '.join(taken) or 'an index'}, not of vtkit. Name another alias.")
+    return found
+
+
 def _switch(client: Any, name: str, alias: str, replicas: int) -> None:
     """Let ``alias`` stand for the index ``name`` and for no other from one moment to the next; then remove the index
     that it stood for. A second alias tells which that was, if this process does not come to removing it."""
@@ -209,18 +226,14 @@ def _switch(client: Any, name: str, alias: str, replicas: int) -> None:
     elif client.cluster.health(index=name, wait_for_status="green", ignore=408)["timed_out"]:
         console.warn(f"after half a minute, not all copies of the index {name} are complete")
     replaced = f"{alias}.replaced"
-    before = set(client.indices.get_alias(name=alias, ignore=404)) - {name, "error", "status"}
-    if foreign := [each for each in before if not each.startswith("vtkit-")]:
-        raise DataError(
-            f"index.alias: {alias} stands for {', '.join(foreign)}, not an index of vtkit. Name another one."
-        )
+    before, left = _behind(client, alias) - {name}, _behind(client, replaced)
     actions = [{"add": {"index": name, "alias": alias}}]
+    actions += [{"remove": {"index": name, "alias": replaced}}] if name in left else []
     for each in before:
         actions += [{"remove": {"index": each, "alias": alias}}, {"add": {"index": each, "alias": replaced}}]
     client.indices.update_aliases(body={"actions": actions})
-    left = set(client.indices.get_alias(name=replaced, ignore=404)) - {name, "error", "status"}
-    if left:
-        client.indices.delete(index=",".join(sorted(left)))
+    if gone := (before | left) - {name}:
+        client.indices.delete(index=",".join(sorted(gone)))
 
 
 def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
