@@ -12,6 +12,7 @@ from command_line import invoke
 from test_document_files import write_pdf
 
 import vtkit
+from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.search import searched
 from vtkit.search.folders import read_encoding
@@ -23,6 +24,8 @@ SMALL = ("--set", "source.units.size=32", "--set", "source.units.active=4", "--s
 
 
 def text_files(folder: Path) -> Path:
+    (folder / "texts").mkdir()
+    (folder / "texts" / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
     for number, text in enumerate(TEXTS):
         path = folder / "texts" / str(number % 3) / f"{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,13 @@ def test_from_an_empty_folder_to_an_answered_query(
     assert found.exception is None, found.output
     results = json.loads(found.output)["results"]
     assert FIRST[make] in [result["id"] for result in results[:3]]
+    if make is text_files:
+        assert "broken.pdf: is damaged" in built.output
+        assert "1 of 61 files were left out" in built.output
     if make is table:
+        limited = json.loads(invoke("search", out, query, "--json", "--where", "year >= 2040").output)["results"]
+        assert limited
+        assert all(int(result["id"].rpartition("/")[2]) >= 50 for result in limited)
         assert first["metadata"] == {"url": "https://example.org/0", "year": 1990}
         assert json.loads((out / "built.json").read_text())["documents"] == 60
     again = invoke("build", documents, "--embedder", embedder, "--language", "en", "--out", out, *SMALL)
@@ -155,3 +164,18 @@ def test_documents_and_evaluation_sets_are_not_both_indexed(embedder: Path, tmp_
     )
     refused = invoke("recipe", "check", recipe)
     assert "the documents of evaluate.sets are indexed" in str(refused.exception)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_sparse_encoder_is_built_from_within_its_language_and_with_pairs(language: str, tmp_path: Path) -> None:
+    documents, model, pairs = table(tmp_path), tmp_path / "model", tmp_path / "pairs.tsv"
+    save_encoder(tiny.encoder(tmp_path / "work"), model)
+    pairs.write_text(
+        "".join(f"{word} {other}\t{word} {other}\n" for word in tiny.WORDS for other in tiny.WORDS), "utf-8"
+    )
+    given = ["--source", model, "--language", language, "--set", "adapt.steps=2", "--set", "adapt.batch_size=4"]
+    given += ["--parallel", pairs] if language == "de" else []
+    built = invoke("build", documents, "--out", tmp_path / "index", *given)
+    assert built.exception is None, (built.output, built.exception)
+    found = vtkit.search_run(tmp_path / "index", TEXTS[3][10:80], top=3)[0]
+    assert "https://example.org/3" in [result.id for result in found]

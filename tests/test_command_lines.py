@@ -163,10 +163,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("en-ko.tsv.gz", "b.tsv.gz"):
         (made / name).write_bytes(gzip.compress(pairs.encode()))
     (made / "a.tsv").write_text(pairs, "utf-8")
+    rows = (f"{number},{text},{2000 + number}\n" for number, text in enumerate(tiny.texts(30)))
+    (made / "my_documents.csv").write_text("id,text,year\n" + "".join(rows), "utf-8")
+    for name in ("my_texts", "my_pdfs"):
+        (made / name).mkdir()
+        (made / name / "one.txt").write_text(" ".join(tiny.texts(30)), "utf-8")
     (made / "queries.tsv").write_text("1\tapple\n2\tcedar\n", "utf-8")
     tiny.write_collection(made / "collection", found)
     vtkit.encode_texts(made / "MODEL", made / "collection", made / "vectors")
     vtkit.index_vectors(made / "vectors", made / "index")
+    vtkit.encode_texts(made / "MODEL", made / "my_documents.csv", made / "vectors-of-rows")
+    vtkit.index_vectors(made / "vectors-of-rows", made / "news")
+    for name in ("texts", "built"):
+        (made / name).symlink_to(made / "news")
     (made / "RECIPE").write_bytes((made / "my-korean.toml").read_bytes())
     (made / "my-grid.toml").write_text('extends = "my-korean.toml"\n[sweep.values]\n"recipe.seed" = [1]\n', "utf-8")
     (made / "RUN").symlink_to(made / "runs" / "my-korean")
@@ -250,6 +259,9 @@ def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch:
     arguments = arguments_of(line)
     if arguments[0] == "run":
         arguments += ["--dry-run"]
+    if arguments[0] == "build":
+        monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
+        arguments += shlex.split("--set source.units.size=32 --set source.units.active=4 --set source.steps=20")
     if arguments[0] == "sweep":
         arguments += ["--dry-run", "--set", 'sweep.values={"recipe.seed" = [1, 2]}']
     if arguments[:2] == ["recipe", "new"]:

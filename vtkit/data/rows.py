@@ -146,28 +146,26 @@ def _table_rows(
     if not head:
         return
     separator = "\t" if form == ".tsv" else max(_SEPARATORS, key=head[0].count)
-    quoted = form == ".csv" or _is_quoted(head)
+    names = [] if form == ".csv" or is_header(head[0].split("\t"), columns) else ["_id", "text"]
+    quoted = form == ".csv" or (not names and _is_quoted(head))
+    if names and head[0].count("\t") > 1:
+        raise DataError(
+            f"{path}: its first line has {head[0].count(separator) + 1} cells, none of them the name of an id or a "
+            "text. Name these columns, or begin the file with a line of names, such as _id, title and text."
+        )
     reader = csv.reader(
         (f"{line}\n" for line in chain(head, lines)),
         delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True,
     )  # fmt: skip
-    names: list[str] = []
     number = 1
     try:
         for cells in reader:
-            if not names and form == ".tsv" and not is_header(cells, columns):
-                if len(cells) > 2:
-                    raise DataError(
-                        f"{path}: its first line has {len(cells)} cells, none of them the name of an id or a text. "
-                        "Name these columns, or begin the file with a line of names, such as _id, title and text."
-                    )
-                names = ["_id", "text"]
             if not names:
                 names = [name.strip() or f"column {place}" for place, name in enumerate(cells, 1)]
                 if len({*names}) < len(names):
                     raise DataError(f"{path}: two columns of its header have the same name. Rename one of them.")
             elif cells and any(cell.strip() for cell in cells):
-                if not quoted:  # tabs are part of the last cell
+                if not quoted and len(cells) > len(names):  # tabs are part of the last cell
                     cells[len(names) - 1 :] = ["\t".join(cells[len(names) - 1 :])]
                 if len(cells) == len(names):
                     yield number, dict(zip(names, map(str.strip, cells), strict=True))
