@@ -21,9 +21,9 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1861, 97),
-    "deploy": (1835, 201),
+    "deploy": (1840, 201),
     "data": (2547, 291),
-    "encoder": (2489, 248),
+    "encoder": (2636, 263),
     "evaluation": (1401, 135),
     "pipeline": (3472, 271),
     "recipe": (1090, 96),

@@ -18,7 +18,7 @@ from sentence_transformers import MultiVectorEncoder, SparseEncoder
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.dense import load_dense, token_projection
 from vtkit.encoder.families import mlm_head
@@ -35,7 +35,7 @@ from vtkit.system.errors import DataError, RecipeError
 from vtkit.training.gates import Gate
 from vtkit.training.objective import UNIT_SCALE, Objective, Term
 from vtkit.transfer import latent_units
-from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
+from vtkit.transfer.latent_units import Autoencoder, _rows_of_words, fit_units
 from vtkit.transfer.unit_names import unit_names, words_of
 
 TEXTS = tiny.texts(300, seed=1)
@@ -147,7 +147,7 @@ def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFi
         right += any(word in re.findall("[a-z]+", names[unit]) for unit in vector.topk(3).indices.tolist())
     assert right >= 10
     assert all(name.partition(":")[0] == str(number) for number, name in enumerate(names[:64]))
-    assert _named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
+    assert named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
 
 
 def test_names_are_the_words_of_the_definition(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vtkit.deploy.result import Export, Target
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
+    from vtkit.encoder.checkpoint import Layout
     from vtkit.evaluation.comparison import Comparison
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
@@ -89,15 +90,20 @@ def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
     return load(str(name), device or fastest_device())
 
 
-def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
+def save_encoder(encoder: SparseEncoder, folder: Name, layout: Layout = "head") -> None:
     """Save ``encoder`` for plain ``SparseEncoder(folder)``.
+
+    Args:
+        layout: with ``autoencoder``, latent units become the module ``SparseAutoEncoderTokenEncoder`` (and their
+            maxima ``SparseTokenPooling``) of sentence-transformers' pull request 3796, which 6.2 does not have.
 
     Raises:
         RecipeError: ``folder`` exists and is not empty.
+        DataError: an encoder that has no such layout.
     """
     from vtkit.encoder.checkpoint import save_encoder as save
 
-    save(encoder, _new_folder(folder))
+    save(encoder, _new_folder(folder), layout)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Name) -> None:

@@ -19,6 +19,7 @@ from vtkit.deploy.result import LEAST_COSINE
 from vtkit.encoder.asymmetric import output_tokenizer, sums_units
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import folded_dimensions
+from vtkit.encoder.token_units import has_token_units
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.system.errors import DataError, VtkitError
@@ -50,6 +51,11 @@ class TermWeights(nn.Module):
             raise DataError(
                 "This is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary. No "
                 "engine can run it. Encode its documents with vtkit encode, or train a SPLADE encoder."
+            )
+        if has_token_units(encoder):
+            raise DataError(
+                "This encoder is an autoencoder without a masked-language-model head, and no engine can run it. Encode "
+                "its documents with vtkit encode, or export the encoder that it was saved from."
             )
         pooling = encoder[1]
         self.model = encoder[0].auto_model

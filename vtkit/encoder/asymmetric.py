@@ -6,14 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
-from tokenizers import models
+from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
+from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
 from vtkit.system.errors import DataError
 
@@ -104,12 +106,29 @@ def sums_units(encoder: SparseEncoder) -> bool:
     return writes_units(encoder) and encoder[-1].pooling_strategy == "sum"
 
 
+def width_of(encoder: SparseEncoder) -> int:
+    """The number of output dimensions."""
+    units = has_token_units(encoder)
+    return int(encoder[-1].embedding_dimension if units else encoder[0].auto_model.config.vocab_size)
+
+
 def dimension_names(encoder: SparseEncoder) -> list[str]:
     """The token that each output dimension stands for; empty for rows that are never active, (vocabulary,)."""
-    names = [""] * int(encoder[0].auto_model.config.vocab_size)
+    names = [""] * width_of(encoder)
     for token, number in output_tokenizer(encoder).get_vocab().items():
         names[number] = token
     return names
+
+
+def named(names: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are the dimensions; it cuts no text."""
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(names):
+        while name in numbers:  # a unit that nothing fires has a number for a name, and there are tokens like that
+            name += "'"
+        numbers[name] = number
+    backend = Tokenizer(models.WordLevel(numbers, unk_token=next(iter(numbers))))
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
 def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
@@ -145,7 +164,15 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     encoders = [Transformer, SpladePooling], [TokenTransformer, UnicoilPooling]
     kinds = [type(module) for module in query]
     made = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
-    if [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
+    autoencoder = (
+        kinds[0] is Transformer
+        and kinds[-2:-1] == [ENCODER]
+        and kinds[-1] in (POOLING, SpladePooling)
+        and set(kinds[1:-2]) <= {Dense}
+    )
+    if autoencoder and kinds == [type(module) for module in document]:
+        pass
+    elif [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
         parts = made[0] if query == document else f"{made[0]} for documents and {made[1]} for queries"
         raise DataError(
             f"{name} is made of {parts}; vtkit supports encoders made of a "
@@ -153,7 +180,11 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
             "that encode queries with another such encoder or a static table."
         )
     names, queries, output, by_default = folder / OUTPUT_TOKENIZER, None, None, False
-    if router is None and not names.is_dir():
+    if autoencoder:
+        output = named(map(str, range(width_of(encoder))))
+        if not getattr(encoder[-1], "include_prompt", True) and any(encoder.prompts.values()):
+            raise DataError(f"{name} leaves its prompts out of its vectors, and vtkit cannot. Remove the prompts.")
+    elif router is None and not names.is_dir():
         return encoder
     if router is not None and any(module is not other for module, other in zip(query, document, strict=False)):
         queries = SparseEncoder(modules=query, device=encoder.device, **settings_of(encoder))

@@ -3,14 +3,16 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
+import sentence_transformers
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForMaskedLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -21,7 +23,7 @@ from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
 from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
-from vtkit.encoder.kinds import as_unicoil
+from vtkit.encoder.kinds import as_autoencoder, as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
     OUTPUT_TOKENIZER,
@@ -32,16 +34,23 @@ from vtkit.encoder.model_folder import (
     library_errors,
     load_complete,
     model_folder,
+    module_types,
     refuse_lacking,
     transformer_folder,
     transformer_folders,
 )
 from vtkit.encoder.query_tables import weights_by_token
+from vtkit.encoder.token_units import IN_LIBRARY, LIBRARY_NAMES, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
+from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import prepare_backend
 from vtkit.vocabulary.saved import save_tokenizer
+
+Layout = Literal["head", "autoencoder"]
+"""Modules of a saved encoder of latent units: a masked-language-model head, which every sentence-transformers since 5.1
+reads, or an autoencoder."""
 
 
 def load_encoder(name: str, device: str = "cpu", label: str = "source model") -> SparseEncoder:
@@ -68,13 +77,19 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             transformer.model = model.eval()
             encoder = SparseEncoder(modules=[transformer, SpladePooling("max")], device=device)
         else:
-            for module in transformer_folders(folder, called):
-                _trained_model(called, module, device_map="meta")  # checked without reading the weights
+            units = any(kind.endswith(".SparseAutoEncoderTokenEncoder") for kind in module_types(folder, called))
+            for module in transformer_folders(folder, called):  # checked without reading the weights
+                if units:
+                    body, missing = load_complete(AutoModel, module, called, unused="pooler", device_map="meta")
+                    refuse_lacking(called, body, missing)
+                else:
+                    _trained_model(called, module, device_map="meta")
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 # the library imports no classes but its own unless the model's code may run; these are given to it
                 encoder = SparseEncoder._load_with_module_classes(
                     str(folder),
-                    dict(zip(OWN_MODULES, (TokenTransformer, UnicoilPooling), strict=True)),
+                    dict(zip(OWN_MODULES, (TokenTransformer, UnicoilPooling), strict=True))
+                    | ({} if IN_LIBRARY else LIBRARY_NAMES),
                     device=device,
                     **SAFELY,
                     model_kwargs={"dtype": torch.float32, "weights_only": True},
@@ -87,8 +102,9 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
         )
     for side in (encoder, query_side(encoder)):
         if side is not None and isinstance(side[0], Transformer):
-            side[0].model = with_plain_head(side[0].model)
-            _refuse_not_finite(called, side[0].model)
+            if not has_token_units(side):
+                side[0].model = with_plain_head(side[0].model)
+            _refuse_not_finite(called, side)
             # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
             longest = max_input_length(side[0].model, side.tokenizer)
             side.max_seq_length = min(side.max_seq_length or longest, longest)
@@ -181,24 +197,34 @@ def as_sparse_encoder(
     return encoder.eval()
 
 
-def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
+def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") -> None:
     """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it: safetensors only, tied weights once, the
     document transformer at the folder's root (:mod:`vtkit.encoder.layout`).
 
     A query side goes into the library's router, and a static table into ``idf.json`` too; an output vocabulary goes
     into the folder ``output_tokenizer``. A uniCOIL encoder loads only where vtkit is installed, with
     ``trust_remote_code=True``.
+
+    Args:
+        layout: ``autoencoder`` writes latent units as the modules of :mod:`vtkit.encoder.token_units`.
     """
+    if layout == "autoencoder":
+        encoder = as_autoencoder(encoder)
+        if not IN_LIBRARY:
+            console.warn(
+                f"sentence-transformers {sentence_transformers.__version__} has no SparseAutoEncoderTokenEncoder and "
+                f"cannot load {folder}. vtkit can."
+            )
     queries, output, table = query_side(encoder), own_output(encoder), query_table(encoder)
     for side in (encoder, queries):
-        if side is None or len(side) == 1:
+        if side is None or len(side) == 1 or has_token_units(side):
             continue
         transformer, pooling = side[0], side[1]
         if type(pooling) not in (SpladePooling, UnicoilPooling):
             raise TypeError("save the encoder after the streaming block: its pooling must be the library's own")
         pooling.embedding_dimension = transformer.auto_model.config.vocab_size
         settle_head(transformer.auto_model)
-    modules = [encoder[0], encoder[1]]
+    modules = list(encoder)
     with quiet_libraries():
         if queries is not None:
             default = "query" if encoder.query_route_by_default else "document"

@@ -8,10 +8,11 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
-from vtkit.encoder.asymmetric import sums_units
+from vtkit.encoder.asymmetric import sums_units, width_of
 from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
+from vtkit.encoder.token_units import has_token_units
 from vtkit.encoder.truncation import first_tokens
 from vtkit.system import console
 from vtkit.system.runtime import Precision
@@ -42,11 +43,11 @@ def encode(
         (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    device, shape = model.device, (len(texts), model.config.vocab_size)
+    device, width, logits = model.device, width_of(encoder), not has_token_units(encoder)
     if not texts:  # the tokenizer cannot take an empty list
-        return sparse.csr_matrix(shape, dtype=np.float32)
+        return sparse.csr_matrix((0, width), dtype=np.float32)
     limit = min(max_length, encoder.max_seq_length or max_length)
-    kept = min(top_dimensions or model.config.vocab_size, encoder.max_active_dims or model.config.vocab_size)
+    kept = min(top_dimensions or width, encoder.max_active_dims or width)
     token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     dimensions = folded_dimensions(encoder)
@@ -56,10 +57,11 @@ def encode(
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
     encoder.eval()
-    half = precision == "bf16"
+    half = precision == "bf16" and logits
     products = half_precision(model) if half else nullcontext()
     progress = console.progress(description, total=len(texts))
-    with streaming(encoder, half=half), torch.inference_mode(), products, progress as bar:
+    head = streaming(encoder, half=half) if logits else nullcontext()
+    with head, torch.inference_mode(), products, progress as bar:
         start = 0
         while start < len(order):
             longest = max(len(token_ids[order[start]]), 1)
@@ -83,7 +85,7 @@ def encode(
             values.append(weights[active[:, 0], active[:, 1]].cpu().numpy())
             bar.advance(len(batch))
     matrix = sparse.csr_matrix(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape, dtype=np.float32
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), (len(texts), width), np.float32
     )
     matrix.sort_indices()
     return matrix

@@ -1,22 +1,34 @@
-"""Kinds of encoders: SPLADE, whose weights are a masked language model's logits, and uniCOIL; one made of the other."""
+"""Kinds of encoders: SPLADE, whose weights are a masked language model's logits, uniCOIL, and autoencoders of latent
+units; one made of the other."""
 
 import copy
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Dense
 from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SpladePooling
+from torch import nn
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_side, settings_of, with_sides, writes_units
 from vtkit.encoder.families import as_array, mlm_head
+from vtkit.encoder.fitted_head import Head
 from vtkit.encoder.masked import is_masked
+from vtkit.encoder.model_folder import SAFELY_WEIGHTS, WEIGHTS
+from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system.errors import DataError
+from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.saved import save_tokenizer
 
 Kind = Literal["splade", "unicoil"]
 
@@ -56,6 +68,67 @@ def as_splade(encoder: SparseEncoder) -> SparseEncoder:
     if not is_unicoil(encoder):
         return encoder
     return with_pooling(encoder, SpladePooling("max", "relu", encoder[0].auto_model.config.vocab_size))
+
+
+def as_autoencoder(encoder: SparseEncoder) -> SparseEncoder:
+    """``encoder``, which writes latent units, in the modules of :mod:`vtkit.encoder.token_units`, with equal vectors;
+    itself where it is one already.
+
+    Its head is E LN(GELU(W h + a)) + b, the layer norm with γ, β and ε. Two dense layers give GELU(W h + a) less its
+    mean over the n dimensions, and √(n ε) as one dimension more: of length √(n + 1), that is the layer norm but for
+    √((n + 1) / n), γ and β, which E and b take in. All units are among the k, since their thresholds decide. Sums are
+    those of logarithms, which ``SpladePooling`` adds up.
+
+    Raises:
+        DataError: dimensions are tokens, queries take a way of their own, or the head has another activation than GELU.
+    """
+    if has_token_units(encoder):
+        return encoder
+    if not writes_units(encoder) or query_side(encoder) is not None:
+        raise DataError(
+            "Only latent units of one encoder for queries and documents can be saved as an autoencoder. Save this "
+            "encoder with its head."
+        )
+    model, units, sums = encoder[0].auto_model, len(output_tokenizer(encoder)), encoder[1].pooling_strategy == "sum"
+    head, width = Head(model), mlm_head(model).decoder.in_features
+    norm, decoder = head.norm, head.decoder
+    centring = torch.cat([torch.eye(width) - 1 / width, torch.zeros(1, width)])
+    beside = torch.zeros(width + 1)
+    beside[width] = (width * norm.eps) ** 0.5
+    rows = torch.zeros(width + 1, units)
+    rows[:width] = ((width / (width + 1)) ** 0.5 * decoder.weight[:units] * norm.weight).T.detach()
+    bias = decoder.bias[:units].detach()
+    weights = {
+        "W_enc": rows,
+        "b_enc": bias if norm.bias is None else bias + decoder.weight[:units].detach() @ norm.bias.detach(),
+        "b_pre": torch.zeros(width + 1),
+    }
+    of_states = {"module_input_name": "token_embeddings"}
+    with TemporaryDirectory() as folder, quiet_libraries():
+        model.base_model.save_pretrained(folder)
+        save_tokenizer(encoder.tokenizer, Path(folder))
+        transformer = Transformer(folder, model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS})
+        transformer.max_seq_length = encoder.max_seq_length
+        save_file(weights, Path(folder, WEIGHTS))
+        sizes = {"input_dim": width + 1, "hidden_dim": units, "k": units}
+        settings = sizes | {"has_decoder": False, "frozen": True, "replace_token_embeddings": sums}
+        Path(folder, "config.json").write_text(json.dumps(settings), encoding="utf-8")
+        autoencoder = ENCODER.load(folder)
+    modules = [
+        transformer,
+        Dense(width, width, True, nn.GELU(), head.map.weight, head.map.bias, **of_states),
+        Dense(width, width + 1, True, None, centring, beside, **of_states),
+        autoencoder,
+        SpladePooling("sum", "relu", units) if sums else POOLING(units, "max_log1p"),
+    ]
+    made = with_sides(modules, encoder, output=output_tokenizer(encoder))
+    ids = torch.arange(8)[None]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.inference_mode():
+        wanted, found = (each(dict(inputs))["sentence_embedding"][:, :units] for each in (encoder, made))
+    if (wanted - found).abs().mean() > 1e-3:  # a few words' rows amplify rounding
+        raise DataError(f"{type(model).__name__} has a head with another activation than GELU: save it with its head.")
+    return made
 
 
 def with_pooling(encoder: SparseEncoder, pooling: Module) -> SparseEncoder:

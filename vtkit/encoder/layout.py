@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data.hub import read_json
+from vtkit.encoder.token_units import LIBRARY_NAMES
 
 OLDER_NAMES = {
     "sentence_transformers.base.modules.router.Router": "sentence_transformers.models.Router",
@@ -27,10 +28,12 @@ def rearrange(folder: Path) -> None:
     """Bring the folder that ``SparseEncoder.save`` of the installed version wrote into the form said above, but for
     uniCOIL's modules."""
     modules = read_json(folder / "modules.json", "the saved encoder")
+    own = {f"{each.__module__}.{each.__name__}": name for name, each in LIBRARY_NAMES.items()}
+    units = any(module["type"] in own.keys() | LIBRARY_NAMES.keys() for module in modules)
     for module in modules:
-        module["type"] = OLDER_NAMES.get(module["type"], module["type"])
+        module["type"] = (own if units else OLDER_NAMES).get(module["type"], module["type"])
     _write(folder / "modules.json", modules)
-    parts = {module["path"]: module["type"] for module in modules}
+    parts = {} if units else {module["path"]: module["type"] for module in modules}
     if (folder / "router_config.json").is_file():
         router = read_json(folder / "router_config.json", "the saved encoder")
         moved = router["structure"]["document"][0]  # the document transformer, whose path is the empty one at the root

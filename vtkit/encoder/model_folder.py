@@ -162,7 +162,7 @@ ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
 
 def model_kind(folder: Path, label: str) -> ModelKind | None:
     """The kind of model in a folder, by its configuration alone; None for an embedder."""
-    types = [kind for _, kind in _modules(folder, label)]
+    types = module_types(folder, label)
     config = read_settings(folder / "config.json", label)
     settings = read_settings(folder / "config_sentence_transformers.json", label)
     stated = str(settings.get("model_type", "")).lower()
@@ -173,6 +173,11 @@ def model_kind(folder: Path, label: str) -> ModelKind | None:
     if stated == "colbert" or "HF_ColBERT" in heads:
         return "multi_vector_encoder"
     return "cross_encoder" if not types and any("ForSequenceClassification" in str(name) for name in heads) else None
+
+
+def module_types(folder: Path, label: str) -> list[str]:
+    """The types of a sentence-transformers model's modules, those of routers included."""
+    return [kind for _, kind in _modules(folder, label)]
 
 
 def transformer_folders(folder: Path, label: str) -> list[Path]:

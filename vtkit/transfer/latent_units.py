@@ -24,11 +24,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
-from tokenizers import Tokenizer, models
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, with_sides, writes_units
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, with_sides, writes_units
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder
 from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
@@ -150,7 +148,7 @@ def fit_units(
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
-    whole = with_sides(plain, encoder, output=_named(names))
+    whole = with_sides(plain, encoder, output=named(names))
     return whole, UnitsFit(len(texts), len(states.ids), unexplained, dead, revived), read
 
 
@@ -273,16 +271,3 @@ def _as_decoder(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.i
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS
     return weight, bias
-
-
-def _named(names: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are the dimensions; it cuts no text."""
-    from transformers import PreTrainedTokenizerFast
-
-    numbers: dict[str, int] = {}
-    for number, name in enumerate(names):
-        while name in numbers:  # a unit that nothing fires has a number for a name, and there are tokens like that
-            name += "'"
-        numbers[name] = number
-    backend = Tokenizer(models.WordLevel(numbers, unk_token=names[0]))
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
