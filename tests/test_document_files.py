@@ -129,9 +129,10 @@ def test_an_address_is_the_id_of_rows_without_another_and_stays_a_field(tmp_path
 
 def test_values_that_are_no_field_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"_id": "1", "text": "one", "tags": ["a", "b"], "vector": [0.1, 0.2], "metadata": {"year": 1}, "x": None}]
+    rows[0]["place"] = {"city": "Seoul", "people": 9}
     (tmp_path / "odd.jsonl").write_text(json.dumps(rows[0]), "utf-8")
     (document,) = read_document_file(str(tmp_path / "odd.jsonl"))
-    assert document.fields == {"tags": ["a", "b"], "year": 1}
+    assert document.fields == {"tags": ["a", "b"], "year": 1, "place": {"city": "Seoul", "people": 9}}
     assert "odd.jsonl: vector is not kept" in capsys.readouterr().err
     frame = pandas.DataFrame(
         {"id": [1], "text": ["one"], "day": pandas.to_datetime(["2020-02-03"]), "n": [float("nan")]}

@@ -275,8 +275,8 @@ def documents_in(
 
 
 def _fields(row: Mapping[str, Any], used: Container[str | None], cells: bool) -> Iterator[tuple[str, Any]]:
-    """The further values of a row: texts, numbers, dates (in ISO 8601), true or false, lists of words; None for values
-    that are nothing of these. BEIR has them in ``metadata``."""
+    """The further values of a row: texts, numbers, dates (in ISO 8601), true or false, lists of words, objects of such
+    values; None for values that are nothing of these. BEIR has them in ``metadata``."""
     for name, value in row.items():
         if name == METADATA and isinstance(value, dict):
             yield from _fields(value, (), False)
@@ -289,8 +289,9 @@ def _fields(row: Mapping[str, Any], used: Container[str | None], cells: bool) ->
         elif isinstance(value, int | float):
             yield name, value
         else:
-            words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-            yield name, value if words else None
+            inner, kinds = (value.values(), str | int | float | None) if isinstance(value, dict) else (value, str)
+            kept = isinstance(value, dict | list) and all(isinstance(each, kinds) for each in inner)
+            yield name, value if kept else None
 
 
 @cache
