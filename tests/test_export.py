@@ -5,11 +5,13 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from test_expansion import wordpiece
 from tokenizers import Tokenizer
 
 from vtkit import encode_texts, export_for, index_vectors, load_encoder
+from vtkit.data.documents import Document
 from vtkit.deploy import documents, network
 from vtkit.deploy import opensearch as opensearch_target
 from vtkit.deploy import postgres as postgres_target
@@ -38,6 +41,7 @@ from vtkit.deploy import vespa as vespa_target
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.elasticsearch import four_inputs
 from vtkit.deploy.features import model_stays_outside, token_names
+from vtkit.deploy.filters import NO_NAME, engine_names
 from vtkit.deploy.network import MODEL, QUANTISED, TermWeights, check_onnx, quantise, write_onnx
 from vtkit.deploy.portable import Source
 from vtkit.deploy.postgres import sparsevec
@@ -718,3 +722,126 @@ def test_openvino_gives_the_same_vectors(plain: Path, exported: Exported) -> Non
         given = {each.any_name: tokens[each.any_name] for each in compiled.inputs}
         found = compiled(given)[compiled.output("weights")]
         np.testing.assert_allclose(found, encode(encoder, [text], 48).toarray(), atol=1e-3)
+
+
+def fields_of(number: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {"Year": 1990 + number, "the source": ["a", "O'Hara", '"b"\\,{'][number % 3]}
+    fields |= {"group": number % 2 == 0, "price": number / 4, "seen": f"2020-01-{1 + number % 28:02}"}
+    fields |= {"at": f"2020-01-01T00:{number % 60:02}+02:00"}
+    fields |= {"tags": [f"t{number % 4}", 'x "y"\\', "ü\tz"]}
+    return {name: value for place, (name, value) in enumerate(fields.items()) if (number + place) % 9}
+
+
+@pytest.fixture(scope="module")
+def fielded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of documents with a field of each type, some missing."""
+    folder = tmp_path_factory.mktemp("fielded")
+    save_encoder(tiny.encoder(folder), folder / "model")
+    found = tiny.collection(50)
+    entries = [Document(each.id, "", each.text, fields_of(number)) for number, each in enumerate(found.documents)]
+    tiny.write_collection(folder / "fielded", replace(found, documents=entries))
+    encode_texts(folder / "model", folder / "fielded", folder / "vectors")
+    index_vectors(folder / "vectors", folder / "of-fields")
+    return folder / "of-fields"
+
+
+FILTERS = {
+    "qdrant": [
+        ("\"Year\" >= 2020 and \"the source\" = 'a'", '{"must": [{"key": "fields.Year", "range": {"gte": 2020}}, '
+         '{"key": "fields.\\"the source\\"", "match": {"value": "a"}}]}'),
+        ("seen < '2020-01-05'", '{"must": [{"key": "fields.seen", "range": {"lt": "2020-01-05"}}]}'),
+        ("\"at\" >= '2019-12-31 22:30'", '{"must": [{"key": "fields.at", "range": {"gte": "2019-12-31T22:30:00Z"}}]}'),
+        ("'t1' in tags", '{"must": [{"key": "fields.tags", "match": {"value": "t1"}}]}'),
+    ],
+    "postgres": [
+        ("\"Year\" >= 2020 and \"the source\" = 'a'", "\"Year\" >= 2020 AND \"the source\" = 'a'"),
+        ("seen < '2020-01-05' and \"group\"", "seen < '2020-01-05' AND \"group\""),
+        ("\"at\" >= '2019-12-31 22:30'", "at >= '2019-12-31 22:30'"),
+        ("'x \"y\"\\' in tags and 'ü\tz' in tags", "tags @> ARRAY['x \"y\"\\', E'ü\\tz']"),
+        ("\"the source\" like '%\\,{'", "\"the source\" LIKE '%\\\\,{'"),
+        ("price * 2 = 5.5", "price * 2 = 5.5"),
+    ],
+    "milvus": [
+        ("\"Year\" >= 2020 and \"the source\" = 'a'", 'Year >= 2020 and the_source == "a"'),
+        ("seen < '2020-01-05'", 'seen < "2020-01-05"'),
+        ("'t1' in tags", 'array_contains(tags, "t1")'),
+    ],
+}  # fmt: skip
+"""Pairs of vtkit's own condition and the engine's."""
+
+
+@pytest.mark.parametrize("target", ["qdrant", "postgres", "milvus"])
+def test_an_engine_filters_by_the_fields_of_documents(
+    target: Target, fielded: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
+    if target == "postgres":
+        environment["DATABASE_URL"] = request.getfixturevalue("postgres")
+    out = tmp_path / "out"
+    export_for(fielded, target, out)
+    program(out, "index.py", "load", **environment)
+    query, searcher = "maple river stone", open_searcher(fielded, model=None, collection=None)
+
+    def found(condition: str) -> list[str]:
+        shown = program(out, "index.py", "search", query, **environment, FILTER=condition)
+        return [line.split()[2] for line in shown.splitlines()]
+
+    for own, theirs in FILTERS[target]:
+        (wanted,) = searcher.search([query], 10, where=own)
+        assert wanted.results, own
+        assert found(theirs) == [result.id for result in wanted.results], own
+    readme = (out / "README.md").read_text("utf-8")
+    (example,) = re.findall(r"^FILTER=(.*) python index.py search", readme, re.MULTILINE)
+    (whole,) = searcher.search([query], 50)
+    passing = found(*shlex.split(example))
+    assert passing
+    assert set(passing) < {result.id for result in whole.results}
+
+
+@pytest.mark.parametrize("target", ["elasticsearch", "opensearch", "vespa", "onnx", "lucene"])
+def test_fields_have_the_types_of_the_engine(target: Target, fielded: Path, exported: Exported) -> None:
+    out, _ = exported(fielded, target)
+    readme = (out / "README.md").read_text("utf-8")
+    names = set(json.loads((out / "fields.json").read_text("utf-8")))
+    if target in ("elasticsearch", "opensearch"):
+        mappings = json.loads((out / "mapping.json").read_text("utf-8"))["mappings"]
+        properties = mappings["properties"]["fields"]["properties"]
+        assert {name: of["type"] for name, of in properties.items()} == {
+            "Year": "long", "the_source": "keyword", "group": "boolean", "price": "double", "seen": "date",
+            "at": "date", "tags": "keyword",
+        }  # fmt: skip
+        assert names == set(properties)
+        lines = (out / "bulk" / "part-00000.ndjson").read_text("utf-8").splitlines()
+        document = json.loads(lines[2 * 4 + 1])
+        assert document["fields"] == {
+            "Year": 1994,
+            "the_source": "O'Hara",
+            "group": True,
+            "price": 1.0,
+            "seen": "2020-01-05",
+            "tags": ["t0", 'x "y"\\', "ü\tz"],
+        }
+        assert '{"range": {"fields.price": {"gte": 0.0' in readme
+    elif target == "vespa":
+        schema = (out / "application" / "schemas" / "doc.sd").read_text("utf-8")
+        for line in ("field Year type long", "field the_source type string", "field tags type array<string>"):
+            assert line in schema
+        lines = (out / "feed" / "part-00000.jsonl").read_text("utf-8").splitlines()
+        entries = [json.loads(line)["fields"] for line in lines]
+        assert entries[4]["seen"] == 1_578_182_400  # 2020-01-05
+        assert entries[3]["at"] == 1_577_829_600 + 180  # 0:03 in a zone of two hours
+        assert "FILTER='price >= 0.0'" in readme
+    elif target == "onnx":
+        lines = (out / "documents" / "part-00000.jsonl").read_text("utf-8").splitlines()
+        assert json.loads(lines[4])["fields"]["the_source"] == "O'Hara"
+    else:
+        assert "cannot filter" in readme
+
+
+@given(st.dictionaries(st.text(min_size=1), st.just("text"), max_size=6))
+def test_names_of_fields_are_distinct_and_accepted(fields: dict[str, Any]) -> None:
+    for refused in (NO_NAME, re.compile(r"[.\s*]")):
+        names = list(engine_names(fields, refused, {"id", "Title"}).values())
+        assert len({name.lower() for name in [*names, "id", "title"]}) == len(fields) + 2
+        assert all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or refused is not NO_NAME for name in names)
+        assert not any(re.search(r"[.\s*]", name) for name in names)

@@ -21,14 +21,14 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1861, 97),
-    "deploy": (1840, 201),
+    "deploy": (2155, 225),
     "data": (2547, 291),
     "encoder": (2636, 263),
     "evaluation": (1401, 135),
     "pipeline": (3472, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
-    "search": (2607, 261),
+    "search": (2619, 263),
     "settings": (975, 120),
     "system": (598, 87),
     "training": (2341, 240),

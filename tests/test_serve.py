@@ -25,10 +25,12 @@ from urllib.parse import urlencode
 import command_line
 import numpy as np
 import pytest
+import schemathesis
 import tiny
 from command_line import invoke
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 import vtkit
 from vtkit.data.retrieval import Document, RetrievalSet
@@ -42,8 +44,12 @@ from vtkit.search.lexical import LexicalPart
 
 MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
 NASTY = [
-    Document("<b>id</b>", MARKUP, f"{MARKUP} maple river"),
-    Document("d-plain", "", "river maple " * 300),
+    Document(
+        "<b>id</b>", MARKUP, f"{MARKUP} maple river", {"source": MARKUP, "year": 2019, "url": "javascript:alert(1)"}
+    ),
+    Document(
+        "d-plain", "", "river maple " * 300, {"year": 2021, "url": "https://example.org/?<b>", "tags": ["a", "b"]}
+    ),
     Document("d-bidi", "\u202egnp.exe", "maple \u202e river \u0000 \ud83d\ude00"),
 ]
 
@@ -276,7 +282,7 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
         ({"inputs": ""}, 400, "Empty", "cannot be empty"),
         ({}, 422, "Validation", "inputs: Field required"),
         ("text", 422, "Validation", "object"),
-        ({"inputs": 1}, 422, "Validation", "inputs: Input should be a valid array"),
+        ({"inputs": 1}, 422, "Validation", "inputs: Input should be a valid list"),
         ({"inputs": ["a", 1]}, 422, "Validation", "inputs: 1: "),
         ({"inputs": [["a"]]}, 422, "Validation", "inputs: 0: "),
         ({"inputs": [[-1]]}, 422, "Validation", "inputs: 0: "),
@@ -298,8 +304,12 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
         405,
         {"error": "/embed_sparse needs the method POST", "error_type": "Validation"},
     )
-    for method in ("POST", "PUT", "DELETE", "PATCH"):
-        assert server.ask(method, "/search", {})[0] == 405
+    for method in ("PUT", "DELETE", "PATCH"):
+        assert server.ask(method, "/search", {}) == (
+            405,
+            {"error": "/search needs the method GET or POST", "error_type": "Validation"},
+        )
+    assert server.ask("HEAD", "/health") == (200, "")
     assert server.ask("GET", "/../../etc/passwd")[0] == 404
     for asked, status, words in (
         ({}, 400, "`q` cannot be empty"),
@@ -315,6 +325,91 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
     assert server.ask("GET", "/search?q=%FF%FE")[0] == 200
     with contextlib.suppress(ConnectionError):  # a head too long for HTTP: the end may come before all is sent
         assert server.ask("GET", f"/search?q={'a' * 200_000}")[0] == 400
+
+
+def test_several_queries_filters_fields_and_pages(server: Running) -> None:
+    def post(**body: Any) -> tuple[int, Any]:
+        return server.ask("POST", "/search", body)
+
+    queries = ["river stone", "maple", "oak river"]
+    status, said = post(queries=queries, run="tiny", top=5)
+    assert status == 200
+    for query, answer in zip(queries, said["answers"], strict=True):  # encoded together: digits beyond float32 differ
+        alone = server.search(q=query, run="tiny", top=5)[1]
+        assert {**answer, "results": [], "tokens": []} == {**alone, "results": [], "tokens": []}
+        assert [hit["id"] for hit in answer["results"]] == [hit["id"] for hit in alone["results"]]
+        scores = [[hit["score"] for hit in each["results"]] for each in (answer, alone)]
+        assert scores[0] == pytest.approx(scores[1], rel=1e-5)
+    whole = server.search(q="river stone", run="tiny", top=100)[1]
+    assert whole["next"] is None
+    pages, offset = [], 0
+    while offset is not None:
+        page = post(queries=["river stone"], run="tiny", top=4, offset=offset)[1]["answers"][0]
+        pages, offset = [*pages, *page["results"]], page["next"]
+    assert pages == whole["results"]
+    assert all(hit["fields"] == {} for hit in pages)
+
+    found = server.search(q="river maple", run="nasty")[1]["results"]
+    assert {hit["id"]: hit["fields"] for hit in found} == {document.id: dict(document.fields) for document in NASTY}
+    for where, ids in (("year > 2020", ["d-plain"]), ("'b' in tags or source like '<img%'", ["<b>id</b>", "d-plain"])):
+        some = server.search(q="river maple", run="nasty", where=where, fields="year")[1]["results"]
+        assert [hit["id"] for hit in some] == [hit["id"] for hit in found if hit["id"] in ids]
+        assert [hit["score"] for hit in some] == [hit["score"] for hit in found if hit["id"] in ids]
+        assert all(set(hit["fields"]) <= {"year"} for hit in some)
+    several = post(queries=["river maple"], run="nasty", where="year > 2020", fields=[], why=True)[1]["answers"][0]
+    assert [hit["fields"] for hit in several["results"]] == [{}]
+    assert several["results"][0]["words"]
+    kinds = {"source": "text", "year": "integer", "url": "text", "tags": "words"}
+    assert server.ask("GET", "/info")[1]["fields"] == {"tiny": {}, "nasty": kinds}
+
+    for body, words in (
+        ({"queries": ["river"], "where": "yaer > 2"}, "`where`: the documents of this index have no fields"),
+        ({"queries": ["river"], "run": "nasty", "where": "yaer > 2"}, "no field 'yaer'. Did you mean year?"),
+        ({"queries": ["river"], "run": "nasty", "where": "exists(from read_text('/etc/passwd'))"}, "subquery"),
+        (
+            {"queries": ["river"], "run": "nasty", "fields": ["yaer"]},
+            "`fields`: there is no field 'yaer'. Did you mean",
+        ),
+        ({"queries": ["river"], "top": "5"}, "top: Input should be a valid integer"),
+        ({"queries": ["river"], "tpo": 5}, "tpo: Extra inputs are not permitted"),
+        ({"queries": "river"}, "queries: Input should be a valid list"),
+        ({"queries": ["river"] * 33}, "batch size 33 > maximum allowed batch size 32"),
+        ({"queries": ["river"], "offset": 9_901}, "offset: Input should be less than or equal to 9900"),
+    ):
+        answered, said = post(**body)
+        assert (answered, said["error_type"]) == (422, "Validation"), said
+        assert words in said["error"]
+    for body in ({"queries": []}, {"queries": ["river", " "]}):
+        assert post(**body)[0] in (400, 422)
+
+
+def test_the_description_names_every_route_and_nothing_elsewhere(server: Running) -> None:
+    status, described = server.ask("GET", "/openapi.json")
+    assert status == 200
+    assert set(described["paths"]) == {"/embed_sparse", "/search", "/info", "/health", "/metrics"}
+    assert {operation["operationId"] for path in described["paths"].values() for operation in path.values()} == {
+        *("embed_sparse", "search", "search_several", "info", "health", "metrics")
+    }
+    assert "http" not in re.sub(r"https?://spec\.openapis\.org\S*", "", json.dumps(described["paths"]))
+    for path in ("/docs", "/redoc"):  # their pages would load scripts from elsewhere
+        assert server.ask("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize("mode", [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE])
+def test_answers_are_as_the_description_says(mode: schemathesis.GenerationMode, server: Running) -> None:
+    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
+    operations = [found.ok() for found in described.get_all_operations()]
+    assert len(operations) == 6
+    for operation in operations:
+
+        @settings(max_examples=15)
+        @given(operation.as_strategy(generation_mode=mode))
+        def answered(case: schemathesis.Case) -> None:
+            # the description knows neither runs nor fields, nor the vocabulary
+            case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+        if mode is schemathesis.GenerationMode.POSITIVE or operation.path in ("/embed_sparse", "/search"):
+            answered()
 
 
 def test_only_local_names_reach_a_local_server_which_forbids_what_a_page_does_not_need(server: Running) -> None:
@@ -542,6 +637,8 @@ def test_the_page_shows_markup_as_text_and_has_no_errors(query: str, server: Run
     assert "<title>broken" not in page
     assert "&lt;b&gt;id&lt;/b&gt;" in page
     assert page.count("<section>") == 2
+    assert 'href="javascript' not in page
+    assert 'href="https://example.org/?&lt;b&gt;"' in page or 'href="https://example.org/?<b>"' in page
     assert "<mark>river</mark>" in page or query != "river maple"  # of others more tokens score than are named
     assert page.count("beside: ") > 3
 

@@ -166,11 +166,17 @@ def collection(count: int, seed: int = 0) -> RetrievalSet:
     return RetrievalSet("tiny", documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(count)})
 
 
+def corpus_line(document: Document) -> dict[str, Any]:
+    """A line of a BEIR corpus."""
+    line = {"_id": document.id, "title": document.title, "text": document.text}
+    return line | ({"metadata": document.fields} if document.fields else {})
+
+
 def write_collection(folder: Path, found: RetrievalSet) -> Path:
     """``found`` as a BEIR folder, its judgements as those of the test split."""
     (folder / "qrels").mkdir(parents=True)
     for name, entries in (
-        ("corpus", [{"_id": each.id, "title": each.title, "text": each.text} for each in found.documents]),
+        ("corpus", [corpus_line(each) for each in found.documents]),
         ("queries", [{"_id": each.id, "text": each.text} for each in found.queries]),
     ):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")

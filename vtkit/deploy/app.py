@@ -1,35 +1,40 @@
-"""The routes of the service: vectors (``/embed_sparse``), searches (``/search``), information and health, in the format
-of text-embeddings-inference. It is read-only, and answers contain no more of a document than a snippet."""
+"""The routes of the service: vectors (``/embed_sparse``) in the format of text-embeddings-inference, searches
+(``/search``), information and health, described by ``/openapi.json``. It is read-only, and answers contain no more of a
+document than title, snippet and fields."""
 
 import asyncio
 import json
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
+from fastapi import FastAPI, Query
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator
 from scipy import sparse
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
+from typing_extensions import TypedDict
 
 from vtkit.data.document_files import is_blank
 from vtkit.deploy.batching import Batcher
-from vtkit.deploy.limits import Limits, Refusal
-from vtkit.deploy.served import Answer, Encoding, Kind, Searching, Served, Text, tokens_of
+from vtkit.deploy.limits import ErrorType, Limits, Refusal
+from vtkit.deploy.served import Answer as Computed
+from vtkit.deploy.served import Encoding, Kind, Searching, Served, Text, tokens_of
 from vtkit.deploy.snippets import snippet
 from vtkit.encoder.sides import Side
+from vtkit.search.fields import MOST_CHARACTERS, ConditionError, unknown_field
 from vtkit.search.results import Found, Weighted
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError, machine_failure
@@ -40,10 +45,13 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 a local browser could read the documents through its own name for this address (DNS rebinding)."""
 
 MOST_RESULTS = 100  # results of one search
+LAST_OFFSET = 9_900  # of a page
 QUERY_CHARACTERS = 10_000  # of a search
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+COMPUTED = ("/embed_sparse", "/search")  # routes whose requests in progress are limited
 
 PAGE = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}  # files of the search page
 
@@ -56,24 +64,34 @@ HEADERS = {  # headers of every answer: a page shows the content of documents an
 }
 
 TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
-Ids = Annotated[list[TokenId], Field(min_length=1)]
+Item = TypeVar("Item")
+NotEmpty = Annotated[Item, Field(min_length=1)]
+Ids = NotEmpty[list[TokenId]]
 
 
 class EmbedRequest(BaseModel):
-    """The body of ``/embed_sparse``."""
+    """Texts to encode."""
 
-    model_config = ConfigDict(cache_strings=False)
+    model_config = ConfigDict(cache_strings=False, use_attribute_docstrings=True)
 
     inputs: list[str | Ids]
     """Texts, or their token ids; a single one may stand without a list."""
 
     truncate: StrictBool | None = None
+    """Whether longer texts are cut; null: as the server was started."""
+
     prompt_name: Side | None = None
-    """The side of the encoder; None: documents."""
+    """The side of the encoder; null: documents."""
 
     truncation_direction: Literal["right", "Right"] = "Right"
 
-    @field_validator("inputs", mode="before")
+    @field_validator(
+        "inputs",
+        mode="before",
+        json_schema_input_type=Annotated[str, Field(min_length=1)]
+        | Annotated[list[str | Ids], Field(min_length=1)]
+        | Ids,
+    )
     @classmethod
     def _listed(cls, inputs: Any) -> Any:
         if inputs in ("", []):
@@ -82,13 +100,114 @@ class EmbedRequest(BaseModel):
         return [inputs] if isinstance(inputs, str) or ids else inputs
 
 
-class SearchRequest(BaseModel):
-    """The parameters of ``/search``."""
+class Settings(BaseModel):
+    """The settings of a search."""
+
+    model_config = ConfigDict(cache_strings=False, use_attribute_docstrings=True)
+
+    run: str | None = None
+    """The run or index to search; null: the first."""
+
+    top: int = Field(10, ge=1, le=MOST_RESULTS)
+    """Maximum number of results."""
+
+    offset: int = Field(0, ge=0, le=LAST_OFFSET)
+    """Number of results to leave out before these; `next` of an answer is that of the next page."""
+
+    where: str | None = Field(None, max_length=MOST_CHARACTERS)
+    """A condition on the documents' fields, such as `year >= 2020 and source in ('a', 'b')`."""
+
+    fields: list[str] | None = None
+    """The fields to return; null: all."""
+
+    why: bool = False
+    """Return what each word of the query adds to each score."""
+
+
+class Parameters(Settings):
+    """A search for one query."""
 
     q: str = Field("", max_length=QUERY_CHARACTERS)
-    run: str | None = None
-    top: int = Field(10, ge=1, le=MOST_RESULTS)
-    why: Literal["0", "1"] = "0"
+    """The query."""
+
+
+class Queries(Settings):
+    """A search for several queries."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    queries: list[Annotated[str, Field(max_length=QUERY_CHARACTERS)]] = Field(min_length=1)
+    """The queries."""
+
+
+class TokenWeight(TypedDict):
+    """A token and its weight, or its part of a score."""
+
+    token: str
+    weight: float
+
+
+class TextWeight(TokenWeight):
+    """The same with the token's text, as documents have it."""
+
+    text: str
+
+
+class WordWeight(TypedDict):
+    """The share of a query word in a score: by the encoder's tokens, and by BM25's terms."""
+
+    word: str
+    score: float
+    encoder: float
+    bm25: float
+    tokens: list[TokenWeight]
+    terms: list[TokenWeight]
+
+
+class Hit(TypedDict):
+    """A document that was found."""
+
+    rank: int
+    id: str
+    title: str
+    snippet: str
+    score: float
+    tokens: list[TextWeight]
+    special_tokens: list[TokenWeight]
+    words: list[WordWeight]
+    fields: dict[str, Any]
+
+
+class Answer(TypedDict):
+    """The results of a query; `next` is the offset of the next page, null if this one is not full."""
+
+    run: str
+    query: str
+    warnings: list[str]
+    tokens: list[TokenWeight]
+    special_tokens: list[TokenWeight]
+    results: list[Hit]
+    next: int | None
+
+
+class Answers(TypedDict):
+    """The results of several queries."""
+
+    answers: list[Answer]
+
+
+class Entry(TypedDict):
+    """A dimension of a vector and its weight."""
+
+    index: int
+    value: float
+
+
+class Failure(TypedDict):
+    """An error of a request, or of the server."""
+
+    error: str
+    error_type: ErrorType
 
 
 class Service:
@@ -96,7 +215,7 @@ class Service:
 
     def __init__(self, served: Served, limits: Limits, host: str) -> None:
         self.served, self.limits = served, limits
-        self.batcher: Batcher[Kind, Sequence[Text], Answer] = Batcher(
+        self.batcher: Batcher[Kind, Sequence[Text], Computed] = Batcher(
             served.compute, limits.batch_tokens, self._note_batch
         )
         self.under_way = 0
@@ -111,65 +230,108 @@ class Service:
         )
         under_way = Gauge("vtkit_requests_under_way", "Requests not answered yet.", registry=registry)
         under_way.set_function(lambda: self.under_way)
-        routes = [
-            Route("/embed_sparse", self.embed_sparse, methods=["POST"]),
-            *(Route(f"/{name}", getattr(self, name)) for name in ("search", "info", "health", "metrics")),
-            *(Route(path, _page) for path in PAGE if served.searchers),
-        ]
-        self.paths = [route.path for route in routes]
         hosts = [*LOCAL, "[::1]"] if host in LOCAL else ["*"]
-        refusals = (HTTPException, Refusal, ValidationError, ClientDisconnect, VtkitError, Exception)
-        self.app = Starlette(
-            routes=routes,
+        refusals = (HTTPException, Refusal, RequestValidationError, ClientDisconnect, VtkitError, Exception)
+        self.app = FastAPI(
+            title="vtkit serve",
+            summary="Sparse vectors and searches",
+            version=__version__,
+            docs_url=None,  # the pages of the documentation would load scripts from elsewhere
+            redoc_url=None,
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
             exception_handlers=dict.fromkeys(refusals, self._failed),
+            generate_unique_id_function=lambda route: route.name,
         )
+        add = self.app.add_api_route
+        for path, endpoint, model, statuses in (
+            ("/embed_sparse", self.embed_sparse, list[list[Entry]], (400, 408, 413, 415, 422, 424, 429, 503)),
+            ("/search", self.search, Answer, (400, 404, 422, 424, 429, 503)),
+            ("/search", self.search_several, Answers, (400, 404, 408, 413, 415, 422, 424, 429, 503)),
+            ("/info", self.info, dict[str, Any], ()),
+        ):
+            answers: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in statuses}
+            method = "GET" if endpoint in (self.search, self.info) else "POST"
+            add(path, endpoint, methods=[method], responses={200: {"model": model}, **answers})
+        add("/health", self.health, response_class=Response, responses={503: {"model": Failure}})
+        add("/metrics", self.metrics, response_class=PlainTextResponse)
+        for path in PAGE if served.searchers else ():
+            add(path, _page, include_in_schema=False)
+        self.methods: dict[str, list[str]] = {}  # of each path
+        for route in self.app.routes:
+            assert isinstance(route, Route)
+            self.methods.setdefault(route.path, []).extend(route.methods or ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.monotonic(), 499  # the client closed the connection before the answer
+        counted = ExitStack()
 
         async def send_noted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
+            counted.close()  # clients may take their time to read the answer
             await send(message)
 
         try:
-            await self.app(scope, receive, send_noted)
+            asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # the server sends no body
+            if scope["path"] in COMPUTED:
+                counted.enter_context(self._counted())
+                if scope["method"] == "POST":
+                    receive = _received(await self._body(Request(scope, receive)), receive)
+            await self.app(asked, receive, send_noted)
+        except (Refusal, ClientDisconnect) as error:
+            await (await self._failed(Request(scope), error))(scope, receive, send_noted)
         finally:
-            route = scope["path"] if scope["path"] in self.paths else "other"
+            counted.close()
+            route = scope["path"] if scope["path"] in self.methods else "other"
             self.requests.labels(route, str(status)).inc()
             self.seconds.labels(route).observe(time.monotonic() - started)
 
     def _note_batch(self, kind: Kind, requests: int) -> None:
         self.batches.labels("search" if isinstance(kind, Searching) else kind.side).observe(requests)
 
-    async def embed_sparse(self, request: Request) -> Response:
+    async def embed_sparse(self, request: Request, asked: EmbedRequest) -> Response:
         """The vectors of one or several texts."""
-        with self._counted():
-            asked = EmbedRequest.model_validate_json(await self._body(request))
-            if len(asked.inputs) > self.limits.texts:
-                raise Refusal(422, f"batch size {len(asked.inputs)} > maximum allowed batch size {self.limits.texts}")
-            truncate = self.limits.truncate if asked.truncate is None else asked.truncate
-            kind = Encoding(asked.prompt_name or "document", truncate)
-            vectors = await self._answer(request, kind, asked.inputs, self.served.longest(kind.side))
-            return StreamingResponse(_rows(vectors), media_type="application/json")
+        if len(asked.inputs) > self.limits.texts:
+            raise Refusal(422, f"batch size {len(asked.inputs)} > maximum allowed batch size {self.limits.texts}")
+        truncate = self.limits.truncate if asked.truncate is None else asked.truncate
+        kind = Encoding(asked.prompt_name or "document", truncate)
+        vectors = await self._answer(request, kind, asked.inputs, self.served.longest(kind.side))
+        return StreamingResponse(_rows(vectors), media_type="application/json")
 
-    async def search(self, request: Request) -> Response:
+    async def search(self, request: Request, asked: Annotated[Parameters, Query()]) -> Response:
         """The results of one query in one run."""
-        with self._counted():
-            asked, searchers = SearchRequest.model_validate(dict(request.query_params)), self.served.searchers
-            if not searchers:
-                raise Refusal(404, "this server has a model but no run, so there is nothing to search")
-            if is_blank(asked.q):
-                raise Refusal(400, "`q` cannot be empty", "Empty")
-            name = asked.run or next(iter(searchers))
-            if name not in searchers:
-                raise Refusal(404, f"`run` must be {' or '.join(searchers)}")
-            kind = Searching(name, asked.top, asked.why == "1")
-            return _json(_found_json(name, await self._answer(request, kind, [asked.q], searchers[name].query_length)))
+        (answer,) = await self._searched(request, asked, "q", [asked.q])
+        return _json(answer)
 
-    async def info(self, _: Request) -> Response:
+    async def search_several(self, request: Request, asked: Queries) -> Response:
+        """The results of several queries in one run."""
+        return _json({"answers": await self._searched(request, asked, "queries", asked.queries)})
+
+    async def _searched(
+        self, request: Request, asked: Settings, name: str, queries: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """An :class:`Answer` to each of ``queries``, which the request has under ``name``."""
+        searchers = self.served.searchers
+        if not searchers:
+            raise Refusal(404, "this server has a model but no run, so there is nothing to search")
+        if any(map(is_blank, queries)):
+            raise Refusal(400, f"`{name}` cannot be empty", "Empty")
+        if len(queries) > self.limits.texts:
+            raise Refusal(422, f"batch size {len(queries)} > maximum allowed batch size {self.limits.texts}")
+        run = asked.run or next(iter(searchers))
+        if run not in searchers:
+            raise Refusal(404, f"`run` must be {' or '.join(searchers)}")
+        kinds = searchers[run].kinds
+        for field in asked.fields or ():
+            if field not in kinds:
+                raise Refusal(422, f"`fields`: {unknown_field(field, kinds)}")
+        kind = Searching(run, asked.top, asked.offset, asked.where, asked.why)
+        found = await self._answer(request, kind, queries, searchers[run].query_length)
+        return [_answer(each, asked, run) for each in found]
+
+    async def info(self) -> Response:
         """The model, the runs and the limits."""
+        searchers = self.served.searchers
         return _json(
             {
                 "model_id": self.served.name,
@@ -188,11 +350,12 @@ class Service:
                 "sha": None,
                 "docker_label": None,
                 "max_query_length": self.served.longest("query"),
-                "runs": {name: len(searcher.documents) for name, searcher in self.served.searchers.items()},
+                "runs": {name: len(searcher.documents) for name, searcher in searchers.items()},
+                "fields": {name: dict(searcher.kinds) for name, searcher in searchers.items()},
             }
         )
 
-    async def health(self, _: Request) -> Response:
+    async def health(self) -> Response:
         """Whether the documents are those that were opened."""
         try:
             for searcher in self.served.searchers.values():
@@ -201,7 +364,7 @@ class Service:
             raise Refusal(503, str(error), "Unhealthy") from error
         return Response()
 
-    async def metrics(self, _: Request) -> Response:
+    async def metrics(self) -> Response:
         """For Prometheus."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -260,14 +423,20 @@ class Service:
                 return Response(status_code=499)
             case Refusal(status=status, kind=kind):
                 said, headers = str(error), {"connection": "close"} if status == 408 else None
-            case ValidationError():
-                first = error.errors(include_url=False, include_input=False)[0]
-                status, kind = 400 if first["type"] == "json_invalid" else 422, "Validation"
-                said = ": ".join(map(str, (*first["loc"], first["msg"])))
+            case ConditionError():
+                status, kind, said = 422, "Validation", f"`where`: {error}"
+            case RequestValidationError():
+                first = error.errors()[0]
+                invalid = first["type"] == "json_invalid"
+                status, kind = 400 if invalid else 422, "Validation"
+                said = "Invalid JSON" if invalid else ": ".join(map(str, (*first["loc"][1:], first["msg"])))
+            case HTTPException(status_code=400):
+                status, kind, said = 400, "Validation", "Invalid JSON"
+            case HTTPException(status_code=405):
+                status, kind, methods = 405, "Validation", self.methods[path]
+                said, headers = f"{path} needs the method {' or '.join(methods)}", {"allow": ", ".join(methods)}
             case HTTPException(status_code=status):
-                kind, headers = "Validation", error.headers
-                known = f"there is no such path. There are {', '.join(self.paths)}"
-                said = f"{path} needs the method {(headers or {}).get('Allow')}" if status == 405 else known
+                kind, said = "Validation", f"there is no such path. There are {', '.join(self.methods)}"
             case _ if (failure := error if isinstance(error, VtkitError) else machine_failure(error)) is not None:
                 console.warn(f"a request failed: {failure}")
                 status, kind, said = 424, "Backend", str(failure)
@@ -291,8 +460,8 @@ def _named(tokens: Weighted) -> list[dict[str, Any]]:
     return [{"token": token, "weight": weight} for token, weight in tokens]
 
 
-def _found_json(run: str, found: Found) -> dict[str, Any]:
-    """The results of a query; of each document's text, only a snippet."""
+def _answer(found: Found, asked: Settings, run: str) -> dict[str, Any]:
+    """An :class:`Answer`; of each document's text, only a snippet."""
     results = [
         {
             "rank": result.rank,
@@ -305,11 +474,32 @@ def _found_json(run: str, found: Found) -> dict[str, Any]:
             "words": [
                 word._asdict() | {"tokens": _named(word.tokens), "terms": _named(word.terms)} for word in result.words
             ],
+            "fields": {
+                name: value for name, value in result.fields.items() if asked.fields is None or name in asked.fields
+            },
         }
         for result in found.results
     ]
-    tokens = {"tokens": _named(found.tokens), "special_tokens": _named(found.special_tokens)}
-    return {"run": run, "query": found.query, "warnings": found.warnings, **tokens, "results": results}
+    following = asked.offset + asked.top
+    return {
+        "run": run,
+        "query": found.query,
+        "warnings": list(found.warnings),
+        "tokens": _named(found.tokens),
+        "special_tokens": _named(found.special_tokens),
+        "results": results,
+        "next": following if len(results) == asked.top and following <= LAST_OFFSET else None,
+    }
+
+
+def _received(body: bytes, receive: Receive) -> Receive:
+    """A body that was received already, then ``receive``."""
+    messages: list[Message] = [{"type": "http.request", "body": body}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
 
 
 async def _disconnected(request: Request) -> None:

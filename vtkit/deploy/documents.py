@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from vtkit.encoder.documents import pruned
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_info import Ids, Scores
+from vtkit.search.fields import typed_fields
+from vtkit.search.index_info import Ids, Kind, Scores
 from vtkit.search.lucene import quantised
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import shortest
@@ -33,7 +35,7 @@ class Entry:
     """A document with weights above zero."""
 
     number: int  # its position in the collection
-    document: dict[str, str]  # ``id``, ``title`` and ``text``
+    document: dict[str, Any]  # ``id``, ``title``, ``text`` and, if documents have any, ``fields`` by the engine's names
     dimensions: NDArray[np.int64]  # ascending, from 0
     weights: NDArray[np.float64]  # the index's float32 values by :func:`shortest`, or whole numbers of steps
 
@@ -60,6 +62,8 @@ class Collection:
     nine_bits: bool = False  # whether the engine cuts weights to 9 significant bits, like Lucene's features
     changed: bool = False  # whether the engine's weights differ from those of the index
     refused: re.Pattern[str] | None = None  # a character that the engine refuses
+    kinds: Mapping[str, Kind] = field(default_factory=dict)  # type of each field
+    names: Mapping[str, str] = field(default_factory=dict)  # the engine's name of each field
     replaced: dict[int, int] = field(default_factory=dict)
     """Number of a document that was read -> how many of its characters the engine refuses."""
 
@@ -73,12 +77,16 @@ class Collection:
         bits: int | None = None,
         nine_bits: bool = False,
         refused: re.Pattern[str] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> Collection:
         """The documents of an index.
 
         Args:
             top_dimensions: number of a document's largest weights to keep; None: all.
             bits: of a weight, where the engine needs whole numbers.
+            kinds: the type of each field.
+            names: the engine's name of each field.
         """
         if postings.weights.min(initial=0) < 0:
             raise DataError(
@@ -87,7 +95,7 @@ class Collection:
         vectors, _ = pruned(postings.by_document(), top_dimensions)
         vectors, step = (vectors, None) if bits is None else quantised(vectors, bits)
         changed = top_dimensions is not None or step is not None or nine_bits
-        return cls(vectors, documents, step, nine_bits, changed, refused)
+        return cls(vectors, documents, step, nine_bits, changed, refused, kinds or {}, names or {})
 
     @property
     def dimensions(self) -> int:
@@ -97,16 +105,37 @@ class Collection:
     def __len__(self) -> int:
         return int(self.vectors.shape[0])
 
-    def document(self, number: int) -> dict[str, str]:
-        """``id``, ``title`` and ``text`` of a document, with a space for each character that the engine refuses."""
+    @property
+    def columns(self) -> dict[str, Kind]:
+        """The type of each field by the engine's name."""
+        return {self.names[name]: kind for name, kind in self.kinds.items()}
+
+    def document(self, number: int) -> dict[str, Any]:
+        """``id``, ``title``, ``text`` and ``fields`` of a document, with a space for each character that the engine
+        refuses. Missing values are left out."""
         read = self.documents[number]
-        document = {"id": read.id, "title": read.title, "text": read.text}
+        document: dict[str, Any] = {"id": read.id, "title": read.title, "text": read.text}
+        if self.kinds:
+            values = typed_fields(read.fields, self.kinds)
+            document["fields"] = {self.names[name]: value for name, value in values.items() if name in self.kinds}
         if self.refused is not None:
-            parts = {name: self.refused.subn(" ", text) for name, text in document.items()}
-            if count := sum(each for _, each in parts.values()):
+            document, count = self._accepted(document)
+            if count:
                 self.replaced[number] = count
-                document = {name: text for name, (text, _) in parts.items()}
         return document
+
+    def _accepted(self, value: Any) -> tuple[Any, int]:
+        """A value with a space for each character that the engine refuses in its texts, and their number."""
+        if isinstance(value, str):
+            assert self.refused is not None
+            return self.refused.subn(" ", value)
+        if isinstance(value, dict):
+            values, count = self._accepted(list(value.values()))
+            return dict(zip(value, values, strict=True)), count
+        if isinstance(value, list):
+            pairs = [self._accepted(each) for each in value]
+            return [each for each, _ in pairs], sum(count for _, count in pairs)
+        return value, 0
 
     def entries(self) -> Iterator[Entry]:
         """The documents that have weights; no search could find the others."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.deploy.documents import Collection
+from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
 from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
 from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
@@ -27,7 +28,9 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     names = token_names(source.encoder, lambda token: token.replace(".", "__"))
     why = model_stays_outside(source, names, (isinstance(tokenization, str), str(tokenization)))
     if collection is not None:
-        write_mapping(folder / "mapping.json", {"type": "sparse_vector", "index_options": {"prune": False}})
+        write_mapping(
+            folder / "mapping.json", collection.columns, {"type": "sparse_vector", "index_options": {"prune": False}}
+        )
         write_bulk(collection, folder, None if why else names)
     if why is None:
         _write_model(source, folder / "model", tokenization)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vtkit.deploy.documents import Collection
+from vtkit.deploy.filters import NO_NAME, engine_names
 from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
 from vtkit.deploy.readme import Facts, readme
 from vtkit.deploy.result import Export, Target
@@ -33,6 +34,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         raise RecipeError("top_dimensions is for documents, which a model alone does not have.")
     engine, collection = import_module(f"vtkit.deploy.{target}"), None
     if source.searcher is not None:
+        kinds = source.searcher.kinds
+        names = engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), getattr(engine, "OWN_NAMES", set()))
         collection = Collection.of(
             source.searcher.index.postings,
             source.searcher.documents,
@@ -40,6 +43,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             bits=getattr(engine, "BITS", None),
             nine_bits=getattr(engine, "NINE_BITS", False),
             refused=getattr(engine, "REFUSED", None),
+            kinds=kinds,
+            names=names,
         )
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")
@@ -48,6 +53,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
             if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
+            if collection.kinds:
+                (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
         facts: Facts = engine.write(source, collection, folder)
         kept = write_replay(source, folder, collection)
         replaced = {} if collection is None else collection.replaced

@@ -2,7 +2,8 @@
 engine itself encodes texts), bulk files, and the reasons why an engine cannot run the model."""
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,24 @@ from sentence_transformers import SparseEncoder
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.portable import Source
 from vtkit.encoder.asymmetric import dimension_names, own_output
+from vtkit.search.index_info import Kind
 from vtkit.search.opensearch import LEAST_WEIGHT
 
 FIELD, CONTENTS = "weights", "contents"
 NAMES = "dimensions.json"  # file of the dimensions' names
 _LONGEST_ID = 512  # bytes
 _LONGEST_KEYWORD = 8_191  # characters of a keyword that Lucene can index, whatever their bytes
+_KEYWORD = {"type": "keyword", "ignore_above": _LONGEST_KEYWORD}
+TYPES: dict[Kind, dict[str, Any]] = {
+    "text": _KEYWORD,
+    "integer": {"type": "long"},
+    "number": {"type": "double"},
+    "date": {"type": "date"},
+    "datetime": {"type": "date"},
+    "boolean": {"type": "boolean"},
+    "words": _KEYWORD,
+}
+REFUSED_IN_NAMES = re.compile(r"[.\s*]")  # a dot would begin an object
 
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
@@ -54,19 +67,26 @@ def write_bulk(collection: Collection, folder: Path, names: Sequence[str] | None
 
 
 def write_mapping(
-    path: Path, field: dict[str, Any], settings: dict[str, Any] | None = None, analyser: str | None = None
+    path: Path,
+    columns: Mapping[str, Kind],
+    field: dict[str, Any],
+    settings: dict[str, Any] | None = None,
+    analyser: str | None = None,
 ) -> None:
     """Write the body that creates an index, with its ``settings`` and the ``field`` of the vectors. Ids, titles and
-    texts are shown but not searched; with an ``analyser``, the field ``contents`` has title and text to search."""
+    texts are shown but not searched; with an ``analyser``, the field ``contents`` has title and text to search.
+    ``columns``, the documents' fields, filter."""
     shown: dict[str, Any] = {"type": "text", "index": False}
     searched = {} if analyser is None else {CONTENTS: {"type": "text", "analyzer": analyser}}
     shown |= {"copy_to": CONTENTS} if searched else {}
-    properties = {
+    properties: dict[str, Any] = {
         "id": {"type": "keyword", "ignore_above": _LONGEST_KEYWORD},
         "title": shown,
         "text": shown,
         FIELD: field,
     } | searched
+    if columns:
+        properties["fields"] = {"properties": {name: TYPES[kind] for name, kind in columns.items()}}
     body = {} if settings is None else {"settings": {"index": settings}}
     body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
     path.write_text(json.dumps(body, indent=1), encoding="utf-8")

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from vtkit.deploy.documents import Collection
+from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
 from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
 from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenizer_parts, write_zip
 from vtkit.deploy.network import write_torchscript
@@ -47,13 +48,13 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     facts: Facts = {"why": why, "most_clauses": MOST_CLAUSES, "long": int(long.sum())}
     facts["lost"] = float(1 - shares[long].min(initial=1.0))
     if collection is not None:
-        analyser = None
+        analyser, columns = None, collection.columns
         if source.beside_bm25 is not None:
             language, weight = source.beside_bm25
             analyser = _analyser(language)
             (folder / "hybrid.json").write_text(json.dumps(_sum(weight), indent=1), encoding="utf-8")
             facts |= {"analyser": analyser, "weight": weight}
-        write_mapping(folder / "mapping.json", {"type": "rank_features"}, {"number_of_shards": 1}, analyser)
+        write_mapping(folder / "mapping.json", columns, {"type": "rank_features"}, {"number_of_shards": 1}, analyser)
         write_bulk(collection, folder, None if why else names)
         facts["seismic"] = _seismic(collection, queries, folder, analyser)
     if why is None:
@@ -112,5 +113,7 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path, analy
     (folder / "seismic.json").write_text(json.dumps(places), encoding="utf-8")
     limits = {"quantization_ceiling_ingest": ceilings[0], "quantization_ceiling_search": ceilings[1]}
     field = {"type": "sparse_vector", "method": {"name": "seismic", "parameters": limits}}
-    write_mapping(folder / "mapping-seismic.json", field, {"sparse": True, "number_of_shards": 1}, analyser)
+    write_mapping(
+        folder / "mapping-seismic.json", collection.columns, field, {"sparse": True, "number_of_shards": 1}, analyser
+    )
     return facts

@@ -2,14 +2,30 @@
 from 1. Without an HNSW index, search reads all rows and is exact."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
+from vtkit.search.index_info import Kind
 from vtkit.system.errors import DataError
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold
+
+OWN_NAMES = ("number", "id", "title", "text", "weights")  # columns that every table has
+REFUSED_IN_NAMES = re.compile(r'[\0"(),\\]')
+
+TYPES: dict[Kind, str] = {
+    "text": "text",
+    "integer": "bigint",
+    "number": "double precision",
+    "date": "date",
+    "datetime": "timestamp",
+    "boolean": "boolean",
+    "words": "text[]",
+}
 
 REFUSED = re.compile("\0")
 """Characters that PostgreSQL's text cannot hold."""
@@ -29,14 +45,15 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
             f"Set top_dimensions to {MOST_STORED} to keep the largest."
         )
     table, width = source.identifier, collection.dimensions
-    files = collection.write(folder / "documents", "part-{}.tsv", lambda entry: _row(entry, width))
+    columns = collection.columns
+    files = collection.write(folder / "documents", "part-{}.tsv", lambda entry: _row(entry, width, list(columns)))
+    fields = "".join(f',\n  "{name}" {TYPES[kind]}' for name, kind in columns.items())
+    copied = ", ".join([*OWN_NAMES, *(f'"{name}"' for name in columns)])
     statements = {
         "schema.sql": f"CREATE EXTENSION IF NOT EXISTS vector;\nCREATE TABLE {table} (\n  number bigint PRIMARY KEY,\n"
         "  id text NOT NULL,\n  title text NOT NULL,\n  text text NOT NULL,\n"
-        f"  weights sparsevec({width}) NOT NULL\n);\n",
-        "load.sql": "".join(
-            f"\\copy {table} (number, id, title, text, weights) FROM 'documents/{name}'\n" for name in files
-        ),
+        f"  weights sparsevec({width}) NOT NULL{fields}\n);\n",
+        "load.sql": "".join(f"\\copy {table} ({copied}) FROM 'documents/{name}'\n" for name in files),
         "search.sql": f'-- psql -v query="{{1:0.5}}/{width}" -f search.sql\nSELECT id, -(weights <#> '
         f":'query'::sparsevec) AS score\nFROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;\n",
     }
@@ -53,6 +70,17 @@ def sparsevec(entry: Entry, dimensions: int) -> str:
     return "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in pairs) + f"}}/{dimensions}"
 
 
-def _row(entry: Entry, dimensions: int) -> str:
-    texts = (part.translate(_ESCAPES) for part in entry.document.values())
-    return "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"
+def _row(entry: Entry, dimensions: int, columns: Sequence[str]) -> str:
+    texts = (entry.document[name].translate(_ESCAPES) for name in ("id", "title", "text"))
+    fields = (_cell(entry.document["fields"].get(name)) for name in columns)
+    return "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions), *fields]) + "\n"
+
+
+def _cell(value: Any) -> str:
+    """A field as COPY reads it."""
+    if value is None:
+        return "\\N"
+    if isinstance(value, list):
+        words = (word.replace("\\", "\\\\").replace('"', '\\"') for word in value)
+        value = "{" + ",".join(f'"{word}"' for word in words) + "}"
+    return str(value).translate(_ESCAPES)

@@ -2,16 +2,28 @@
 Weights are complete, so Qdrant's own IDF (``modifier: idf``) stays off."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.filters import qdrant_path
 from vtkit.deploy.portable import DOCUMENT_WEIGHTS, Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
 from vtkit.encoder.documents import LENGTH, OWN_TOKENS
+from vtkit.search.index_info import Kind
 
 VECTOR = "text"  # name of the sparse vector
+REFUSED_IN_NAMES = re.compile(r'[.\[\]"\\]')  # they would be read as part of a path
+INDEXES: dict[Kind, str] = {
+    "text": "keyword",
+    "words": "keyword",
+    "number": "float",
+    "boolean": "bool",
+    "date": "datetime",
+}
+"""Qdrant's names of types that are called otherwise."""
 
 LISTED = "prithivida/Splade_PP_en_v1"
 INFERENCE_FREE = "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-gte"
@@ -19,11 +31,14 @@ INFERENCE_FREE = "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-gt
 
 
 def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
-    """Write ``collection.json`` and ``points/part-00000.json`` and so on, each a request body; say by which name
-    FastEmbed gives the encoder's weights."""
+    """Write ``collection.json``, fields' types in ``indexes.json``, and ``points/part-00000.json`` and so on, each a
+    request body; say by which name FastEmbed gives the encoder's weights."""
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
+        if collection.kinds:
+            indexes = {qdrant_path(name): INDEXES.get(kind, kind) for name, kind in collection.columns.items()}
+            (folder / "indexes.json").write_text(json.dumps(indexes, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))
     encoder = source.encoder
     listed = INFERENCE_FREE if source.inference_free else LISTED if query_side(encoder) is None else None

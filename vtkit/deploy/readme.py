@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from vtkit.deploy.filters import example_of
 from vtkit.deploy.network import QUANTISED, TOLERANCE
-from vtkit.deploy.result import LEAST_COSINE
+from vtkit.deploy.result import LEAST_COSINE, Target
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.query_tables import query_encoder_of
 from vtkit.system.templates import from_template
@@ -38,6 +39,16 @@ def readme(source: Source, texts: int, collection: Collection | None, exported: 
         tolerance=TOLERANCE,
         least_cosine=LEAST_COSINE,
         number="{:,}".format,
+        columns={} if collection is None else collection.columns,
+        example=_example(exported.target, collection),
         **facts,
     )
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _example(target: Target, collection: Collection | None) -> str | None:
+    """A condition that the first document meets that has fields."""
+    if collection is None or not collection.kinds:
+        return None
+    documents = (collection.document(number)["fields"] for number in range(len(collection)))
+    return next(filter(None, (example_of(target, collection.columns, fields) for fields in documents)), None)

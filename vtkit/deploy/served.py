@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scipy import sparse
@@ -36,11 +37,13 @@ class Searching(NamedTuple):
 
     run: str
     top: int
+    offset: int  # results to leave out before these
+    where: str | None  # a condition on the documents' fields
     why: bool  # with what each word of the query adds
 
 
 Kind: TypeAlias = Encoding | Searching  # requests of the same kind are computed together
-Answer: TypeAlias = sparse.csr_matrix | Found  # vectors of a request's texts, or results of its query
+Answer: TypeAlias = sparse.csr_matrix | list[Found]  # vectors of a request's texts, or results of its queries
 
 
 def tokens_of(texts: Sequence[Text], limit: int) -> int:
@@ -68,9 +71,12 @@ class Served:
         return min(limit for limit in limits if limit is not None)
 
     def compute(self, kind: Kind, requests: Sequence[Sequence[Text]]) -> Sequence[Answer | Exception]:
-        """The answers to requests of one kind, each of some texts or one query, or their errors."""
+        """The answers to requests of one kind, each of some texts or queries, or their errors."""
         if isinstance(kind, Searching):
-            return list(self.searchers[kind.run].search([str(texts[0]) for texts in requests], kind.top, why=kind.why))
+            queries = [str(query) for request in requests for query in request]
+            searcher = self.searchers[kind.run]
+            found = searcher.search(queries, kind.top, skip=kind.offset, where=kind.where, why=kind.why)
+            return [list(islice(found, len(request))) for request in requests]
         rows: list[slice | Exception] = []
         texts: list[str] = []
         for request in requests:

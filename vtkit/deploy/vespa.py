@@ -5,7 +5,8 @@ for types, and ``tokenizer.json`` no decoder."""
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from vtkit.deploy.documents import Collection, Entry, json_line
@@ -14,8 +15,21 @@ from vtkit.deploy.network import MODEL
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
+from vtkit.search.index_info import Kind
 from vtkit.system.templates import from_template
 from vtkit.vocabulary.tokenizer_file import FILE
+
+OWN_NAMES = ("id", "title", "text", "weights")  # fields that every document has
+
+TYPES: dict[Kind, str] = {
+    "text": "string",
+    "integer": "long",
+    "number": "double",
+    "date": "long",  # seconds since 1970
+    "datetime": "long",
+    "boolean": "bool",
+    "words": "array<string>",
+}
 
 REFUSED = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\ufdd0-\ufddf"
@@ -37,7 +51,11 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     )  # fmt: skip
     application = folder / "application"
     (application / "schemas").mkdir(parents=True)
-    (application / "schemas" / "doc.sd").write_text(from_template("vtkit.deploy", "vespa_schema.sd"), encoding="utf-8")
+    columns = {} if collection is None else collection.columns
+    schema = from_template(
+        "vtkit.deploy", "vespa_schema.sd", fields={name: TYPES[kind] for name, kind in columns.items()}
+    )
+    (application / "schemas" / "doc.sd").write_text(schema, encoding="utf-8")
     if why is None:
         models = application / "models"
         models.mkdir()
@@ -50,10 +68,18 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     if collection is None:
         return {"why": why}
     called = write_names(collection, folder, None if why else names)
-    collection.write(folder / "feed", "part-{}.jsonl", lambda entry: _line(entry, called))
+    collection.write(folder / "feed", "part-{}.jsonl", lambda entry: _line(entry, called, columns))
     return {"why": why}
 
 
-def _line(entry: Entry, names: Sequence[str]) -> str:
+def _line(entry: Entry, names: Sequence[str], columns: Mapping[str, Kind]) -> str:
     fields = {**entry.document, "weights": {"cells": entry.vector(names)}}
+    for name, value in fields.pop("fields", {}).items():
+        fields[name] = _seconds(value) if columns[name] in ("date", "datetime") else value
     return json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})
+
+
+def _seconds(value: str) -> int:
+    """A date in seconds since 1970; Vespa has no type for dates."""
+    moment = datetime.fromisoformat(value)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())

@@ -86,7 +86,7 @@ def kind_of(value: Any) -> Kind | None:
             return "boolean"
         case str() if (match := _NUMBER.fullmatch(value)) and sum(map(str.isdigit, value)) <= _DIGITS:
             return "number" if match[2] else "integer"
-        case str() if (match := _DATE.fullmatch(value)) and _moment(value):
+        case str() if (match := _DATE.fullmatch(value)) and _is_moment(value):
             return "datetime" if match[1] else "date"
     return "text"
 
@@ -98,8 +98,14 @@ def common_kind(kinds: set[Kind]) -> Kind:
     return "number" if kinds == {"integer", "number"} else "datetime" if kinds == {"date", "datetime"} else "text"
 
 
+def typed_fields(fields: Mapping[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """The fields of a document in the types of their columns; missing ones are left out."""
+    values = {_column(name, kinds): value for name, value in fields.items() if kind_of(value) is not None}
+    return {name: typed(value, kinds.get(name)) for name, value in values.items()}
+
+
 def typed(value: Any, kind: Kind | None) -> Any:
-    """A JSON value in the type of its column, as JSON again (dates stay texts); None if it is missing."""
+    """A JSON value in the type of its column, as JSON again, with dates in ISO 8601; None if it is missing."""
     if kind_of(value) is None:
         return None
     match kind:
@@ -113,6 +119,8 @@ def typed(value: Any, kind: Kind | None) -> Any:
             return float(value)
         case "boolean":
             return value in (True, "true")
+        case "datetime":
+            return f"{_moment(value).isoformat()}Z"
     return value
 
 
@@ -120,21 +128,30 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _moment(value: str) -> datetime | None:
-    """A date as a moment, in UTC where it has a time zone; None if there is no such date."""
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
+def _moment(value: str) -> datetime:
+    """A date as a moment, in UTC where it has a time zone."""
+    moment = datetime.fromisoformat(value)
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def _is_moment(value: str) -> bool:
+    try:
+        _moment(value)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _in_arrow(value: Any, kind: Kind) -> Any:
     """A JSON value as Arrow's columns take it."""
-    value = typed(value, kind)
-    if value is None or kind not in ("date", "datetime"):
-        return value
-    return date.fromisoformat(value) if kind == "date" else _moment(value)
+    match kind_of(value), kind:
+        case None, _:
+            return None
+        case _, "date":
+            return date.fromisoformat(value)
+        case _, "datetime":
+            return _moment(value)
+    return typed(value, kind)
 
 
 def arrow_type(kind: Kind) -> pyarrow.DataType:

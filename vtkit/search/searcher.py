@@ -24,7 +24,7 @@ from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.engine import POSTINGS, Index, open_index
-from vtkit.search.fields import ConditionError, Fields, typed
+from vtkit.search.fields import ConditionError, Fields, typed_fields
 from vtkit.search.index_info import REBUILD, IndexRecord, Kind
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
@@ -288,7 +288,7 @@ class Searcher:
         tokens, special, texts = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.telling)
         about = document.id, document.title, document.text, score
-        fields = {name: typed(value, self.kinds.get(name)) for name, value in document.fields.items()}
+        fields = typed_fields(document.fields, self.kinds)
         return SearchResult(rank, *about, tokens, special, texts, parts, fields)
 
     def _words(self, query: str) -> QueryWords:

@@ -58,6 +58,24 @@ function tokenList({ tokens, special_tokens: special }, score) {
   return list;
 }
 
+// A document's fields; addresses are links.
+function fieldList(fields) {
+  const list = element("dl", undefined, "fields");
+  for (const [name, value] of Object.entries(fields)) {
+    const text = Array.isArray(value) ? value.join(", ") : String(value);
+    const shown = element("dd", /^https?:\/\//i.test(text) ? undefined : text);
+    shown.dir = "auto";
+    if (!shown.firstChild) {
+      const link = element("a", text);
+      link.href = text;
+      link.rel = "noopener noreferrer nofollow";
+      shown.append(link);
+    }
+    list.append(element("dt", name), shown);
+  }
+  return list;
+}
+
 function resultItem(result, elsewhere) {
   const item = element("li");
   const title = element("h3", result.title || result.id);
@@ -69,7 +87,9 @@ function resultItem(result, elsewhere) {
     shown.push(rank ? `beside: ${rank}.` : "beside: not among them");
   }
   about.append(...shown.map((text) => element("span", text)));
-  item.append(title, about, marked(result.snippet, result.tokens), wordList(result.words, result.score));
+  item.append(title, about, marked(result.snippet, result.tokens));
+  if (Object.keys(result.fields).length) item.append(fieldList(result.fields));
+  item.append(wordList(result.words, result.score));
   return item;
 }
 
@@ -83,7 +103,7 @@ function column(found, other) {
   for (const warning of found.warnings) section.append(element("p", warning, "warning"));
   const largest = Math.max(...found.tokens.map(({ weight }) => weight), 0);
   section.append(tokenList(found, largest));
-  if (!found.results.length) section.append(element("p", "Nothing found: no document shares a term with the query."));
+  if (!found.results.length) section.append(element("p", "Nothing found: no document that was searched shares a term with the query."));
   const elsewhere = other && other.results && new Map(other.results.map(({ id, rank }) => [id, rank]));
   const list = element("ol");
   list.append(...found.results.map((result) => resultItem(result, elsewhere)));
@@ -93,6 +113,7 @@ function column(found, other) {
 
 async function ask(run) {
   const asked = new URLSearchParams({ q: field("q").value, run, top: field("top").value, why: "1" });
+  if (field("where").value.trim()) asked.set("where", field("where").value);
   try {
     const answer = await fetch(`/search?${asked}`);
     return { run, ...(await answer.json()) };
@@ -112,7 +133,7 @@ async function search() {
 
 function readAddress() {
   const asked = new URLSearchParams(location.search);
-  for (const name of ["q", "run", "beside", "top"]) if (asked.has(name)) field(name).value = asked.get(name);
+  for (const name of ["q", "where", "run", "beside", "top"]) if (asked.has(name)) field(name).value = asked.get(name);
   if (field("run").selectedIndex < 0) field("run").selectedIndex = 0;
   if (field("beside").selectedIndex < 0) field("beside").selectedIndex = 0;
   if (field("top").selectedIndex < 0) field("top").selectedIndex = 0;
@@ -133,5 +154,8 @@ addEventListener("popstate", readAddress);
   field("run").append(...runs.map(([name, documents]) => new Option(`${name} (${documents.toLocaleString()} documents)`, name)));
   field("beside").append(new Option("beside it: none", ""), ...runs.map(([name]) => new Option(`beside it: ${name}`, name)));
   field("beside").hidden = runs.length < 2;
+  const types = new Map(Object.values(info.fields).flatMap(Object.entries));
+  field("where").hidden = !types.size;
+  field("where").title = [...types].map(([name, type]) => `${name}: ${type}`).join("\n");
   readAddress();
 })();

@@ -21,6 +21,16 @@ SETTINGS = opened(HERE / "settings.json")
 COLLECTION = "c_" + re.sub(r"\W+", "_", SETTINGS["name"], flags=re.ASCII)
 AT_ONCE = 1000
 MOST_BYTES = 65_535
+MOST_WORDS = 4096
+FIELDS = opened(HERE / "fields.json") if (HERE / "fields.json").is_file() else {}
+TEXT = {"datatype": pymilvus.DataType.VARCHAR, "max_length": MOST_BYTES}
+TYPES = {
+    "integer": {"datatype": pymilvus.DataType.INT64},
+    "number": {"datatype": pymilvus.DataType.DOUBLE},
+    "boolean": {"datatype": pymilvus.DataType.BOOL},
+    "words": {"datatype": pymilvus.DataType.ARRAY, "element_type": pymilvus.DataType.VARCHAR, "max_length": MOST_BYTES,
+              "max_capacity": MOST_WORDS},
+}  # fmt: skip
 
 
 @cache
@@ -47,6 +57,8 @@ def load() -> None:
     for field in ("id", "title", "text"):
         schema.add_field(field, pymilvus.DataType.VARCHAR, max_length=MOST_BYTES)
     schema.add_field("weights", pymilvus.DataType.SPARSE_FLOAT_VECTOR)
+    for field, kind in FIELDS.items():
+        schema.add_field(field, nullable=True, **TYPES.get(kind, TEXT))
     kind = client.prepare_index_params()
     kind.add_index("weights", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
     client.create_collection(name, schema=schema, index_params=kind, consistency_level="Strong")
@@ -54,7 +66,8 @@ def load() -> None:
         rows = json.loads(path.read_text("utf-8"))
         for row in rows:
             row["weights"] = {int(number): weight for number, weight in row["weights"].items()}
-            row |= {field: cut(row[field]) for field in ("title", "text")}
+            row |= {field: cut(value) for field, value in row.items() if isinstance(value, str) and field != "id"}
+            row |= {field: words(row[field]) for field, kind in FIELDS.items() if kind == "words" and row[field]}
         for start in range(0, len(rows), AT_ONCE):
             client.insert(name, rows[start : start + AT_ONCE])
         sent += len(rows)
@@ -67,11 +80,16 @@ def cut(text: str) -> str:
     return text.encode()[:MOST_BYTES].decode(errors="ignore")
 
 
+def words(values: list[str]) -> list[str]:
+    """As many words of a list as a field holds."""
+    return [cut(value) for value in values[:MOST_WORDS]]
+
+
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     (found,) = loaded().search(
         COLLECTION, data=[vector], anns_field="weights", limit=top, output_fields=["id"],
-        search_params={"metric_type": "IP"},
+        search_params={"metric_type": "IP"}, filter=os.environ.get("FILTER", ""),
     )  # fmt: skip
     return [(hit["entity"]["id"], float(hit["distance"])) for hit in found]
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from encode import HERE, Encoder, Results, Vector, index_main, largest, opened
-from rest import Server, hits, index_name, load_bulk
+from rest import Server, filtered, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
 DEEP, BAD = 1000, 400
@@ -77,13 +77,14 @@ def search(vector: Vector, top: int) -> Results:
     body, scale = query(vector, top)
     if not body["query"]["neural_sparse"]["weights"]["query_tokens"]:
         return []
+    body["query"] = filtered(body["query"])
     return [(identity, score * scale) for identity, score in hits(SERVER("POST", f"{INDEX}/_search", body))]
 
 
 def hybrid(text: str, vector: Vector, top: int) -> Results:
     """The first documents by the sum of the encoder's score and BM25's, each scaled to 0 to 1 within the query."""
     body, _ = query(vector, top)
-    queries = [body["query"], {"match": {"contents": text}}]
+    queries = [filtered(clause) for clause in (body["query"], {"match": {"contents": text}})]
     body["query"] = {"hybrid": {"queries": queries, "pagination_depth": DEEP}}
     return hits(SERVER("POST", f"{INDEX}/_search", {**body, "search_pipeline": opened(HERE / "hybrid.json")}))
 

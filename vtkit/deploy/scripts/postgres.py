@@ -46,9 +46,10 @@ def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     width = opened(HERE / "settings.json")["dimensions"]
     query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
+    condition = os.environ.get("FILTER", "true").replace("%", "%%")
     with connected().cursor() as cursor:
         cursor.execute(
-            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {TABLE} "
+            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {TABLE} WHERE {condition} "
             "ORDER BY weights <#> %(query)s::sparsevec, number LIMIT %(top)s".encode(),
             {"query": query, "top": top},
         )

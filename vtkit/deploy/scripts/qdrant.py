@@ -44,13 +44,20 @@ def load() -> None:
         for start in range(0, len(points), AT_ONCE):
             client.upsert(name, [models.PointStruct(**point) for point in points[start : start + AT_ONCE]], wait=True)
         sent += len(points)
+    if (HERE / "indexes.json").is_file() and "://" in os.environ.get("QDRANT", "://"):  # a folder has no such indexes
+        for field, kind in opened(HERE / "indexes.json").items():
+            client.create_payload_index(name, field, models.PayloadSchemaType(kind), wait=True)
     print(f"{sent:,} documents")
 
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     query = models.SparseVector(indices=list(vector), values=list(vector.values()))
-    found = connected().query_points(COLLECTION, query=query, using=NAME, limit=top, with_payload=["id"])
+    condition = os.environ.get("FILTER")
+    found = connected().query_points(
+        COLLECTION, query=query, using=NAME, limit=top, with_payload=["id"],
+        query_filter=models.Filter(**json.loads(condition)) if condition else None,
+    )  # fmt: skip
     return [(point.payload["id"], point.score) for point in found.points if point.payload]
 
 

@@ -123,6 +123,12 @@ def send(server: Server, index: str, lines: Sequence[str]) -> None:
         lines = [line for place in again for line in lines[2 * place : 2 * place + 2]]
 
 
+def filtered(clause: Any) -> Any:
+    """A query, limited to the documents that meet the condition FILTER (JSON), if it is given."""
+    condition = os.environ.get("FILTER")
+    return {"bool": {"must": [clause], "filter": [json.loads(condition)]}} if condition else clause
+
+
 def hits(answer: Any) -> list[tuple[str, float]]:
     """Ids and scores of an answer."""
     return [(hit["_source"]["id"], float(hit["_score"])) for hit in answer["hits"]["hits"]]

@@ -7,6 +7,7 @@ python index.py search "a query", python index.py replay
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -23,7 +24,7 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
     called = opened(HERE / "dimensions.json")
     return {
-        "yql": "select id from doc where true",
+        "yql": f"select id from doc where {os.environ.get('FILTER', 'true')}",
         "ranking": "sparse",
         "hits": top,
         "presentation.summary": "ids",
