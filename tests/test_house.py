@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "data": (2547, 291),
     "encoder": (2636, 263),
     "evaluation": (1401, 135),
-    "pipeline": (3472, 271),
+    "pipeline": (3470, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
     "search": (2619, 263),
