@@ -21,18 +21,18 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1861, 97),
-    "deploy": (2155, 225),
+    "deploy": (2162, 225),
     "data": (2547, 291),
     "encoder": (2636, 263),
     "evaluation": (1401, 135),
     "pipeline": (3470, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
-    "search": (2619, 263),
+    "search": (2621, 264),
     "settings": (975, 120),
     "system": (598, 87),
     "training": (2341, 240),
-    "transfer": (1769, 143),
+    "transfer": (1764, 143),
     "vocabulary": (2585, 233),
     "vtkit": (487, 48),
 }

@@ -614,6 +614,19 @@ def test_what_cannot_be_served_is_said(
     assert getattr(result.exception, "exit_code", None) == code
 
 
+def test_a_unit_lists_the_documents_in_which_it_weighs_most(server: Running, folder: Path) -> None:
+    searcher = open_searcher(folder / "runs" / "tiny", model=None, collection=None)
+    wanted = searcher.texts_of("river", 5)
+    status, found = server.search(unit="river", run="tiny", top=5)
+    assert status == 200
+    assert found["tokens"] == [{"token": "river", "weight": 1.0}]
+    assert [result["id"] for result in found["results"]] == [result.id for result in wanted.results]
+    column = searcher.index.postings.by_document()[:, [searcher.names.index("river")]].toarray().ravel()
+    assert [result["score"] for result in found["results"]] == pytest.approx(sorted(column)[::-1][:5], rel=1e-5)
+    assert server.search(unit="nothing", run="tiny")[0] == 404
+    assert server.search(unit="9" * 5000, run="tiny")[0] == 404
+
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 

@@ -130,6 +130,10 @@ class Parameters(Settings):
     q: str = Field("", max_length=QUERY_CHARACTERS)
     """The query."""
 
+    unit: str | None = Field(None, max_length=QUERY_CHARACTERS)
+    """Instead of a query: the name of a token or latent unit, or a unit's number, for the documents in which it weighs
+    most."""
+
 
 class Queries(Settings):
     """A search for several queries."""
@@ -300,7 +304,8 @@ class Service:
 
     async def search(self, request: Request, asked: Annotated[Parameters, Query()]) -> Response:
         """The results of one query in one run."""
-        (answer,) = await self._searched(request, asked, "q", [asked.q])
+        name, query = ("q", asked.q) if asked.unit is None else ("unit", asked.unit)
+        (answer,) = await self._searched(request, asked, name, [query])
         return _json(answer)
 
     async def search_several(self, request: Request, asked: Queries) -> Response:
@@ -325,7 +330,9 @@ class Service:
         for field in asked.fields or ():
             if field not in kinds:
                 raise Refusal(422, f"`fields`: {unknown_field(field, kinds)}")
-        kind = Searching(run, asked.top, asked.offset, asked.where, asked.why)
+        if name == "unit" and searchers[run].dimension(queries[0]) is None:
+            raise Refusal(404, f"`unit`: the index has no token or unit {queries[0]!r}")
+        kind = Searching(run, asked.top, asked.offset, asked.where, asked.why, name == "unit")
         found = await self._answer(request, kind, queries, searchers[run].query_length)
         return [_answer(each, asked, run) for each in found]
 

@@ -40,6 +40,7 @@ class Searching(NamedTuple):
     offset: int  # results to leave out before these
     where: str | None  # a condition on the documents' fields
     why: bool  # with what each word of the query adds
+    units: bool = False  # the queries name tokens or units, whose documents are wanted
 
 
 Kind: TypeAlias = Encoding | Searching  # requests of the same kind are computed together
@@ -75,6 +76,8 @@ class Served:
         if isinstance(kind, Searching):
             queries = [str(query) for request in requests for query in request]
             searcher = self.searchers[kind.run]
+            if kind.units:
+                return [[searcher.texts_of(unit, kind.top)] for unit in queries]
             found = searcher.search(queries, kind.top, skip=kind.offset, where=kind.where, why=kind.why)
             return [list(islice(found, len(request))) for request in requests]
         rows: list[slice | Exception] = []

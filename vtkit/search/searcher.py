@@ -217,17 +217,21 @@ class Searcher:
             query_tokens=self._query_tokens(vector)[0],
         )
 
+    def dimension(self, unit: str) -> int | None:
+        """The dimension of a token or unit by its name, or of a latent unit by its number."""
+        if unit in self.names:
+            return self.names.index(unit)
+        number = int(unit) if unit.isdecimal() and len(unit) < 10 else len(self.names)
+        return number if number < len(self.names) and self.names[number].startswith(f"{number}:") else None
+
     def texts_of(self, unit: str, depth: int) -> Found:
         """The ``depth`` documents in which a dimension weighs most, with these weights as scores.
 
         Args:
             unit: its name, or the number of a latent unit.
         """
-        if unit in self.names:
-            dimension = self.names.index(unit)
-        elif unit.isdecimal() and int(unit) < len(self.names) and self.names[int(unit)].startswith(f"{unit}:"):
-            dimension = int(unit)
-        else:
+        dimension = self.dimension(unit)
+        if dimension is None:
             raise VtkitError(f"The index has no token or unit {unit!r}. vtkit search --why shows which there are.")
         vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
         ids, scores = self.index.postings.search(vector, depth)

@@ -109,12 +109,13 @@ def fit_units(
         projection: maps states before units are learned from them (:func:`vtkit.encoder.dense.token_projection`).
     """
     rng = np.random.default_rng(seed)
-    if section.dictionary is not None and words is None:  # the texts name the units and teach nothing
+    known = None if section.dictionary is None else _dictionary(section.dictionary, encoder)
+    if known is not None and words is None:  # the texts name the units and teach nothing
         texts = [texts[number] for number in np.sort(rng.permutation(len(texts))[:TEXTS_NAMED]).tolist()]
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
     fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
-    if section.dictionary is None and len(fitted_on) < FEWEST_TOKENS:
+    if known is None and len(fitted_on) < FEWEST_TOKENS:
         raise DataError(
             f"Units need at least {FEWEST_TOKENS} tokens to learn from, and the texts hold {len(fitted_on)}. Name more "
             "text of the language in corpus."
@@ -126,8 +127,8 @@ def fit_units(
         with torch.no_grad():
             before = head.output(states.batch(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
-    if section.dictionary is not None:
-        rows, bias = _units_of(section.dictionary, encoder, head)
+    if known is not None:
+        rows, bias = _units_of(known, head)
         unexplained, revived = None, 0
     else:
         head.pass_on(states, fitted_on, projection)
@@ -152,12 +153,8 @@ def fit_units(
     return whole, UnitsFit(len(texts), len(states.ids), unexplained, dead, revived), read
 
 
-def _units_of(dictionary: str, encoder: SparseEncoder, head: Head) -> tuple[Tensor, Tensor]:
-    """Decoder rows and biases of the units of another encoder, whose head ``head`` becomes.
-
-    Raises:
-        DataError: ``dictionary`` has no units, or they are those of another embedder than ``encoder``.
-    """
+def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
+    """The encoder ``dictionary``; DataError if it has no units, or those of another embedder than ``encoder``."""
     setting = "source.units.dictionary"
     known = load_encoder(dictionary, label=f"{setting} =")
     if not writes_units(known):
@@ -179,7 +176,12 @@ def _units_of(dictionary: str, encoder: SparseEncoder, head: Head) -> tuple[Tens
             f"{setting} = {dictionary}: its units were not learned from source.model as it is with this source.layers: "
             f"{first_of(other or list(layers))} differ. Name the model that they were learned from."
         )
-    found = Head(models[0])
+    return known
+
+
+def _units_of(known: SparseEncoder, head: Head) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units of another encoder, whose head ``head`` becomes."""
+    found = Head(known[0].auto_model)
     head.map.load_state_dict(found.map.state_dict())
     head.norm.load_state_dict(found.norm.state_dict())
     names = dimension_names(known)

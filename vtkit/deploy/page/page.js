@@ -33,7 +33,9 @@ function marked(text, tokens) {
 // A token or word with what it adds to a score; the longer the bar, the more.
 function chip(name, weight, score) {
   const made = element("span");
-  made.append(element("bdi", name), ` ${weight.toFixed(2)}`);
+  const shown = element("bdi");
+  shown.append(name);
+  made.append(shown, ` ${weight.toFixed(2)}`);
   made.style.setProperty("--share", `${Math.round((100 * weight) / (score || 1))}%`);
   return made;
 }
@@ -42,7 +44,7 @@ function wordList(words, score) {
   const list = element("div", undefined, "tokens");
   for (const { word, score: part, encoder, bm25, tokens, terms } of words) {
     const made = chip(word || "(no word)", part, score);
-    const sides = [["encoder", encoder, tokens], ["BM25", bm25, terms]].filter(([, , by]) => by.length);
+    const sides = [["encoder", encoder, tokens], ["BM25", bm25, terms]].filter(([, sum]) => sum);
     const said = sides.map(([name, sum, by]) => `${name} ${sum.toFixed(2)}: ${by.map(({ token }) => token).join(", ")}`);
     made.title = said.join("\n");
     list.append(made);
@@ -50,9 +52,14 @@ function wordList(words, score) {
   return list;
 }
 
-function tokenList({ tokens, special_tokens: special }, score) {
+// The tokens of a query, each with a link to the documents in which it weighs most.
+function tokenList({ run, tokens, special_tokens: special }, score) {
   const list = element("div", undefined, "tokens");
-  list.append(...tokens.map(({ token, weight }) => chip(token, weight, score)));
+  for (const { token, weight } of tokens) {
+    const link = element("a", token);
+    link.href = `?${new URLSearchParams({ unit: token, run })}`;
+    list.append(chip(link, weight, score));
+  }
   const sum = special.reduce((total, { weight }) => total + weight, 0);
   if (sum) list.append(element("span", `special tokens ${sum.toFixed(2)}`, "special"));
   return list;
@@ -114,6 +121,8 @@ function column(found, other) {
 async function ask(run) {
   const asked = new URLSearchParams({ q: field("q").value, run, top: field("top").value, why: "1" });
   if (field("where").value.trim()) asked.set("where", field("where").value);
+  const unit = new URLSearchParams(location.search).get("unit");
+  if (unit) asked.set("unit", unit);
   try {
     const answer = await fetch(`/search?${asked}`);
     return { run, ...(await answer.json()) };
@@ -137,7 +146,7 @@ function readAddress() {
   if (field("run").selectedIndex < 0) field("run").selectedIndex = 0;
   if (field("beside").selectedIndex < 0) field("beside").selectedIndex = 0;
   if (field("top").selectedIndex < 0) field("top").selectedIndex = 0;
-  if (field("q").value.trim()) search();
+  if (field("q").value.trim() || asked.has("unit")) search();
 }
 
 form.addEventListener("submit", (event) => {
