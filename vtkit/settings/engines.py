@@ -60,7 +60,7 @@ def _alias(value: str) -> str:
 
 
 Alias = Annotated[str, AfterValidator(_alias)]
-TIMEOUT_S = 60.0  # that a cluster has to answer
+TIMEOUT_S = 90.0  # that a cluster has to answer; it waits for a lost shard itself, for a minute
 
 
 ENGINE = ("index.engine", "index.url", "index.shards", "index.replicas", "index.alias")
