@@ -13,7 +13,7 @@ def unpacked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kit.unpacked(shared, tmp_path_factory.mktemp("opensearch"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of one node."""
     own = os.environ.get("VTKIT_OPENSEARCH_URL")
@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield node.url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def three(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[kit.Node]]:
     """A cluster of three nodes; tests that kill one start it again."""
     with kit.cluster(unpacked, tmp_path_factory.mktemp("three"), 3) as nodes:
