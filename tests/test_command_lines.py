@@ -133,12 +133,15 @@ LINES = [line for page in PAGES for line in command_lines(page.read_text("utf-8"
 LINES = list(dict.fromkeys(LINES + [line for line in INLINE if not missing_of(arguments_of(line))]))
 
 
+FIELDS = {"year": 2021, "source": "a"}  # that the pages filter by
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with something small under every name that the pages use."""
     made = tmp_path_factory.mktemp("lines")
     found = tiny.collection(20)
-    found = RetrievalSet("x", [*found.documents, Document("DOC_ID", "", "apple")], found.queries, found.qrels)
+    found = RetrievalSet("x", [*found.documents, Document("DOC_ID", "", "apple", FIELDS)], found.queries, found.qrels)
     tiny.finished_run(made, found, "my-korean", "my_beir_folder")
     (made / "runs" / "other").symlink_to(made / "runs" / "my-korean")
     encoder = tiny.encoder(made / "work2", tokens=(*tiny.TOKENS, "house", "home"))
