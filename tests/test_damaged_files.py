@@ -150,8 +150,8 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "weights: another model's": (
         tensors(lambda t: [t.update({f"x.{k}": t.pop(k)}) for k in list(t)]), "lack .* of the tensors of a Bert"
     ),
-    "weights: NaN": (tensors(lambda t: t[LAYER].fill_(torch.nan)), rf"not finite numbers.*: {LAYER}"),
-    "weights: infinite": (tensors(lambda t: t[WORDS][3].fill_(torch.inf)), rf"not finite numbers.*: {WORDS}"),
+    "weights: NaN": (tensors(lambda t: t[LAYER].fill_(torch.nan)), rf"not finite numbers.*{LAYER}"),
+    "weights: infinite": (tensors(lambda t: t[WORDS][3].fill_(torch.inf)), rf"not finite numbers.*{WORDS}"),
     "weights: fewer rows": (
         tensors(lambda t: t.update({WORDS: t[WORDS][:100].clone()})), rf"makes .*\({SIZE}, 32\).*\(100, 32\)"
     ),

@@ -282,7 +282,7 @@ def test_empty_queries_and_those_of_a_file_are_checked_all_at_once(finished: Pat
     for part in ("4 problems", "has one column", "occurs twice", "has no text", "white space"):
         assert part in message
     assert "has no query" in vtkit(finished, "search", "runs/korean", "--batch", "none.txt", check=1).stderr
-    assert "or a file" in vtkit(finished, "search", "runs/korean", "철", "--batch", "none.txt", check=2).stderr
+    assert "a file of them" in vtkit(finished, "search", "runs/korean", "철", "--batch", "none.txt", check=2).stderr
 
 
 MOMENTS = (
