@@ -22,10 +22,10 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1861, 97),
     "deploy": (2162, 225),
-    "data": (2547, 291),
+    "data": (2546, 291),
     "encoder": (2636, 263),
     "evaluation": (1401, 135),
-    "pipeline": (3470, 271),
+    "pipeline": (3472, 271),
     "recipe": (1090, 96),
     "report": (1970, 182),
     "search": (2621, 264),

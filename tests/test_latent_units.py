@@ -29,7 +29,6 @@ from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.pipeline.steps.texts import in_pieces
 from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
@@ -204,13 +203,6 @@ def test_words_are_common_if_they_are_frequent_and_spread_by_chance() -> None:
 def test_a_token_belongs_to_the_word_that_it_ends_in(text: str, end: int, word: str) -> None:
     words, (number,), _ = words_of(np.array([[0, end]]), [text])
     assert words[number] == word
-
-
-def test_long_texts_are_learned_from_in_pieces() -> None:
-    words = [f"w{number}" for number in range(90)]
-    assert list(in_pieces([" ".join(words[:64]), "", " ".join(words)])) == [
-        " ".join(each) for each in (words[:64], words[:40], words[40:80], words[80:])
-    ]
 
 
 def test_rows_of_words_give_the_logits_of_their_own_head() -> None:

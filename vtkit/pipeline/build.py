@@ -25,7 +25,6 @@ from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
 from vtkit.pipeline.steps.encode_corpus import EncodeResult
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
-from vtkit.pipeline.steps.texts import in_pieces
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
@@ -35,9 +34,13 @@ from vtkit.settings.recipe import SEED
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import publish, refuse_existing, write_atomically
 from vtkit.system.results import Result
+from vtkit.training.crops import joined, units
 
-RECIPE, CORPUS, RUNS, BUILT = "recipe.toml", "corpus.jsonl", "runs", "built.json"
-"""In the folder: the recipe, the documents as they were read, the run, and what is known of the index."""
+RECIPE, CORPUS, TEXTS, RUNS, BUILT = "recipe.toml", "corpus.jsonl", "texts.txt", "runs", "built.json"
+"""In the folder: the recipe, the documents as they were read, pieces of them to learn from, the run, and what is known
+of the index."""
+
+PIECE_WORDS = 40  # of a piece: the states of so many tokens are learned from (vtkit.settings.source.STATES_LENGTH)
 
 TRIMMED = (
     2000  # pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens
@@ -115,14 +118,17 @@ def build_index(
         lowercase=source is not None and reads_lower_case(source),
         embedder=embedder and as_written_in(folder, embedder, "model"),
         parallel=[as_written_in(folder, file, "pairs") for file in parallel],
-        corpus=[f"./{CORPUS}"],
+        corpus=[f"./{TEXTS if source is None else CORPUS}"],
         documents=f"./{CORPUS}",
-        trimmed=len(list(islice(in_pieces(document.contents for document in read), TRIMMED))) == TRIMMED,
+        trimmed=sum(1 for document in islice(read, TRIMMED) for _ in _pieces(document.contents)) >= TRIMMED,
     )
     load_recipe(out / RECIPE, list(settings), text=text)
     write_atomically(out / RECIPE, text)
     with replaced(out / CORPUS) as fresh:
         write_documents(read, fresh)
+    if source is None:
+        with replaced(out / TEXTS) as fresh, fresh.open("w", encoding="utf-8") as file:
+            file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
     finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
     found = searched(finished.folder, model=None, collection=None)
     searcher = Searcher.load(*found)
@@ -158,6 +164,13 @@ def build_index(
     )
     built.to_file(out / BUILT)
     return built
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """``text`` in pieces of :data:`PIECE_WORDS` words, a line each."""
+    words = units(text)
+    for start in range(0, len(words), PIECE_WORDS):
+        yield joined(words[start : start + PIECE_WORDS], text)
 
 
 @contextmanager

@@ -112,8 +112,8 @@ class SourceSection(Section):
     of a trimmed vocabulary, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
-    """``head``, ``units``: texts, or pieces of long ones, to sample from ``corpus``. Their hidden states are kept on
-    disk meanwhile: about 50 kB a text."""
+    """``head``, ``units``: texts to sample from ``corpus``. Their hidden states are kept on disk meanwhile: about 50 kB
+    a text."""
 
     layers: PositiveInt | None = None
     """``head``, ``units``: read the states of this layer, and remove the layers above it. Default: the last."""

@@ -37,7 +37,7 @@ CHARACTERS_READ = 2000  # of each of their texts
 AT_ONCE = 1024
 
 FREQUENT = 1 / 500  # share of all words from which on a word may be common
-CLUSTERED = 0.23  # bits of residual inverse document frequency, over pieces of documents, from which on it is not
+CLUSTERED = 0.65  # bits of residual inverse document frequency from which on it is not
 
 
 def unit_names(head: Head, rows: Tensor, bias: Tensor, states: States, texts: Sequence[str], seed: int) -> list[str]:

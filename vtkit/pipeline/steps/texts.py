@@ -19,14 +19,11 @@ from vtkit.pipeline.stage import Corpus, View
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.source import STATES_LENGTH
 from vtkit.settings.vocabulary import TrimmedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.training.crops import joined, units
 
 EVALUATED = "evaluated queries that finetune.data holds"
-PIECE_WORDS = 40  # which are about STATES_LENGTH tokens
 PROBED_TEXTS = 10_000  # first texts of a corpus from which probe texts are sampled
 
 
@@ -233,15 +230,6 @@ def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
             yield from read_corpora([corpus.name])
         else:
             yield from (document.contents for document in load_retrieval(corpus.name, corpus.split).documents)
-
-
-def in_pieces(texts: Iterable[str]) -> Iterator[str]:
-    """Texts, those of more than :data:`~vtkit.settings.source.STATES_LENGTH` words in pieces of :data:`PIECE_WORDS`: a
-    head and units are fitted to the states of so many tokens, and would else know the beginnings of documents only."""
-    for text in texts:
-        words = units(text)
-        size = PIECE_WORDS if len(words) > STATES_LENGTH else len(words)
-        yield from (joined(words[start : start + size], text) for start in range(0, len(words), size or 1))
 
 
 def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:

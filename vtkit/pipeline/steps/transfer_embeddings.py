@@ -13,7 +13,7 @@ from vtkit.data.sampling import drawn
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder, starts_untrained
-from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, in_pieces, read_texts
+from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.source import HEAD_STEPS
 from vtkit.settings.transfer import ParallelTransfer
@@ -106,7 +106,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         )
     read = rebuilt = None
     if source.fitted:
-        texts = drawn(in_pieces(read_texts(recipe.corpora("source.corpus"))), source.texts, recipe.recipe.seed)
+        texts = drawn(read_texts(recipe.corpora("source.corpus")), source.texts, recipe.recipe.seed)
     seed, folder = recipe.recipe.seed, out / "states"
     activation = None if source.head is None else source.head.activation
     if source.units is not None:
@@ -150,7 +150,7 @@ def _draws(recipe: Recipe) -> bool:
 
 TRANSFER = Stage(
     "transfer",
-    version=21,
+    version=22,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
