@@ -63,11 +63,11 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
 
-# What kills and Ctrl-C do to vtkit, about 20 minutes; `make soak PARTS=kills` for some of it.
 # Real OpenSearch servers out of the kit in VTKIT_DATA, of which one test kills nodes: two minutes on a quiet machine.
 servers: $(VENV)/.installed-test
 	VTKIT_SERVERS=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/servers
 
+# What kills and Ctrl-C do to vtkit, about 20 minutes; `make soak PARTS=kills` for some of it.
 soak: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak.py $(PARTS)
 
