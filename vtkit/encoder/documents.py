@@ -133,14 +133,10 @@ class Length(Result):
     power: float = 1.0  # of each weight, before all else
 
     def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
-        """The documents divided by their lengths, (documents, dimensions); ``sums`` are their L, (documents,)."""
-        divided = (vectors.data / pivots(vectors, sums, self.b, self.mean_sum)).astype(np.float32)
+        """The documents divided by 1 − b + b L / L̄, (documents, dimensions); ``sums`` are their L, (documents,)."""
+        pivots = np.repeat(1 - self.b + self.b * sums / self.mean_sum, np.diff(vectors.indptr))
+        divided = (vectors.data / pivots).astype(np.float32)
         return sparse.csr_matrix((divided, vectors.indices, vectors.indptr), vectors.shape)
-
-
-def pivots(vectors: sparse.csr_matrix, sums: NDArray[np.float64], b: float, mean_sum: float) -> NDArray[np.float64]:
-    """1 − b + b L / L̄ of its document for each weight of ``vectors``, (weights,); ``sums`` are L, (documents,)."""
-    return np.repeat(1 - b + b * sums / mean_sum, np.diff(vectors.indptr))
 
 
 def with_own_tokens(

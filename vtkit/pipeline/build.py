@@ -3,11 +3,9 @@ judgements."""
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -32,7 +30,7 @@ from vtkit.search.folders import SEARCH, IndexFolder
 from vtkit.search.searcher import Searcher
 from vtkit.settings.recipe import SEED
 from vtkit.system.errors import RecipeError
-from vtkit.system.outputs import publish, refuse_existing, write_atomically
+from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.training.crops import joined, units
 
@@ -171,11 +169,3 @@ def _pieces(text: str) -> Iterator[str]:
     words = units(text)
     for start in range(0, len(words), PIECE_WORDS):
         yield joined(words[start : start + PIECE_WORDS], text)
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of ``path`` once it is whole."""
-    fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
-    yield fresh
-    fresh.replace(path)

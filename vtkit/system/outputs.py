@@ -99,15 +99,22 @@ def write_text(path: Path, text: str) -> None:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write ``content`` to ``path``; if that fails, the file keeps its content."""
-    temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
+    with replaced(path) as fresh, fresh.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` to write, which takes its place if the block succeeds; otherwise ``path`` stays as it
+    is."""
+    fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+        yield fresh
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
         raise
 
 
@@ -125,10 +132,8 @@ def kept_array(
                 return array
         array = make()
         file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}")
-        with aside.open("wb") as out:
+        with replaced(file) as fresh, fresh.open("wb") as out:
             np.save(out, array)
-        aside.replace(file)
         return array
 
     return by_main(read_or_made)
