@@ -62,7 +62,7 @@ def is_collection(name: str | Path) -> bool:
 
 
 def is_collection_folder(folder: Path) -> bool:
-    """Whether ``folder`` holds the corpus or the queries of a collection, judging by file names."""
+    """Report whether ``folder`` holds the corpus or the queries of a collection, judging by file names."""
     return any({"corpus", "queries"} & parts.keys() for parts in _configurations(folder).values())
 
 

@@ -5,7 +5,6 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 from vtkit.data.collections import files_of, is_collection, is_collection_folder
@@ -83,14 +82,8 @@ def chosen_files(folder: Path) -> list[Path] | None:
     elif tables:
         others.insert(0, f"{len(tables):,} tables ({tables[0].name} …), which are read alone or in a folder of tables")
     if others:
-        _warn_of_others(f"{folder}: not read: {', '.join(others)}")
+        console.once(console.warn, f"{folder}: not read: {', '.join(others)}")
     return files
-
-
-@cache
-def _warn_of_others(said: str) -> None:
-    """Say once what is not read, however often the files are."""
-    console.warn(said)
 
 
 def _documents_of(folder: Path, files: list[Path], problems: Problems, columns: Columns) -> Sequence[Document]:

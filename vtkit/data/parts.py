@@ -3,7 +3,6 @@ README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -144,7 +143,9 @@ def _named(folder: Path, *, only_qrels: bool) -> Iterator[_File]:
         if part is None or match is None or any(part.startswith(".") for part in name.split("/")):
             continue
         if others:
-            _warn_of_others(path, *others)
+            names = " and ".join(other.name for other in others)
+            said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
+            console.once(console.warn, said)
         groups = match.groupdict()
         yield part, groups.get("config") or "", groups.get("split") or "", path
 
@@ -157,10 +158,3 @@ def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
             by_name.setdefault(str(path)[: -len(ending)], []).append(path)
     stems = sorted(by_name, key=lambda stem: (len(stem), stem))
     return [sorted(by_name[stem], key=lambda path: ENDINGS.index(ending_of(path) or "")) for stem in stems]
-
-
-@cache
-def _warn_of_others(path: Path, *others: Path) -> None:
-    """Warn once per file that others with the same name are ignored."""
-    names = " and ".join(other.name for other in others)
-    console.warn(f"{path} is read; {names} beside it is ignored. Remove the outdated file.")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import date
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,7 @@ from vtkit.data.rows import (
     TEXTS,
     TITLE,
     Columns,
+    form_of,
     read_rows,
     typed,
     value_of,
@@ -238,13 +239,13 @@ def documents_in(
     """Number and document of each valid row; its id is under one of ``ids``, its text under one of ``names``, unless
     ``columns`` names them. Unusual columns are said once."""
     of_keys: dict[tuple[str, ...], Columns] = {}  # rows of jsonl may differ
-    cells = ".csv" in path.name.lower() or ".tsv" in path.name.lower()
+    form = form_of(path)
     for number, row in problems.sound(path, rows):
         keys = tuple(row)
         if keys not in of_keys:
             of_keys[keys] = columns.found_in(keys, ids, names)
-            if ids != QUERY_IDS:
-                _say_once(_said(path, of_keys[keys], keys))
+            if ids != QUERY_IDS and (said := _said(path, of_keys[keys], keys)):
+                console.once(console.say, said)
         of = of_keys[keys]
         identity = str(number) if of.id == NUMBERED else identifier(row.get(of.id or ""))
         text, title = row.get(of.text or ""), row.get(of.title or "")
@@ -261,16 +262,17 @@ def documents_in(
                 advice += f" (--id {NUMBERED} numbers the rows)" if of.id is None else ""
                 advice += ", or rename them in the file"
             problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string{advice}")
-            if advice and not path.name.lower().endswith(("jsonl", "jsonl.gz", "jsonl.zst")):
+            if advice and form != ".jsonl":
                 return  # every row has the same columns
         elif complaint := check_id(identity):
             problems.add(path, f"line {number}: {complaint}")
         else:
             used = {of.text, of.title, None if of.id in LOCATORS else of.id}
-            fields = dict(_fields(row, used, cells))
+            fields = dict(_fields(row, used, form in (".csv", ".tsv")))
             for name in [name for name, value in fields.items() if value is None]:
                 del fields[name]
-                _say_once(f"{path.name}: {name} is not kept: it is no text, number, date or list of words")
+                lost = f"{path.name}: {name} is not kept: it is no text, number, date or list of words"
+                console.once(console.say, lost)
             yield number, Document(identity, title, text, fields)
 
 
@@ -292,13 +294,6 @@ def _fields(row: Mapping[str, Any], used: Container[str | None], cells: bool) ->
             inner, kinds = (value.values(), str | int | float | None) if isinstance(value, dict) else (value, str)
             kept = isinstance(value, dict | list) and all(isinstance(each, kinds) for each in inner)
             yield name, value if kept else None
-
-
-@cache
-def _say_once(words: str) -> None:
-    """Say ``words`` once, however often and in however many files a table is read."""
-    if words:
-        console.say(words)
 
 
 def _said(path: Path, of: Columns, keys: Sequence[str]) -> str:

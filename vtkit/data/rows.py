@@ -182,7 +182,8 @@ def _table_rows(
 
 
 def is_header(cells: Sequence[str], columns: Columns = RECOGNISED) -> bool:
-    """Whether the first row of a tsv file names an id, or two of three columns, or a column that the user names."""
+    """Report whether the first row of a tsv file names an id, or two of three columns, or a column that the user
+    names."""
     asked = {columns.id, columns.title, columns.text} - {None, NUMBERED}
     known = RECOGNISED.found_in(cells, (*DOCUMENT_IDS, *QUERY_IDS), (*TEXTS, *QUERY_TEXTS))
     named = len({known.title, known.text} - {None})
@@ -190,7 +191,7 @@ def is_header(cells: Sequence[str], columns: Columns = RECOGNISED) -> bool:
 
 
 def _is_quoted(head: Sequence[str]) -> bool:
-    """Whether the first lines of a tsv file are rows of one width if their cells may be quoted."""
+    """Report whether the first lines of a tsv file are rows of one width if their cells may be quoted."""
     reader = csv.reader((f"{line}\n" for line in head), delimiter="\t", strict=True)
     widths = set()
     try:

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
 from vtkit.system import console
 
@@ -30,12 +29,7 @@ def make_room(counts: Counter[str], most: int = MOST) -> None:
         kept = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
         counts.clear()
         counts.update(dict(kept))
-        _say_that_room_was_made(most)
-
-
-@cache
-def _say_that_room_was_made(most: int) -> None:
-    console.say(f"  more than {2 * most:,} different words: counts of the rarest are dropped")
+        console.once(console.say, f"  more than {2 * most:,} different words: counts of the rarest are dropped")
 
 
 @dataclass

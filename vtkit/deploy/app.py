@@ -309,7 +309,7 @@ class Service:
         return _json(answer)
 
     async def search_several(self, request: Request, asked: Queries) -> Response:
-        """The results of several queries in one run."""
+        """Search one run for several queries, and return the results of each."""
         return _json({"answers": await self._searched(request, asked, "queries", asked.queries)})
 
     async def _searched(

@@ -111,8 +111,8 @@ class Collection:
         return {self.names[name]: kind for name, kind in self.kinds.items()}
 
     def document(self, number: int) -> dict[str, Any]:
-        """``id``, ``title``, ``text`` and ``fields`` of a document, with a space for each character that the engine
-        refuses. Missing values are left out."""
+        """A document as the engine takes it: its ``id``, ``title``, ``text`` and ``fields``. A space stands for each
+        character that the engine refuses, and fields without a value are left out."""
         read = self.documents[number]
         document: dict[str, Any] = {"id": read.id, "title": read.title, "text": read.text}
         if self.kinds:

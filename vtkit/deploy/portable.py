@@ -74,8 +74,8 @@ class Source:
 
     @property
     def inference_free(self) -> bool:
-        """Whether a table encodes queries as FastEmbed's ``IfSplade`` reads one: each token of a query has its weight
-        in its own dimension, and all are kept."""
+        """Report whether a table encodes queries as FastEmbed's ``IfSplade`` reads one: each token of a query has its
+        weight in its own dimension, and all are kept."""
         side, folds = query_side(self.encoder), folded_dimensions(self.encoder) is not None
         if side is None or query_table(self.encoder) is None or own_output(self.encoder) is not None:
             return False

@@ -170,9 +170,9 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
         and kinds[-1] in (POOLING, SpladePooling)
         and set(kinds[1:-2]) <= {Dense}
     )
-    if autoencoder and kinds == [type(module) for module in document]:
-        pass
-    elif [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
+    of_documents = [type(module) for module in document]
+    plain = of_documents in encoders and kinds in (*encoders, [SparseStaticEmbedding])
+    if not plain and not (autoencoder and kinds == of_documents):
         parts = made[0] if query == document else f"{made[0]} for documents and {made[1]} for queries"
         raise DataError(
             f"{name} is made of {parts}; vtkit supports encoders made of a "

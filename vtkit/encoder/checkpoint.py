@@ -268,7 +268,7 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     return trained
 
 
-def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
+def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
     bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
     if bad:
         raise DataError(

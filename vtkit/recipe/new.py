@@ -77,8 +77,8 @@ def new_recipe(
 
 
 def reads_lower_case(source: str) -> bool:
-    """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
-    here to be asked, it is taken for one of them."""
+    """Report whether a source folds its input to lower case, as the published sparse encoders do. Where its tokenizer
+    is not here to be asked, it is taken for one of them."""
     folder = Path(located(source))
     try:
         folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")

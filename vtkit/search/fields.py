@@ -270,7 +270,7 @@ class Fields:
         return cls(record.kinds, table)
 
     def passing(self, where: str) -> NDArray[np.bool_]:
-        """Whether each document meets the condition ``where``, (documents,); a missing value meets no comparison.
+        """The documents that meet the condition ``where``, (documents,) bool; a missing value meets no comparison.
 
         Raises:
             ConditionError: it is no condition, names a field or function that there is not, compares other types, or

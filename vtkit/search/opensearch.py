@@ -136,7 +136,7 @@ def _this_process() -> str:
 
 
 def _may_run(process: str) -> bool:
-    """Whether ``process PID on HOST`` may still run: False only for a process of this machine that has ended."""
+    """Report whether ``process PID on HOST`` may still run: False only for a process of this machine that has ended."""
     number, host = process.removeprefix("process ").split(" on ", 1)
     return host != socket.gethostname() or (int(number) != os.getpid() and is_running(int(number)))
 

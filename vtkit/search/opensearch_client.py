@@ -53,8 +53,8 @@ def reason_of(answer: Any) -> str:
 
 
 def is_busy(answer: Mapping[str, Any]) -> bool:
-    """Whether the server may take later what it refuses now: busy (429), or a shard's node just lost (503, or no answer
-    in time); but not what is read-only."""
+    """Report whether the server may take later what it refuses now, because it is busy (429) or has just lost a node
+    (503, or no answer in time); it never takes changes of what is read-only."""
     return answer["status"] in (429, 503, "TIMEOUT") and _BLOCK not in str(answer.get("error"))
 
 

@@ -185,7 +185,7 @@ class Searcher:
         return {} if self.fields is None else self.fields.kinds
 
     def passing(self, where: str) -> NDArray[np.bool_]:
-        """Whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,)."""
+        """Report whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,)."""
         if self.fields is None:
             raise ConditionError("the documents of this index have no fields, so there is nothing to filter by")
         return self.fields.passing(where)[: self.index.info.documents]

@@ -13,8 +13,9 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -104,6 +105,12 @@ def warn(message: str) -> None:
     note(f"warning: {message}")
     if _log_file is not None:
         _warned.append(clean(message).strip())
+
+
+@cache
+def once(speak: Callable[[str], None], message: str) -> None:
+    """Say or warn of something once in a process, however often it is met."""
+    speak(message)
 
 
 def warned() -> tuple[str, ...]:

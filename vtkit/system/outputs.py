@@ -73,7 +73,7 @@ def aside(path: Path) -> Path:
 
 
 def is_running(process: int) -> bool:
-    """Whether this machine has a process of that number."""
+    """Report whether this machine has a process of that number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

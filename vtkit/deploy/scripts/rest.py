@@ -39,8 +39,8 @@ class Server:
             self.headers["Authorization"] = f"ApiKey {os.environ[key]}"
 
     def __call__(self, method: str, path: str, body: Any = None, unless: Collection[int] = ()) -> Any:
-        """The answer to a request, None for the statuses ``unless``; ``body`` is JSON, or bytes as they are. A busy
-        server is asked again."""
+        """Send a request and return the answer's JSON, or None if its status is one of ``unless``. The ``body`` is sent
+        as JSON, or as it is if it is bytes. A busy server is asked again after a pause."""
         content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         kind = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
         request = Request(f"{self.address}/{path}", content, {**self.headers, "Content-Type": kind}, method=method)
@@ -94,7 +94,7 @@ def load_bulk(server: Server, index: str, mapping: Any, change: Callable[[Any], 
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """SHA-256 of the contents of files."""
+    """A digest (SHA-256) of what the files hold, one after another."""
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.read_bytes())

@@ -45,8 +45,8 @@ def forget_collections() -> None:
 
 
 def texts_of(settings: tuple[str, ...], recipe: Recipe) -> tuple[Corpus, ...]:
-    """The texts of the first of ``settings`` that a recipe gives; else adapt.corpus, the fine-tuning documents, or the
-    documents that are indexed."""
+    """The texts that a recipe names by the first of ``settings`` that it gives. If it gives none of them, these are the
+    texts of adapt.corpus, else the documents of fine-tuning, else those that are indexed."""
     for setting in (*settings, "adapt.corpus", "finetune.data", "evaluate.sets", "index.documents"):
         names = _given(recipe, setting)
         if names:
