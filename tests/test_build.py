@@ -144,6 +144,7 @@ def test_a_recipe_without_judgements_ends_with_an_index_whose_settings_its_model
         assert encoded.exception is None, encoded.output
         encoding = read_encoding(vectors)
         assert (encoding.max_length, encoding.language, encoding.run["lexical"]) == (20, "en", "bm25")
+        assert not {"documents", "url", "alias", "shards", "replicas"} & encoding.run.keys(), "of the run's own index"
         assert invoke("index", vectors, "--out", index).exception is None
         found = vtkit.search_run(index, query, top=5)[0]
         assert [(each.id, pytest.approx(each.score, rel=1e-4)) for each in found] == [

@@ -28,6 +28,10 @@ Auto = Literal["auto"]
 ``vtkit/encoder/documents.py``, other encoders nothing."""
 
 
+OF_A_CLUSTER = {"url", "shards", "replicas", "alias"}
+"""Settings that the engine ``opensearch`` reads, and no other."""
+
+
 class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
@@ -134,8 +138,7 @@ class IndexSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that have an effect."""
-        cluster = {"url", "shards", "replicas", "alias"}
-        own = set(type(self).model_fields) - (cluster if self.engine != "opensearch" else set())
+        own = set(type(self).model_fields) - (OF_A_CLUSTER if self.engine != "opensearch" else set())
         return {f"index.{name}" for name in own}
 
     def _faults(self) -> Iterator[str]:
