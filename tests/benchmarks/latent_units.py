@@ -33,7 +33,7 @@ def measure(kind: type[Autoencoder], size: int, steps: int) -> None:
     """Print the median seconds of a step and the peak memory of this process in MiB."""
     torch.manual_seed(0)
     sae = kind(torch.zeros(WIDTH), torch.randn(size, WIDTH), ACTIVE)
-    optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
     seconds = []
     for _ in range(steps + 2):
         states = torch.randn(POSITIONS, WIDTH)

@@ -35,7 +35,7 @@ from vtkit.encoder.model_folder import first_of
 from vtkit.settings.source import HEAD_STEPS, UNIT_STEPS, Units
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.system.runtime import fastest_device
+from vtkit.system.runtime import bf16_is_fast, fastest_device
 from vtkit.transfer.surgery.head_only import graft_head
 from vtkit.transfer.unit_names import unit_names
 
@@ -76,11 +76,13 @@ class Autoencoder(nn.Module):
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """x̂, (tokens, width), and which units fire, (tokens, k).
 
-        All units are compared without gradients. Only the k that fire are computed with them, from their own rows of
-        the encoder and the decoder: other rows have the gradient 0, and the product with them is most of the work.
+        All units are compared without gradients, in training by a product in bf16 where the hardware has it. Only the k
+        that fire are computed with gradients, from their own rows of the encoder and the decoder: other rows have the
+        gradient 0, and the product with them is most of the work.
         """
         centred = states - self.centre
-        with torch.no_grad():
+        half = torch.autocast(states.device.type, dtype=torch.bfloat16, enabled=self.training and bf16_is_fast())
+        with torch.no_grad(), half:
             places = nn.functional.linear(centred, self.encoder, self.bias).topk(self.active, dim=1).indices
         rows = nn.functional.embedding(places, self.encoder)
         units = (torch.einsum("tw,tkw->tk", centred, rows) + self.bias[places]).relu()
@@ -211,7 +213,7 @@ def _learned(
         drawn = torch.randint(len(first), (section.size,), generator=generator)
         noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
         sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, section.active)
-    optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
     warm = max(1, steps // 20)
 
     def rate(step: int) -> float:
@@ -237,7 +239,7 @@ def _learned(
                     revived += _revive(sae, optimiser, ~fired, (batch - rebuilt).detach(), errors.detach())
                 fired.zero_()
             bar.advance(1)
-    return sae, revived
+    return sae.eval(), revived
 
 
 def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, missed: Tensor, errors: Tensor) -> int:
