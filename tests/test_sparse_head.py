@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tiny import ARCHITECTURES, encoder, texts, weights
-from torch import Tensor
+from torch import Tensor, nn
 
 from vtkit.encoder import encoding
 from vtkit.encoder.encoding import encode
@@ -66,8 +66,21 @@ def test_values_and_gradients_are_those_of_the_definition(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_head, "BLOCK_BYTES", 1)  # blocks of 64 terms, the smallest there are
         ours = with_gradients(term_weights, arguments, pooling, activation)
-    for found, wanted in zip(ours, with_gradients(dense, arguments, pooling, activation), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+        with torch.no_grad():
+            without_gradients = term_weights(*arguments, pooling, activation)
+    wanted = with_gradients(dense, arguments, pooling, activation)
+    torch.testing.assert_close(without_gradients, wanted[0], rtol=1e-9, atol=1e-12)
+    for found, expected in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_sums_in_bf16_are_those_of_rounded_logits() -> None:
+    hidden, mask, weight, bias = (tensor.float() for tensor in problem((3, 7, 8, 200), 5, -2.0))
+    rounded = hidden.bfloat16(), mask, weight.bfloat16(), bias
+    logits = nn.functional.linear(rounded[0], rounded[2], bias.bfloat16()).float()
+    wanted = (logits.relu().log1p() * mask[..., None]).sum(1)
+    with torch.no_grad():
+        torch.testing.assert_close(term_weights(*rounded, "sum"), wanted)
 
 
 def test_where_nothing_is_positive_or_all_is_padding_weights_and_gradients_are_zero() -> None:
@@ -88,10 +101,12 @@ def test_a_frozen_transformer_gets_no_gradient_and_costs_the_decoder_none() -> N
     torch.testing.assert_close(weight.grad, wanted[2])
 
 
-def test_where_hidden_states_are_no_numbers_the_screen_hides_nothing() -> None:
+def test_where_hidden_states_are_no_numbers_nothing_hides_it() -> None:
     hidden, mask, weight, bias = (tensor.float() for tensor in problem((2, 4, 8, 100), 1, -50.0))
     hidden[1, 2, 3] = torch.nan
     mask[:] = 1
+    with torch.no_grad():
+        assert term_weights(hidden, mask, weight, bias, "sum")[1].isnan().all()
     found = term_weights(hidden, mask, weight, bias, screen=Screen.of(weight, bias))
     assert found[1].isnan().all()
 

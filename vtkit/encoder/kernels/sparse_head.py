@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from operator import setitem
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -173,17 +174,31 @@ def term_weights(
         pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen, sparse)  # type: ignore[no-untyped-call]
         return _saturate(pooled, activation)
     block = max(64, BLOCK_BYTES // (hidden.shape[0] * hidden.shape[1] * hidden.element_size()))
-    sums = [
-        checkpoint(_summed_block, hidden, mask, weight[start : start + block], bias[start : start + block], activation,
-                   use_reentrant=False)
-        for start in range(0, weight.shape[0], block)
-    ]  # fmt: skip
+    blocks = [(weight[start : start + block], bias[start : start + block]) for start in range(0, len(weight), block)]
+    if hidden.is_cuda or torch.is_grad_enabled() or not hidden.isfinite().all():
+        sums = [checkpoint(_summed_block, hidden, mask, *each, activation, use_reentrant=False) for each in blocks]
+    else:
+        sums = [_summed_positives(hidden, mask, *each, activation) for each in blocks]
     return torch.cat(sums, dim=1)
 
 
 def _summed_block(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
     saturated = _saturate((hidden @ weight.t()).to(bias.dtype) + bias, activation)
     return (saturated * mask.unsqueeze(-1)).sum(dim=1)
+
+
+def _summed_positives(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """The same, where the logarithm is taken of positive logits only: units fire for few tokens."""
+    batch, length, width = hidden.shape
+    read = mask.bool().flatten().nonzero().squeeze(1)
+    logits = nn.functional.linear(hidden.reshape(-1, width)[read], weight, bias.to(weight.dtype))
+    signed = logits.view(torch.int16) if logits.dtype == torch.bfloat16 else logits  # sooner compared, of equal signs
+    places = torch.from_numpy(np.flatnonzero((signed > 0).numpy()))
+    texts, terms = read[places // len(bias)] // length, places % len(bias)
+    sums = torch.zeros(batch, len(bias), dtype=bias.dtype)
+    weights = _saturate(logits.flatten()[places].to(bias.dtype), activation)
+    sums.flatten().index_add_(0, texts * len(bias) + terms, weights)
+    return sums
 
 
 def _saturate(logits: Tensor, activation: str) -> Tensor:

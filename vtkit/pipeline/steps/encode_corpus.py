@@ -76,7 +76,7 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 ENCODE = Stage(
     "encode",
-    version=5,
+    version=6,
     reads=("index.document_length", "index.top_dimensions", "index.precision"),
     corpora={"evaluate.sets": indexed_sets},
     function=encode_corpus,

@@ -150,7 +150,7 @@ def _draws(recipe: Recipe) -> bool:
 
 TRANSFER = Stage(
     "transfer",
-    version=22,
+    version=23,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
