@@ -24,6 +24,7 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search import fields
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, write_fields
+from vtkit.search.segments import generation_of
 from vtkit.system.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -231,7 +232,7 @@ def test_fields_of_metadata_and_of_columns_are_the_same(folder: Path) -> None:
     both = [read_document_file(str(folder / name)) for name in ("beir", "columns")]
     assert both[0] == both[1]
     assert both[0][7].fields == with_fields(7)
-    assert {path.name for path in (folder / "beir-index").iterdir()} >= {"fields.arrow", "documents.jsonl"}
+    assert {path.name for path in generation_of(folder / "beir-index").iterdir()} >= {"fields.arrow", "documents.jsonl"}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
 from vtkit.search.exact import ExactIndex
+from vtkit.search.segments import generation_of
 from vtkit.search.stored_vectors import row_sums
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
@@ -305,7 +306,7 @@ def test_an_index_outside_of_runs_is_the_same(name: str, request: pytest.Fixture
     ):
         done = invoke(*arguments)
         assert done.exit_code == 0, done.output
-    found = matrix(ExactIndex.load(tmp_path / "index" / "postings"))
+    found = matrix(ExactIndex.load(generation_of(tmp_path / "index") / "postings"))
     np.testing.assert_allclose(found, indexed(made), rtol=1e-3)
 
 

@@ -41,6 +41,7 @@ from vtkit.encoder.query_tables import with_query_table
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.lexical import LexicalPart
+from vtkit.search.segments import generation_of
 
 MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
 NASTY = [
@@ -575,7 +576,7 @@ def test_a_server_answers_from_the_index_that_it_opened(folder: Path, tmp_path: 
         assert started.ask("GET", "/health")[0] == 200
     vtkit.index_vectors(tmp_path / "index-vectors", tmp_path / "index")
     with running(tmp_path, "index") as started:
-        written = tmp_path / "index" / "documents.jsonl"
+        written = generation_of(tmp_path / "index") / "documents.jsonl"
         written.write_text(written.read_text("utf-8").replace("maple", "zebra"), "utf-8")
         for status, said in (started.search(q="river"), started.ask("GET", "/health")):
             assert status in (424, 503)

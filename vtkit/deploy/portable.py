@@ -22,7 +22,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
-from vtkit.search.lexical import TERMS
+from vtkit.search.bm25 import TERMS
 from vtkit.search.measures.agreement import agreement
 from vtkit.search.searcher import Searcher
 from vtkit.search.stored_vectors import shortest

@@ -62,6 +62,7 @@ def as_indexed(
     texts: Sequence[str],
     index: IndexSection,
     kept: Path | None = None,
+    held: Iterable[NDArray[np.int64]] | None = None,
 ) -> sparse.csr_matrix:
     """Documents as ``index`` has them; the largest *weighted* entries of a document are kept.
 
@@ -69,6 +70,7 @@ def as_indexed(
         vectors: with ``index.candidate_dimensions`` entries a document at most.
         texts: of the documents; read where dimensions are tokens.
         kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
+        held: the tokens of each text (:func:`tokens_held`); None: ``texts`` are tokenized if that is needed.
     """
     from vtkit.encoder.asymmetric import output_tokenizer, sums_units, writes_units
     from vtkit.encoder.folding import folded_dimensions
@@ -77,8 +79,7 @@ def as_indexed(
     if power != 1:
         saturated = (vectors.data**power).astype(np.float32)
         vectors = sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
-    held: Iterable[NDArray[np.int64]] | None = None
-    if not writes_units(encoder):
+    if held is None and not writes_units(encoder):
         held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
     if index.own_tokens:
         held = list(held or ())

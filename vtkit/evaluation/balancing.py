@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.overlap import query_key
@@ -139,6 +140,7 @@ def beside_bm25(
     encoder: SparseEncoder,
     vectors: sp.csr_matrix,
     documents: Sequence[Document],
+    counts: Path,
     index: IndexSection,
     language: str | None = None,
     seed: int = 42,
@@ -147,6 +149,7 @@ def beside_bm25(
 
     Args:
         vectors: of ``documents``, as they are indexed.
+        counts: folder in which the counts of BM25's terms are kept.
         language: of the texts, an ISO 639 code; None: detected.
     """
     analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
@@ -154,7 +157,7 @@ def beside_bm25(
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Give language.")
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
-    bm25 = Bm25System.over(collection, language, analysis)
+    bm25 = Bm25System.over(collection, language, analysis, counts)
     indexed, part, measured = in_one_index(vectors, bm25, encode, spans, language, analysis, probed, "nDCG@10")
     console.say(f"BM25 is balanced with the encoder on {measured.measured_on}; the encoder weighs {measured.weight:g}")
     return indexed, part

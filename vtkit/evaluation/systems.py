@@ -149,9 +149,11 @@ class Bm25System:
     bm25: Bm25
 
     @classmethod
-    def over(cls, collection: RetrievalSet, language: str, analysis: Analysis) -> Bm25System:
-        """BM25 with the analyser of a language, or over plain words."""
-        return cls(Bm25.build(collection.contents, language, analysis))
+    def over(
+        cls, collection: RetrievalSet, language: str, analysis: Analysis, counts: Path | None = None
+    ) -> Bm25System:
+        """BM25 with the analyser of a language, or over plain words; the counts of its terms are kept in ``counts``."""
+        return cls(Bm25.build(collection.contents, language, analysis, kept=counts))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.analysers import K1

@@ -11,14 +11,16 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from vtkit.data.document_files import read_document_file, write_documents
+from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.parallel import language_of
-from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
+from vtkit.data.sequences import Lazy
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.evaluation.balancing import balancing_queries
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
-from vtkit.pipeline.search import searched
+from vtkit.pipeline.search import Searched, searched
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
 from vtkit.pipeline.steps.encode_corpus import EncodeResult
@@ -26,8 +28,13 @@ from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
-from vtkit.search.folders import SEARCH, IndexFolder
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
+from vtkit.search.index_info import IndexRecord
 from vtkit.search.searcher import Searcher
+from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
+from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.recipe import SEED
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
@@ -130,9 +137,12 @@ def build_index(
     finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
     found = searched(finished.folder, model=None, collection=None)
     searcher = Searcher.load(*found)
+    (encoded,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
     publish(Path(found.model), out / "model")
-    for part in found.folder.iterdir():
-        publish(part, out / part.name)
+    (out / GENERATIONS).mkdir(exist_ok=True)
+    publish(found.folder, out / GENERATIONS / "1")
+    _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
+    State(1, (Segment("1", len(read)),)).to_file(out / STATE)
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
     record = IndexFolder("model", len(read), len(searcher.index.postings.weights), found.settings.engine, of_index)
     with replaced(out / SEARCH) as fresh:  # from here on it is an index
@@ -144,7 +154,6 @@ def build_index(
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
         examples += [Example(query, found.id, found.title, found.text) for found in first]
-    (encoded,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
     balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
     trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
     built = BuiltIndex(
@@ -162,6 +171,24 @@ def build_index(
     )
     built.to_file(out / BUILT)
     return built
+
+
+def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:
+    """Keep the run's ``vectors`` of the documents, and what else is dear to make, as the first segment of the index."""
+    segment.mkdir(parents=True, exist_ok=True)
+    for name in (VECTORS, DOCUMENTS):
+        publish(vectors / name, segment / name)
+    record, settings = IndexRecord.load(index.folder), index.settings
+    texts = Lazy(len(documents), lambda number: documents[number].contents)
+    Encoding(
+        index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(documents),
+        record.vocabulary, read_vectors(vectors / VECTORS).nnz, top_dimensions=settings.candidate_dimensions,
+    ).to_file(segment / ENCODING)  # fmt: skip
+    if record.lexical is not None:
+        terms = TermDimensions(analyser(record.lexical.language, record.lexical.analysis), {})
+        TermCounts.of(texts, terms).save(segment / TERM_COUNTS)
+    if settings.changes_tokens:
+        keep_held(segment, load_encoder(index.model), texts, settings)
 
 
 def _pieces(text: str) -> Iterator[str]:

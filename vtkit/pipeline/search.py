@@ -62,12 +62,13 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
         collection: evaluation set; None for the first.
     """
     from vtkit.search.folders import is_index_folder, searched_by
+    from vtkit.search.segments import generation_of
 
     if is_index_folder(folder):
         if model is not None or collection is not None:
             raise RecipeError(f"{folder} is a single index: --model and --collection apply to runs only.")
         encoder, settings = searched_by(folder)
-        return Searched(encoder, folder, settings)
+        return Searched(encoder, generation_of(folder), settings)
     from vtkit.pipeline.folder import open_run
     from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
     from vtkit.pipeline.steps.index_corpus import IndexResult
@@ -100,6 +101,7 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
     from vtkit.pipeline.folder import is_run_folder, open_run
     from vtkit.search.folders import is_index_folder, searched_by
     from vtkit.search.index_info import IndexRecord
+    from vtkit.search.segments import generation_of
 
     place = Path(name)
     home = place.absolute().parent if place.name == "model" else place
@@ -107,7 +109,7 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
         run = open_run(home)
         return run.model(run.final_model) if home == place else name, run.index, run.language
     if is_index_folder(home) and (home / "model").is_dir():
-        lexical = IndexRecord.load(home).lexical
+        lexical = IndexRecord.load(generation_of(home)).lexical
         return str(home / "model"), searched_by(home)[1], None if lexical is None else lexical.language
     return name, None, None
 

@@ -3,11 +3,12 @@ search is that of :mod:`vtkit.search.exact`."""
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, compress, islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,18 @@ import scipy.sparse as sp
 
 from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_info import Ids, Scores
-from vtkit.search.stored_vectors import row_sums
+from vtkit.search.index_info import REBUILD, Ids, Scores
+from vtkit.search.stored_vectors import read_vectors, row_sums, write_vectors
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.system import console
+from vtkit.system.errors import DataError
+
+TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 
 
 @dataclass(frozen=True)
 class TermDimensions:
-    """The dimension of each of a collection's terms, numbered in order of appearance."""
+    """The dimension of each of a collection's terms; those of a finished index are in the order of the terms."""
 
     analyser: Analyser
     numbers: dict[str, int]  # term of the collection -> its dimension
@@ -58,19 +62,30 @@ class Bm25:
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], language: str, analysis: Analysis = "full", folder: Path | None = None
+        cls,
+        texts: Iterable[str],
+        language: str,
+        analysis: Analysis = "full",
+        folder: Path | None = None,
+        kept: Path | None = None,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``. More than
-        :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores."""
-        cut = analyser(language, analysis)
-        terms = TermDimensions(cut, {})
-        counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
-        whole = Collected.of(counts, len(terms))
+        :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores. The
+        counts are written into the folder ``kept``, if there is one (:meth:`TermCounts.save`)."""
+        terms = TermDimensions(analyser(language, analysis), {})
+        if folder is None:
+            counts = TermCounts.of(texts, terms)
+            if kept is not None:
+                counts.save(kept)
+            terms = TermDimensions(terms.analyser, {term: number for number, term in enumerate(counts.terms)})
+            return cls([ExactIndex.build(counts.impacts(terms.analyser.b))], terms)
+        counted = _counted_parts(iter(texts), terms, folder)
+        whole = Collected.of(counted, len(terms))
         parts = []
-        for part in counts:
+        for part in counted:
             matrix = _loaded(part)
             matrix.resize(matrix.shape[0], len(terms))
-            matrix.data = whole.impacts(matrix, cut.b)
+            matrix.data = whole.impacts(matrix, terms.analyser.b)
             index = ExactIndex.build(matrix)
             if isinstance(part, Path):
                 index.save(part.with_suffix(""))
@@ -122,6 +137,64 @@ class Collected:
         normalisation = np.repeat(K1 * (1 - b + b * row_sums(counts) / self.mean_length), np.diff(counts.indptr))
         impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
         return impacts
+
+
+@dataclass(frozen=True)
+class TermCounts:
+    """Occurrences of each term in each document, in which further documents are counted alike and joined. The terms
+    are in order, whatever the order of the documents, so that equal documents have equal indexes."""
+
+    terms: Sequence[str]  # ascending
+    counts: sp.csr_matrix  # (documents, terms)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], terms: TermDimensions) -> TermCounts:
+        """Count ``texts``; their terms enter ``terms``, which are empty."""
+        left, parts = iter(texts), list[sp.csr_matrix]()
+        while not parts or parts[-1].shape[0] == DOCUMENTS_A_PART:
+            parts.append(_term_counts(islice(left, DOCUMENTS_A_PART), terms))
+        return cls.joined([cls(list(terms.numbers), part) for part in parts])
+
+    @classmethod
+    def joined(cls, parts: Sequence[TermCounts]) -> TermCounts:
+        """The documents of all ``parts``, and the terms that they have."""
+        terms = list(dict.fromkeys(sorted(chain.from_iterable(part.terms for part in parts))))
+        numbers = {term: number for number, term in enumerate(terms)}
+        rows = []
+        for part in parts:
+            places = np.fromiter(map(numbers.__getitem__, part.terms), dtype=np.int32, count=len(part.terms))
+            entries = part.counts.data, places[part.counts.indices], part.counts.indptr
+            rows.append(sp.csr_matrix(entries, (part.counts.shape[0], len(terms))))
+        counts = sp.vstack(rows, format="csr")
+        counts.sort_indices()
+        used = np.bincount(counts.indices, minlength=len(terms)) > 0
+        if not used.all():
+            counts.indices = (np.cumsum(used) - 1).astype(counts.indices.dtype)[counts.indices]
+            terms = list(compress(terms, used.tolist()))
+            counts = sp.csr_matrix((counts.data, counts.indices, counts.indptr), (counts.shape[0], len(terms)))
+        return cls(terms, counts)
+
+    def impacts(self, b: float) -> sp.csr_matrix:
+        """BM25's impact of each term on each document, (documents, terms) float32."""
+        impacts = Collected.of([self.counts], len(self.terms)).impacts(self.counts, b)
+        return sp.csr_matrix((impacts, self.counts.indices, self.counts.indptr), self.counts.shape)
+
+    def save(self, folder: Path) -> None:
+        """Write terms and counts into ``folder``."""
+        write_vectors(self.counts, folder)
+        (folder / TERMS).write_text(json.dumps(self.terms, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> TermCounts:
+        """The counts that :meth:`save` wrote, mapped into memory."""
+        counts = read_vectors(folder)
+        try:
+            terms = json.loads((folder / TERMS).read_text("utf-8"))
+            if len(terms) != counts.shape[1] or not all(isinstance(term, str) for term in terms):
+                raise ValueError("these are not the terms of the counts")
+        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
+            raise DataError(f"{folder / TERMS}: the terms are missing or damaged. {REBUILD}") from error
+        return cls(terms, counts)
 
 
 def _loaded(counts: sp.csr_matrix | Path) -> sp.csr_matrix:

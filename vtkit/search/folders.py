@@ -19,6 +19,7 @@ from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
+from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -52,7 +53,7 @@ class Encoding(Result):
     tokenizer: str  # vtkit.vocabulary.tokenizer_file.tokenizer_digest of the tokenizer that names their dimensions
     side: str
     max_length: int
-    precision: str
+    precision: Precision
     texts: int
     dimensions: int
     postings: int  # weights above zero in all texts together
@@ -142,13 +143,13 @@ def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Docu
         )
 
 
-Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document]], tuple["sp.csr_matrix", "LexicalPart"]]
-"""Puts BM25's terms behind the vectors of documents."""
+Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document], Path], tuple["sp.csr_matrix", "LexicalPart"]]
+"""Puts BM25's terms behind the vectors of documents, and keeps their counts in a folder."""
 
 
 def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
-    """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``; ``beside`` makes the
-    lexical part, if ``index`` has one."""
+    """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``, to which documents can
+    be added (:mod:`vtkit.search.changes`); ``beside`` makes the lexical part, if ``index`` has one."""
     encoding = read_encoding(vectors)
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
@@ -160,6 +161,11 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
+    segment, generation = out / SEGMENTS / "1", out / GENERATIONS / "1"
+    segment.mkdir(parents=True)
+    generation.mkdir(parents=True)
+    for name in (VECTORS, DOCUMENTS, ENCODING):
+        publish(vectors / name, segment / name)
     part = None
     if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
         from vtkit.encoder.checkpoint import load_encoder
@@ -167,16 +173,18 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
         texts = Lazy(len(documents), lambda number: documents[number].contents)
-        matrix = as_indexed(encoder, matrix, texts, index, out)
+        keep_held(segment, encoder, texts, index)
+        matrix = as_indexed(encoder, matrix, texts, index, generation)
         if index.lexical != "none":
-            matrix, part = beside(encoder, matrix, documents)
-    info = write_index(out, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)
+            matrix, part = beside(encoder, matrix, documents, segment / TERM_COUNTS)
+    info = write_index(generation, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
+    State(1, (Segment("1", lines),)).to_file(out / STATE)
     return folder
 
 

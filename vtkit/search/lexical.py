@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import TermDimensions
+from vtkit.search.bm25 import TERMS, TermDimensions
 from vtkit.search.index_info import REBUILD, LexicalRecord
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
 
 PREFIX = "bm25:"  # in front of the names of the terms' dimensions
-TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,22 @@ class LexicalPart:
         The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of the two scores
         times σ_encoder/w; for w = 0, BM25 alone. ``weight`` is w, ``deviations`` are σ of the encoder and of BM25.
         """
+        ratio = deviations[0] / deviations[1]
+        factors = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
+        return cls.scaled(LexicalRecord(language, analysis, 0, 1.0, *factors), terms, vectors, impacts)
+
+    @classmethod
+    def scaled(
+        cls, balance: LexicalRecord, terms: TermDimensions, vectors: sp.csr_matrix, impacts: sp.csr_matrix
+    ) -> LexicalPart:
+        """The part for documents of ``vectors`` and ``impacts`` with the balance of another part: what scores gain by
+        the encoder and by BM25 stays, whatever the scale of the documents."""
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = largest[0] / largest[1]
-        ratio = deviations[0] / deviations[1]
-        encoder, term = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
-        record = LexicalRecord(language, analysis, len(terms), scale, encoder, term / scale)
-        return cls(record, terms, vectors.shape[1])
+        term_factor = balance.term_factor * balance.document_scale / scale
+        return cls(
+            replace(balance, terms=len(terms), document_scale=scale, term_factor=term_factor), terms, vectors.shape[1]
+        )
 
     def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
         """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""

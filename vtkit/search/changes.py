@@ -1,0 +1,267 @@
+"""Adding documents to an index, deleting them, and merging its segments (:mod:`vtkit.search.segments`).
+
+Only new documents are encoded. Everything that a search reads is then derived from all living documents, with the
+settings of the index and the weights of encoder and BM25 that it was made with; it equals an index built anew. A change
+that is killed, or finds no room, leaves the index as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit.data.document_files import DOCUMENTS
+from vtkit.data.retrieval import Document
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
+from vtkit.search.analysers import Analyser, analyser
+from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.fields import ConditionError, Fields
+from vtkit.search.folders import ENCODING, encode_folder, is_index_folder, read_encoding, searched_by, write_index
+from vtkit.search.index_info import REBUILD, RECORD, IndexRecord
+from vtkit.search.lexical import LexicalPart
+from vtkit.search.segments import (
+    GENERATIONS,
+    HELD,
+    SEGMENTS,
+    STATE,
+    TERM_COUNTS,
+    Segment,
+    State,
+    generation_of,
+    keep_held,
+    living_counts,
+    living_vectors,
+    write_living_documents,
+)
+from vtkit.search.stored_vectors import VECTORS, write_vectors
+from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.errors import DataError, RecipeError, machine_errors
+from vtkit.system.outputs import held, new_folder, write_atomically
+from vtkit.system.results import Result
+from vtkit.system.runtime import fastest_device
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+MOST_SEGMENTS = 10  # with more, all but the first are merged
+MOST_DELETED = 1 / 3  # share of deleted documents in the segments; with more, all are merged
+
+LOCK = ".lock"  # file that the process holds which changes an index
+SHARDS = ".adding"  # folder of documents that are being encoded
+
+
+@dataclass(frozen=True)
+class Changed(Result):
+    """Counts of a change, and of the index after it."""
+
+    added: int  # documents with new ids
+    replaced: int  # documents whose ids were there
+    deleted: int
+    documents: int
+    segments: int
+
+
+def add(home: Path, documents: Sequence[Document]) -> Changed:
+    """Add ``documents`` to the index in ``home``; they take the places of those with their ids. If it was interrupted,
+    the same call continues.
+
+    Raises:
+        DataError: ``home`` has no index that can change, or its model has changed.
+        MachineError: there is no room.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
+
+    with _changing(home) as change:
+        encoder = load_encoder(change.model, fastest_device())
+        if tokenizer_digest(output_tokenizer(encoder)) != change.record.tokenizer:
+            raise DataError(f"{home} was made with another vocabulary than the model {change.model} has. {REBUILD}")
+        first = read_encoding(change.segment(change.state.segments[0]))
+        name = change.next_name(change.state)
+        with new_folder(home / SEGMENTS / name) as work:
+            encode_folder(
+                encoder, change.model, documents, work, home / SHARDS,
+                max_length=first.max_length, top_dimensions=first.top_dimensions, precision=first.precision,
+                run=first.run, language=first.language,
+            )  # fmt: skip
+            texts = [document.contents for document in documents]
+            keep_held(work, encoder, texts, change.index)
+            if change.record.lexical is not None:
+                TermCounts.of(texts, TermDimensions(change.analyser, {})).save(work / TERM_COUNTS)
+        replaced = change.numbers_of({document.id for document in documents})
+        state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
+        state = replace(state, segments=(*state.segments, Segment(name, len(documents))))
+        state = change.switch(change.merged_where_needed(state), encoder)
+        return Changed(len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments))
+
+
+def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> Changed:
+    """Delete the documents with these ``ids`` from the index in ``home``, and those that meet the condition ``where``
+    on their fields (:mod:`vtkit.search.fields`).
+
+    Raises:
+        DataError: there is no such document, no other document would be left, or ``home`` has no index that can change.
+        ConditionError: the condition cannot be used.
+    """
+    with _changing(home) as change:
+        known = change.numbers_of(set(ids))
+        numbers = set(known.values())
+        if where is not None:
+            numbers |= set(change.passing(where).tolist())
+        unknown = [name for name in dict.fromkeys(ids) if name not in known]
+        if not numbers:
+            raise DataError(f"{home} has no such document, so nothing was deleted.")
+        if unknown:
+            shown = ", ".join(console.one_line(name, 40) for name in unknown[:5])
+            console.warn(f"{len(unknown):,} of {len(set(ids)):,} ids are not in {home}: {shown}")
+        state = change.state.without(np.array(sorted(numbers), dtype=np.int64))
+        if not state.segments:
+            raise DataError(f"{home}: these are all documents, and an index needs one. Remove the folder instead.")
+        state = change.switch(change.merged_where_needed(state))
+        return Changed(0, 0, len(numbers), state.documents, len(state.segments))
+
+
+def merge(home: Path) -> Changed:
+    """Merge the segments of the index in ``home`` into one without deleted documents, and derive what a search reads
+    anew."""
+    with _changing(home) as change:
+        state = change.switch(change.merged(change.state, 0))
+        return Changed(0, 0, 0, state.documents, len(state.segments))
+
+
+@contextmanager
+def _changing(home: Path) -> Iterator[_Change]:
+    """Hold the index in ``home``, and remove what changes that were killed have left."""
+    if not is_index_folder(home):
+        raise RecipeError(
+            f"{home} is no folder that vtkit index or vtkit build made. The index of a run does not change: encode the "
+            f"documents with its model (vtkit encode {home} DOCUMENTS), and index the vectors with vtkit index."
+        )
+    with machine_errors(home.absolute()), held(home / LOCK, f"a change of {home}"):
+        state = State.load(home)
+        _remove_others(home / SEGMENTS, {segment.name for segment in state.segments})
+        _remove_others(home / GENERATIONS, {str(state.generation)})
+        yield _Change(home, state, *searched_by(home))
+
+
+def _remove_others(folder: Path, names: Collection[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in names:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An index that this process alone changes."""
+
+    home: Path
+    state: State
+    model: str
+    index: IndexSection
+
+    @property
+    def record(self) -> IndexRecord:
+        """The record of the index before the change."""
+        return IndexRecord.from_file(generation_of(self.home) / RECORD, REBUILD)
+
+    @property
+    def analyser(self) -> Analyser:
+        """The analyser of its BM25."""
+        assert self.record.lexical is not None
+        return analyser(self.record.lexical.language, self.record.lexical.analysis)
+
+    def segment(self, segment: Segment) -> Path:
+        """The folder of a segment."""
+        return self.home / SEGMENTS / segment.name
+
+    def next_name(self, state: State) -> str:
+        """The name of a new segment."""
+        return str(1 + max(int(segment.name) for segment in (*self.state.segments, *state.segments)))
+
+    def numbers_of(self, ids: Collection[str]) -> dict[str, int]:
+        """The number of each living document with one of these ``ids``."""
+        path = generation_of(self.home) / DOCUMENTS
+        try:
+            with path.open("rb") as file:
+                names = ((json.loads(line)["_id"], number) for number, line in enumerate(file))
+                return {name: number for name, number in names if name in ids}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
+
+    def passing(self, where: str) -> NDArray[np.int64]:
+        """The numbers of the living documents that meet a condition."""
+        if self.record.fields is None:
+            raise ConditionError("the documents of this index have no fields, so there is nothing to choose them by")
+        fields = Fields.open(generation_of(self.home), self.record.fields, self.state.documents)
+        return np.flatnonzero(fields.passing(where)[: self.state.documents])
+
+    def merged_where_needed(self, state: State) -> State:
+        """``state`` within the bounds on segments and on deleted documents."""
+        deleted = sum(len(segment.deleted) for segment in state.segments)
+        if deleted > MOST_DELETED * (deleted + state.documents):
+            return self.merged(state, 0)
+        return self.merged(state, 1) if len(state.segments) > MOST_SEGMENTS else state
+
+    def merged(self, state: State, kept: int) -> State:
+        """``state`` with the segments behind the first ``kept`` merged into one, without deleted documents."""
+        parts = replace(state, segments=state.segments[kept:])
+        whole = Segment(self.next_name(state), parts.documents)
+        first = self.segment(parts.segments[0])
+        with new_folder(self.segment(whole)) as work:
+            vectors = living_vectors(self.home, parts)
+            write_vectors(vectors, work / VECTORS)
+            if (first / HELD).is_dir():
+                write_vectors(living_vectors(self.home, parts, HELD), work / HELD)
+            if (first / TERM_COUNTS).is_dir():
+                living_counts(self.home, parts).save(work / TERM_COUNTS)
+            write_living_documents(self.home, parts, work / DOCUMENTS)
+            encoding = replace(read_encoding(first), texts=vectors.shape[0], postings=vectors.nnz)
+            encoding.to_file(work / ENCODING)
+        return replace(state, segments=(*state.segments[:kept], whole))
+
+    def switch(self, state: State, encoder: SparseEncoder | None = None) -> State:
+        """Derive what a search of ``state`` reads, and let the index be that from one moment to the next."""
+        state = replace(state, generation=self.state.generation + 1)
+        before = self.record
+        with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
+            self._derive(work, state, before, encoder)
+            after = IndexRecord.from_file(work / RECORD, REBUILD)
+        write_atomically(self.home / STATE, json.dumps(state.to_json()))
+        _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})
+        if before.fields is not None and after.fields is not None:
+            for name, kind in before.fields.kinds.items():
+                if (now := after.fields.kinds.get(name, kind)) != kind:
+                    console.warn(f"the field {console.one_line(name, 40)} was {kind} and is {now} now, for conditions")
+        return state
+
+    def _derive(self, out: Path, state: State, before: IndexRecord, encoder: SparseEncoder | None) -> None:
+        from vtkit.encoder.checkpoint import load_encoder
+        from vtkit.encoder.documents import as_indexed
+
+        matrix, part = living_vectors(self.home, state), None
+        if encoder is None and (self.index.changes_tokens or (Path(self.model) / OUTPUT_TOKENIZER).is_dir()):
+            encoder = load_encoder(self.model)
+        if encoder is not None:
+            rows = None
+            if (self.segment(state.segments[0]) / HELD).is_dir():
+                tokens = living_vectors(self.home, state, HELD)
+                rows = np.split(tokens.indices.astype(np.int64), tokens.indptr[1:-1])
+            matrix = as_indexed(encoder, matrix, (), self.index, out, rows)
+        if before.lexical is not None:
+            counts, cut = living_counts(self.home, state), self.analyser
+            impacts = counts.impacts(cut.b)
+            terms = TermDimensions(cut, {term: number for number, term in enumerate(counts.terms)})
+            part = LexicalPart.scaled(before.lexical, terms, matrix, impacts)
+            matrix = part.documents(matrix, impacts)
+        write_living_documents(self.home, state, out / DOCUMENTS)
+        write_index(out, self.index, matrix, out / DOCUMENTS, before.tokenizer, part)

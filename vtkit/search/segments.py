@@ -1,0 +1,131 @@
+"""The state of a collection that changes. An index's folder has *segments*, which never change: the vectors of some
+documents as they were encoded, and whatever else is dear to make. Deletions are marks. A search reads a *generation*,
+which is derived from all living documents. One file, replaced by a rename, names the generation, its segments and their
+marks: a reader has the old state or the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from vtkit.data.document_files import DOCUMENTS
+from vtkit.encoder.documents import tokens_held
+from vtkit.search.bm25 import TermCounts
+from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
+from vtkit.settings.index import IndexSection
+from vtkit.system.errors import DataError
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+STATE, SEGMENTS, GENERATIONS = "collection.json", "segments", "generations"
+TERM_COUNTS, HELD = "terms", "held"
+"""In a segment, beside vectors and documents: the counts of BM25's terms, and the tokens that each text holds, if the
+index weighs them."""
+
+
+@dataclass(frozen=True)
+class Segment(Result):
+    """Documents that were indexed together, in the folder ``segments/NAME``."""
+
+    name: str
+    documents: int
+    deleted: tuple[int, ...] = ()  # their numbers, ascending
+
+    @property
+    def living(self) -> NDArray[np.bool_]:
+        """Report whether each document is not deleted, (documents,)."""
+        living = np.ones(self.documents, dtype=np.bool_)
+        living[list(self.deleted)] = False
+        return living
+
+
+@dataclass(frozen=True)
+class State(Result):
+    """The generation that a search reads, and the segments that it was derived from, in the order of its documents."""
+
+    generation: int
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def load(cls, home: Path) -> State:
+        """The state of the index in ``home``.
+
+        Raises:
+            DataError: it cannot change, since it was made by an older version, or its file is damaged.
+        """
+        if not (home / STATE).is_file():
+            raise DataError(
+                f"{home} has no {STATE}: an older version of vtkit made it, and it cannot change. Make it again with "
+                "vtkit index or vtkit build."
+            )
+        return cls.from_file(home / STATE, "Make the index again with vtkit index or vtkit build.")
+
+    @property
+    def documents(self) -> int:
+        """Number of living documents."""
+        return sum(segment.documents - len(segment.deleted) for segment in self.segments)
+
+    def without(self, numbers: NDArray[np.int64]) -> State:
+        """The state with marks on the documents that have these ``numbers`` in its generation, ascending; segments
+        without a living document are left out."""
+        kept, first = [], 0
+        for segment in self.segments:
+            living = np.flatnonzero(segment.living)
+            own = numbers[(numbers >= first) & (numbers < first + len(living))] - first
+            first += len(living)
+            deleted = sorted((*segment.deleted, *living[own].tolist()))
+            if len(deleted) < segment.documents:
+                kept.append(replace(segment, deleted=tuple(deleted)))
+        return replace(self, segments=tuple(kept))
+
+
+def generation_of(home: Path) -> Path:
+    """The folder that a search of the index in ``home`` reads; ``home`` itself if an older version made it."""
+    return home / GENERATIONS / str(State.load(home).generation) if (home / STATE).exists() else home
+
+
+def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index: IndexSection) -> None:
+    """Keep the tokens that ``texts``, the rows of a segment, hold, if the documents of ``index`` are weighted by
+    them."""
+    from vtkit.encoder.asymmetric import dimension_names, output_tokenizer, writes_units
+    from vtkit.encoder.folding import folded_dimensions
+
+    if index.changes_tokens and not writes_units(encoder):
+        held = list(tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder)))
+        columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
+        starts = np.cumsum([0, *map(len, held)])
+        shape = len(held), len(dimension_names(encoder))
+        write_vectors(sp.csr_matrix((np.ones(len(columns), np.float32), columns, starts), shape), segment / HELD)
+
+
+def living_vectors(home: Path, state: State, part: str = VECTORS) -> sp.csr_matrix:
+    """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, (rows, dimensions)."""
+    parts = [(read_vectors(home / SEGMENTS / segment.name / part), segment) for segment in state.segments]
+    return sp.vstack([_living(rows, segment) for rows, segment in parts], format="csr")
+
+
+def living_counts(home: Path, state: State) -> TermCounts:
+    """The counts of BM25's terms in the rows of all living documents."""
+    parts = [(TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS), segment) for segment in state.segments]
+    return TermCounts.joined([replace(part, counts=_living(part.counts, segment)) for part, segment in parts])
+
+
+def _living(rows: sp.csr_matrix, segment: Segment) -> sp.csr_matrix:
+    return rows[segment.living] if segment.deleted else rows
+
+
+def write_living_documents(home: Path, state: State, path: Path) -> None:
+    """Write the lines of all living documents to ``path``."""
+    with path.open("wb") as out:
+        for segment in state.segments:
+            with (home / SEGMENTS / segment.name / DOCUMENTS).open("rb") as file:
+                out.writelines(compress(file, segment.living.tolist()))
