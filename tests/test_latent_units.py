@@ -322,7 +322,7 @@ def test_units_of_a_dictionary_are_named_by_other_texts(
     made, fit, _ = fit_units(load_with_new_head(str(embedder)), others, section, 0, tmp_path / "states")
     vectors = [each.encode_document(TEXTS[:20]).to_dense() for each in (learned[0], made)]
     torch.testing.assert_close(vectors[1], vectors[0])
-    assert fit == UnitsFit(3, fit.tokens, None, learned[1].dead, 0)
+    assert fit == UnitsFit(64, 3, fit.tokens, None, learned[1].dead, 0)
     named = {word for name in dimension_names(made)[:64] for word in re.findall("[a-z]+", name)}
     assert named <= {"maple", "otter"}
     fires = (made.encode_document(others).to_dense() > 0).any(0)
@@ -393,7 +393,9 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     shown = capsys.readouterr().err
     assert "64 units explain" in shown
     assert "gate read_back after transfer: pass" in shown
-    assert "after transfer" in (made / "report.md").read_text("utf-8")
+    page = (made / "report.md").read_text("utf-8")
+    assert "after transfer" in page
+    assert "64 units explain" in page
     encoder = load_encoder(str(made / "model"))
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach()
     can_be_active = [

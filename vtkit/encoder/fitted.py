@@ -27,8 +27,19 @@ class HeadFit(Result):
 class UnitsFit(Result):
     """How latent units were learned."""
 
+    units: int  # how many there are
     texts: int  # texts that they were learned from
     tokens: int  # their tokens
     unexplained: float | None  # share of the variance of held-out states that the units leave over; None if not learned
     dead: int  # units that fire for no token; they are masked
     revived: int  # units that were given another direction while they were learned, because they fired for no token
+
+    @property
+    def words(self) -> str:
+        """The fit in words."""
+        if self.unexplained is None:
+            return f"{self.units:,} units are those of another encoder; {self.dead:,} of them are dead"
+        return (
+            f"{self.units:,} units explain {1 - self.unexplained:.1%} of the variance of held-out states; "
+            f"{self.revived:,} were revived, {self.dead:,} are dead"
+        )

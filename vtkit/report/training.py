@@ -74,6 +74,7 @@ def training_section(report: ReportData) -> Section | None:
     facts = {
         UNICOIL: report.kind == "unicoil",
         expanded(report.words_added or 0): report.words_added is not None,
+        f"{report.units}.": report.units is not None,
         f"Queries are encoded by {report.query_encoder}.": report.query_encoder is not None,
         f"Fine-tuning turned logits x into weights by {report.activation}.": report.activation is not None,
         f"The weights are the mean of {report.trainings} fine-tunings{seeds}.": report.trainings > 1,

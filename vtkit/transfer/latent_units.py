@@ -142,7 +142,7 @@ def fit_units(
             missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
             unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
             rows, bias = _as_decoder(head, learned, states, looked_at)
-    dead = int((bias <= MASKED_BIAS / 2).sum())
+    units, dead = len(rows), int((bias <= MASKED_BIAS / 2).sum())
     with torch.no_grad():
         names = unit_names(head, rows, bias, states, texts, seed)
         if words is not None:
@@ -152,7 +152,7 @@ def fit_units(
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
     whole = with_sides(plain, encoder, output=named(names))
-    return whole, UnitsFit(len(texts), len(states.ids), unexplained, dead, revived), read
+    return whole, UnitsFit(units, len(texts), len(states.ids), unexplained, dead, revived), read
 
 
 def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:

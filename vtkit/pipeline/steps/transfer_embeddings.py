@@ -114,14 +114,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         encoder, rebuilt, read = fit_units(
             encoder, texts, source.units, seed, folder, activation, source.steps, projection
         )
-        if rebuilt.unexplained is None:
-            console.say(f"  units of {source.units.dictionary}")
-        else:
-            explained = f"{1 - rebuilt.unexplained:.1%} of the variance of held-out states"
-            console.say(
-                f"  {source.units.size:,} units explain {explained}; {rebuilt.revived:,} were revived, "
-                f"{rebuilt.dead:,} are dead"
-            )
+        console.say(f"  {rebuilt.words}")
     elif activation is not None:
         read = fit_head(encoder, texts, activation, seed, folder, source.steps or HEAD_STEPS)
     if read is not None:

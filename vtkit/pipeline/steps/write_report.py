@@ -125,6 +125,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         held_out=None if adapted is None else adapted.held_out,
         calibration=calibrated,
         kind=transfer.kind,
+        units=None if transfer.units is None else transfer.units.words,
         named_apart=(inputs[final] / "model" / OUTPUT_TOKENIZER).is_dir(),
         query_encoder=queries,
         words_added=None if documents is None else documents.words,
