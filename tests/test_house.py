@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1861, 97),
-    "deploy": (2162, 225),
+    "commands": (1865, 97),
+    "deploy": (2164, 225),
     "data": (2535, 287),
     "encoder": (2659, 264),
-    "evaluation": (1404, 135),
-    "pipeline": (3484, 271),
+    "evaluation": (1436, 137),
+    "pipeline": (3500, 271),
     "recipe": (1090, 96),
-    "report": (1972, 182),
-    "search": (2900, 300),
-    "settings": (975, 120),
+    "report": (1973, 182),
+    "search": (3055, 322),
+    "settings": (985, 122),
     "system": (602, 89),
     "training": (2341, 240),
     "transfer": (1765, 143),
     "vocabulary": (2585, 233),
-    "vtkit": (487, 48),
+    "vtkit": (494, 48),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
@@ -116,6 +116,8 @@ NO_RECIPE_SETS: dict[str, str] = {
     "index.alias": "a name on a cluster of one's own",
     "index.bm25_analyser": "the language's own analyser, which needs an extra",
     "index.engine": "an engine that one runs already",
+    "index.passages.overlap": "long documents, which the recipes' collections do not have; vtkit build sets it",
+    "index.passages.words": "long documents, likewise",
     "index.own_tokens": "for queries by a static table, docs/language.md",
     "index.query_log": "data that only some users have",
     "index.replicas": "the size of a cluster of one's own",

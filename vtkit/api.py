@@ -166,6 +166,7 @@ def encode_texts(
     max_length: int | None = None,
     top_dimensions: int | None = None,
     precision: Precision | None = None,
+    passages: Mapping[str, int] | None = None,
     part: str | None = None,
     join: int | None = None,
     columns: Columns | None = None,
@@ -182,6 +183,8 @@ def encode_texts(
         max_length: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
         top_dimensions: number of the largest weights to keep per text.
         precision: of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
+        passages: settings of ``[index.passages]``, such as ``{"words": 200}``: documents are cut into passages, each of
+            which is encoded.
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
@@ -199,7 +202,7 @@ def encode_texts(
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
     from vtkit.search.stored_vectors import Part
-    from vtkit.settings.index import IndexSection
+    from vtkit.settings.index import IndexSection, PassagesSection
     from vtkit.system.outputs import held, new_folder, refuse_existing
 
     if part is not None and join is not None:
@@ -211,6 +214,10 @@ def encode_texts(
     length = max_length or (index.document_length if side == "document" else index.query_length)
     if top_dimensions is None and side == "document":
         top_dimensions = index.candidate_dimensions
+    if passages is not None:
+        cut = section_of(PassagesSection, passages, refused="The settings of [index.passages] cannot be used:")
+        index = index.model_copy(update={"passages": cut})
+    of_run = {} if run is None else run.model_dump(mode="json", exclude=OF_A_RUN)
     read = read_document_file if side == "document" else read_queries_as_documents
     documents = read(str(texts), columns or RECOGNISED)
     shards = out.absolute().with_name(f".{out.name}.parts")
@@ -219,8 +226,8 @@ def encode_texts(
         return encode_folder(
             load_encoder(encoder), str(encoder), documents, work, shards,
             side=side, max_length=length, top_dimensions=top_dimensions,
-            precision=precision or index.precision, part=own, join=join,
-            run={} if run is None else run.model_dump(mode="json", exclude=OF_A_RUN), language=language,
+            precision=precision or index.precision, passages=index.passages if side == "document" else None,
+            part=own, join=join, run=of_run | index.model_dump(mode="json", include={"passages"}), language=language,
         )  # fmt: skip
 
     if own is None:
@@ -294,6 +301,8 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     from vtkit.system.outputs import new_folder
 
     encoding = read_encoding(Path(vectors))
+    if settings.get("passages") is not None:
+        raise RecipeError("Passages are cut when documents are encoded: vtkit encode --passages, or passages=.")
     given, language = {**encoding.run, **settings}, language or encoding.language
     index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:

@@ -35,6 +35,9 @@ def encode(
     max_length: Annotated[
         int | None, option("Cut texts here. Default: 256, for queries 64; or the run's.", "TOKENS", min=3)
     ] = None,
+    passages: Annotated[
+        int | None, option("Cut documents into passages of so many words, which overlap by a quarter.", "N", min=4)
+    ] = None,
     part: Annotated[
         str | None, option("Encode only this part, e.g. 3/16; --join 16 puts the parts together.", "N/OF")
     ] = None,
@@ -64,6 +67,7 @@ def encode(
         max_length=max_length,
         top_dimensions=settings.top_dimensions,
         precision=settings.precision if "precision" in settings.model_fields_set else None,
+        passages=None if passages is None else {"words": passages, "overlap": passages // 4},
         columns=Columns(identity, title, text),
         part=part,
         join=join,

@@ -182,7 +182,7 @@ def _print_found(answer: Found, why: bool, as_json: bool) -> None:
     for result in answer.results:
         identity, title = console.one_line(result.id), console.one_line(result.title, 60)
         console.write(f"{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
-        console.write(f"     {console.one_line(result.text, 160)}")
+        console.write(f"     {console.one_line(result.shown, 160)}")
         if result.fields:
             console.write(f"     {'  '.join(map(_field, result.fields.items()))}")
         for word in result.words:
@@ -227,7 +227,7 @@ def _print_explanation(explanation: Explanation, as_json: bool) -> None:
         console.write_json(asdict(explanation))
         return
     console.write(f"{console.one_line(explanation.id)}  {console.one_line(explanation.title, 60)}".rstrip())
-    console.write(console.one_line(explanation.text, 240))
+    console.write(console.one_line(explanation.passage or explanation.text, 240))
     rank = f"rank {explanation.rank}" if explanation.rank is not None else "not found: no shared term"
     console.write(f"score {explanation.score:.4f}, {rank}\n")
     for word in explanation.words:

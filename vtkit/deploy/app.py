@@ -175,6 +175,7 @@ class Hit(TypedDict):
     id: str
     title: str
     snippet: str
+    passage: str | None  # the part of the text that found it; null if documents are not cut into passages
     score: float
     tokens: list[TextWeight]
     special_tokens: list[TokenWeight]
@@ -474,7 +475,8 @@ def _answer(found: Found, asked: Settings, run: str) -> dict[str, Any]:
             "rank": result.rank,
             "id": result.id,
             "title": result.title,
-            "snippet": snippet(result.text, zip(result.texts, (weight for _, weight in result.tokens), strict=True)),
+            "snippet": snippet(result.shown, zip(result.texts, (weight for _, weight in result.tokens), strict=True)),
+            "passage": result.passage,
             "score": result.score,
             "tokens": [token | {"text": text} for token, text in zip(_named(result.tokens), result.texts, strict=True)],
             "special_tokens": _named(result.special_tokens),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.search.lexical import LexicalPart
+    from vtkit.search.passages import Passages
 
 SPANS = 256  # spans of documents that stand for queries where there are no training queries
 SPAN_WORDS = (4, 12)  # fewest and most words of such a span
@@ -98,18 +99,20 @@ def in_one_index(
     analysis: Analysis,
     probed: ProbedWeight | None,
     measure: str,
+    passages: Passages | None = None,
 ) -> tuple[sp.csr_matrix, LexicalPart, Balance]:
     """Documents with BM25's terms behind the encoder's dimensions, what queries need, and :func:`balance_of` both.
 
     Args:
-        vectors: the encoder's, of the documents as they are indexed.
-        bm25: over the same documents, by the analyser ``analysis`` of ``language``.
+        vectors: the encoder's, of the documents as they are indexed, or of their ``passages``.
+        bm25: over the same documents or passages, by the analyser ``analysis`` of ``language``.
         encode: encodes the queries of ``balancing``.
     """
     from vtkit.search.engine import index_in_memory
     from vtkit.search.lexical import LexicalPart
 
-    measured = balance_of(SparseSystem(index_in_memory(vectors), encode), bm25, balancing, DEPTH, measure, probed)
+    system = SparseSystem(index_in_memory(vectors, passages), encode)
+    measured = balance_of(system, bm25, balancing, DEPTH, measure, probed)
     impacts, factors = bm25.bm25.impacts, (measured.weight, measured.deviations)
     part = LexicalPart.balanced(language, analysis, bm25.bm25.terms, vectors, impacts, *factors)
     return part.documents(vectors, impacts), part, measured
@@ -132,7 +135,12 @@ def probed_beside_bm25(
         return None, None
     collection = RetrievalSet("the documents", documents, [], {})
     return language, probed_by_spans(
-        collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, index.bm25_analyser
+        collection,
+        lambda spans: SparseSystem.over(encoder, spans, index),
+        seed,
+        language,
+        index.bm25_analyser,
+        index.passages,
     )
 
 
@@ -140,6 +148,7 @@ def beside_bm25(
     encoder: SparseEncoder,
     vectors: sp.csr_matrix,
     documents: Sequence[Document],
+    passages: Passages | None,
     counts: Path,
     index: IndexSection,
     language: str | None = None,
@@ -148,7 +157,7 @@ def beside_bm25(
     """:func:`in_one_index` of documents without queries, weighed by spans of them.
 
     Args:
-        vectors: of ``documents``, as they are indexed.
+        vectors: of ``documents``, as they are indexed, or of their ``passages``.
         counts: folder in which the counts of BM25's terms are kept.
         language: of the texts, an ISO 639 code; None: detected.
     """
@@ -157,8 +166,9 @@ def beside_bm25(
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Give language.")
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
-    bm25 = Bm25System.over(collection, language, analysis, counts)
-    indexed, part, measured = in_one_index(vectors, bm25, encode, spans, language, analysis, probed, "nDCG@10")
+    bm25 = Bm25System.over(collection, language, analysis, passages, counts)
+    about_bm25 = language, analysis, probed, "nDCG@10", passages
+    indexed, part, measured = in_one_index(vectors, bm25, encode, spans, *about_bm25)
     console.say(f"BM25 is balanced with the encoder on {measured.measured_on}; the encoder weighs {measured.weight:g}")
     return indexed, part
 

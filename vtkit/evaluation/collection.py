@@ -9,6 +9,7 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.document_files import read_document_file
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.settings.analysers import Analysis
+from vtkit.settings.index import PassagesSection
 
 if TYPE_CHECKING:
     from vtkit.evaluation.systems import Bm25System
@@ -24,7 +25,7 @@ class Collection:
         else:
             self.whole = load_retrieval(name, split)
         self.judged = self.whole  # with the queries that are evaluated
-        self._bm25: dict[tuple[str, Analysis], Bm25System] = {}
+        self._bm25: dict[tuple[str, Analysis, PassagesSection | None], Bm25System] = {}
 
     @cached_property
     def language(self) -> str | None:
@@ -33,12 +34,15 @@ class Collection:
 
         return language_of(self.whole.contents[:4000])
 
-    def bm25(self, language: str, analysis: Analysis) -> Bm25System:
-        """BM25 over its documents. BM25 over plain words serves a single row and is not kept."""
+    def bm25(self, language: str, analysis: Analysis, cut: PassagesSection | None) -> Bm25System:
+        """BM25 over its documents, or their passages. BM25 over plain words serves a single row and is not kept."""
         from vtkit.evaluation.systems import Bm25System
+        from vtkit.search.passages import Passages
 
-        if analysis == "words":
-            return Bm25System.over(self.whole, language, analysis)
-        if (language, analysis) not in self._bm25:
-            self._bm25[language, analysis] = Bm25System.over(self.whole, language, analysis)
-        return self._bm25[language, analysis]
+        asked = language, analysis, cut
+        if asked not in self._bm25:
+            bm25 = Bm25System.over(self.whole, language, analysis, Passages.of(self.whole.documents, cut))
+            if analysis == "words":
+                return bm25
+            self._bm25[asked] = bm25
+        return self._bm25[asked]

@@ -26,9 +26,10 @@ from vtkit.search.measures.cost import (
     flops,
 )
 from vtkit.search.measures.effectiveness import evaluate
+from vtkit.search.passages import WIDENED, Passages, best_documents, row_contents
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
-from vtkit.settings.index import IndexSection
+from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -78,7 +79,7 @@ class SparseSystem:
     def over(
         cls, encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path | None = None
     ) -> SparseSystem:
-        """The encoder over documents that are encoded here.
+        """The encoder over documents, or passages of them, that are encoded here.
 
         Args:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
@@ -92,25 +93,27 @@ class SparseSystem:
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
+        passages = Passages.of(collection.documents, settings.passages)
+        contents = row_contents(collection.documents, passages)
         if kept is None:
-            texts = list(collection.contents)
+            texts = list(contents)
             vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
             candidates, _ = pruned(vectors, settings.candidate_dimensions)
             vectors = as_indexed(encoder, candidates, texts, settings)
         else:
             made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
             digest = hashlib.sha256(json.dumps(made_from).encode())
-            for text in collection.contents:
+            for text in contents:
                 digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
             place = kept / digest.hexdigest()[:16]
             if not place.is_dir():
                 half = place.with_suffix(".half")
                 shutil.rmtree(half, ignore_errors=True)
-                encode_documents(encoder, collection.contents, settings, half, place.with_suffix(".parts"), said)
+                encode_documents(encoder, contents, settings, half, place.with_suffix(".parts"), said)
                 half.rename(place)
-            vectors = as_indexed(encoder, read_vectors(place), collection.contents, settings)
+            vectors = as_indexed(encoder, read_vectors(place), contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
-        return cls(index_in_memory(vectors), encode, query_encoder=query_encoder_of(encoder))
+        return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)
@@ -144,16 +147,22 @@ class SparseSystem:
 
 @dataclass(frozen=True)
 class Bm25System:
-    """BM25 over the contents of documents."""
+    """BM25 over the contents of documents or of their passages."""
 
     bm25: Bm25
 
     @classmethod
     def over(
-        cls, collection: RetrievalSet, language: str, analysis: Analysis, counts: Path | None = None
+        cls,
+        collection: RetrievalSet,
+        language: str,
+        analysis: Analysis,
+        passages: Passages | None = None,
+        counts: Path | None = None,
     ) -> Bm25System:
         """BM25 with the analyser of a language, or over plain words; the counts of its terms are kept in ``counts``."""
-        return cls(Bm25.build(collection.contents, language, analysis, kept=counts))
+        contents = row_contents(collection.documents, passages)
+        return cls(Bm25.build(contents, language, analysis, kept=counts, passages=passages))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.analysers import K1
@@ -171,12 +180,17 @@ class DenseSystem:
     documents: Vectors  # of :func:`vtkit.encoder.dense.encode_dense`
     name: str  # for messages
     precision: Precision
+    passages: Passages | None = None  # whose vectors these are; None: documents'
 
     @classmethod
-    def over(cls, embedder: Any, collection: RetrievalSet, name: str, precision: Precision) -> DenseSystem:
-        """The embedder over documents that are encoded here."""
-        vectors = _embedded(embedder, list(collection.contents), "document", name, precision, collection.name)
-        return cls(embedder, vectors, name, precision)
+    def over(
+        cls, embedder: Any, collection: RetrievalSet, name: str, precision: Precision, cut: PassagesSection | None
+    ) -> DenseSystem:
+        """The embedder over documents, or their passages, that are encoded here."""
+        passages = Passages.of(collection.documents, cut)
+        texts = list(row_contents(collection.documents, passages))
+        vectors = _embedded(embedder, texts, "document", name, precision, collection.name)
+        return cls(embedder, vectors, name, precision, passages)
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.dense import nearest_documents
@@ -184,12 +198,19 @@ class DenseSystem:
         texts = [query.text for query in asked.queries]
         queries = _embedded(self.embedder, texts, "query", self.name, self.precision, asked.name)
         several = self.documents.dtype == object  # the library takes lists of such vectors
-        ids, scores = nearest_documents(
-            queries,
-            self.documents,
-            depth,
-            lambda *both: self.embedder.similarity(*map(list, both) if several else both).cpu().numpy(),
-        )
+
+        def nearest(some: Vectors, rows: int) -> tuple[Ids, Scores]:
+            return nearest_documents(
+                some,
+                self.documents,
+                rows,
+                lambda *both: self.embedder.similarity(*map(list, both) if several else both).cpu().numpy(),
+            )
+
+        if self.passages is None:
+            ids, scores = nearest(queries, depth)
+        else:
+            ids, scores = best_documents(nearest, queries, depth, self.passages.documents, WIDENED * depth)
         return Ranking(run_of(asked, ids, scores), SystemFacts(role="peer"))
 
     def cost(self, asked: RetrievalSet) -> SearchCost:

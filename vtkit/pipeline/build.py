@@ -15,7 +15,6 @@ from vtkit.data.document_files import DOCUMENTS, read_document_file, write_docum
 from vtkit.data.parallel import language_of
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
-from vtkit.data.sequences import Lazy
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.evaluation.balancing import balancing_queries
 from vtkit.pipeline.folder import open_run
@@ -32,6 +31,7 @@ from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermCounts, TermDimensions
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
+from vtkit.search.passages import PASSAGES, Passages, row_contents
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, read_vectors
@@ -153,7 +153,7 @@ def build_index(
         asked = time.perf_counter()
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
-        examples += [Example(query, found.id, found.title, found.text) for found in first]
+        examples += [Example(query, found.id, found.title, found.shown) for found in first]
     balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
     trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
     built = BuiltIndex(
@@ -176,13 +176,15 @@ def build_index(
 def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:
     """Keep the run's ``vectors`` of the documents, and what else is dear to make, as the first segment of the index."""
     segment.mkdir(parents=True, exist_ok=True)
-    for name in (VECTORS, DOCUMENTS):
+    stored = read_vectors(vectors / VECTORS)
+    passages = Passages.load(vectors, stored.shape[0])
+    for name in (VECTORS, DOCUMENTS, *([] if passages is None else [PASSAGES])):
         publish(vectors / name, segment / name)
     record, settings = IndexRecord.load(index.folder), index.settings
-    texts = Lazy(len(documents), lambda number: documents[number].contents)
+    texts = row_contents(documents, passages)
     Encoding(
-        index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(documents),
-        record.vocabulary, read_vectors(vectors / VECTORS).nnz, top_dimensions=settings.candidate_dimensions,
+        index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(texts),
+        record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
     ).to_file(segment / ENCODING)  # fmt: skip
     if record.lexical is not None:
         terms = TermDimensions(analyser(record.lexical.language, record.lexical.analysis), {})

@@ -138,7 +138,8 @@ def evaluate_named(
     asked = dict.fromkeys(systems)
     runs = [open_run(Path(name)) for name in asked if is_run_folder(Path(name))]
     if index is None and runs:  # figures beside a run are those of its report
-        index = IndexSection(precision=runs[0].index.precision, bm25_analyser=runs[0].index.bm25_analyser)
+        first = runs[0].index
+        index = IndexSection(precision=first.precision, bm25_analyser=first.bm25_analyser, passages=first.passages)
     if setting.language is None and len({run.language for run in runs}) == 1:
         setting = replace(setting, language=runs[0].language)
     named = [each for name in asked for these in problems.tried(_named, name, index) for each in these]
@@ -289,7 +290,7 @@ class _Loaded:
 
         if named.kind in ("bm25", "bm25-words"):
             analysis = "words" if named.kind == "bm25-words" else named.settings.bm25_analyser
-            return place.bm25(str(place.language), analysis)
+            return place.bm25(str(place.language), analysis, named.settings.passages)
         if named.kind == "model":
             return self._sum(named, place) if named.summed else self._whole(place)
         given = named.given[place.name]
@@ -319,7 +320,8 @@ class _Loaded:
         model, name, settings = self.model, self.named.name, self.named.settings
         if isinstance(model, SparseTeacher):
             return SparseSystem.over(model.encoder, documents, settings, self.kept / folder if folder else None)
-        return DenseSystem.over(model.embedder, documents, name, settings.precision)  # cross-encoders are refused
+        # cross-encoders are refused
+        return DenseSystem.over(model.embedder, documents, name, settings.precision, settings.passages)
 
     def _sum(self, named: Named, place: Collection) -> System:
         """The sum with BM25, balanced as in a run, on queries of the collection that are not evaluated. A run's model
@@ -331,9 +333,9 @@ class _Loaded:
 
         language, analysis, setting = str(place.language), named.settings.bm25_analyser, self.setting
         if named.summed is not None and named.summed != "balanced":
-            return SumSystem(self._whole(place), place.bm25(language, "words"), named.summed)
+            return SumSystem(self._whole(place), place.bm25(language, "words", named.settings.passages), named.summed)
         summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
-        system, bm25 = summable(self._whole(place)), place.bm25(language, analysis)
+        system, bm25 = summable(self._whole(place)), place.bm25(language, analysis, named.settings.passages)
         step = None if named.run is None else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
         judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
         own = judged is not None and judged.documents == len(place.whole.documents) and setting.balance_on is None
@@ -341,7 +343,12 @@ class _Loaded:
             console.say(f"  the encoder weighs {judged.balance.weight:g}, as in the run")
             return SumSystem(system, bm25, judged.balance)
         probed = probed_by_spans(
-            place.whole, lambda spans: summable(self._over(spans)), setting.seed, language, analysis
+            place.whole,
+            lambda spans: summable(self._over(spans)),
+            setting.seed,
+            language,
+            analysis,
+            named.settings.passages,
         )
         training = None if setting.balance_on is None else load_retrieval(place.name, setting.balance_on)
         balancing = balancing_queries(place.whole, training, setting.seed)
@@ -439,7 +446,7 @@ def _misfit(given: Given, place: Collection) -> str:
         numbers = place.whole.numbers_of(documents)
         unknown = next((name for name, number in zip(documents, numbers, strict=True) if number < 0), None)
         return f"{place.name} has no document {unknown!r}" if unknown is not None else ""
-    count = given.index.info.documents
+    count = given.index.postings.ranked
     if count != len(place.whole.documents):
         return f"{place.name} has {len(place.whole.documents):,} documents, the index {count:,}"
     pairs = ((given.documents[number].id, place.whole.documents[number].id) for number in range(count))

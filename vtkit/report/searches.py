@@ -82,7 +82,7 @@ def examples(
         for hit in answer.results:
             words = tuple((part.word or "(no word)", part.score) for part in hit.words)
             relevant = judged.get(hit.id, 0) > 0
-            results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.text, words, relevant))
+            results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.shown, words, relevant))
         shown.append(Example(answer.query, answer.tokens, tuple(results), why))
     return tuple(shown)
 
@@ -104,13 +104,14 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
 
 
 def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | None:
-    """Coverage of the first queries; None for latent units, which name no tokens, and for more than DOCUMENTS_READ
-    documents."""
+    """Coverage of the first queries; None for latent units, which name no tokens, for passages of documents, and for
+    more than DOCUMENTS_READ documents."""
     from vtkit.evaluation.analyses.coverage import coverage
     from vtkit.evaluation.analyses.together import tokens_of_words
 
     tokenizer, index = searcher.encoder.output_tokenizer, searcher.index.postings
-    if len(tokenizer) != len(searcher.encoder.tokenizer) or index.document_count > DOCUMENTS_READ:
+    too_many = index.document_count > DOCUMENTS_READ or index.passages is not None
+    if too_many or len(tokenizer) != len(searcher.encoder.tokenizer):
         return None
     asked = collection.queries[:QUERIES_READ]
     texts, special = [query.text for query in asked], list(searcher.special)

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
+from vtkit.search.passages import Passages
 from vtkit.search.stored_vectors import read_vectors, row_sums, write_vectors
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.system import console
@@ -68,8 +69,10 @@ class Bm25:
         analysis: Analysis = "full",
         folder: Path | None = None,
         kept: Path | None = None,
+        passages: Passages | None = None,
     ) -> Bm25:
-        """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``. More than
+        """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``, or the
+        documents whose ``passages`` they are: its statistics are then those of the passages. More than
         :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores. The
         counts are written into the folder ``kept``, if there is one (:meth:`TermCounts.save`)."""
         terms = TermDimensions(analyser(language, analysis), {})
@@ -78,7 +81,7 @@ class Bm25:
             if kept is not None:
                 counts.save(kept)
             terms = TermDimensions(terms.analyser, {term: number for number, term in enumerate(counts.terms)})
-            return cls([ExactIndex.build(counts.impacts(terms.analyser.b))], terms)
+            return cls([ExactIndex.build(counts.impacts(terms.analyser.b), passages)], terms)
         counted = _counted_parts(iter(texts), terms, folder)
         whole = Collected.of(counted, len(terms))
         parts = []

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from vtkit.encoder.documents import pruned
 from vtkit.search.index_info import REBUILD, Ids, IndexInfo, Scores
+from vtkit.search.passages import Passages, best_documents
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -63,7 +64,7 @@ class EngineIndex:
             DataError: the engine's files are damaged, or its server gives no usable answer.
             ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
-        matrix = self.postings.checked(queries, depth)
+        matrix, passages = self.postings.checked(queries, depth), self.postings.passages
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if cut := int((matrix.getnnz(axis=1) > (self.most_weights or np.inf)).sum()):
@@ -74,6 +75,12 @@ class EngineIndex:
             matrix, _ = pruned(matrix, self.most_weights)
         if matrix.data.min(initial=0) < 0:
             raise ValueError("only exact takes query weights below zero")
+        if passages is not None:
+            return best_documents(self._rows, matrix, depth, passages.documents, depth)
+        return self._rows(matrix, depth)
+
+    def _rows(self, matrix: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+        """:meth:`search` among the rows of the vectors."""
         count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
@@ -97,9 +104,9 @@ Index: TypeAlias = "ExactIndex | EngineIndex"
 """A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
 
 
-def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> Index:
-    """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``, where it
-    takes the place of an earlier index when it is whole.
+def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, passages: Passages | None = None) -> Index:
+    """An index of ``documents``, (documents, vocabulary), or of their ``passages``, for the engine of ``index``, kept
+    in ``folder``, where it takes the place of an earlier index when it is whole.
 
     Raises:
         CollapseError: a weight is infinite or NaN.
@@ -110,7 +117,7 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> 
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
-    exact = ExactIndex.build(documents)
+    exact = ExactIndex.build(documents, passages)
     if index.engine != "exact" and exact.weights.min(initial=0) < 0:
         raise DataError(
             f'The engine {index.engine} cannot hold negative weights, which the documents have. Use "exact".'
@@ -194,8 +201,8 @@ def reach_engine(index: IndexSection) -> None:
         connected_to(index).close()
 
 
-def index_in_memory(documents: sp.csr_matrix) -> Index:
-    """An exact index that is not kept."""
+def index_in_memory(documents: sp.csr_matrix, passages: Passages | None = None) -> Index:
+    """An exact index that is not kept, of documents or their passages."""
     from vtkit.search.exact import ExactIndex
 
-    return ExactIndex.build(documents)
+    return ExactIndex.build(documents, passages)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
+from vtkit.search.passages import PASSAGES, WIDENED, Passages, best_documents
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, frequent_terms, search_lists
 from vtkit.search.stored_vectors import read_array, read_lists, write_arrays
 from vtkit.system.errors import DataError
@@ -30,21 +31,24 @@ _ARRAYS = ("starts", "documents", "weights")
 class _Counts(Result):
     """Lengths of the arrays of an index."""
 
-    documents: int
+    documents: int  # rows of the vectors
     vocabulary: int
     postings: int
     frequent: int | None = None  # terms with rows; None if everything is always scored
+    passages_of: int | None = None  # documents of which the rows are passages; None: they are documents
 
 
 @dataclass(frozen=True)
 class ExactIndex:
-    """Posting lists of a collection's sparse vectors, term after term, documents ascending within a list."""
+    """Posting lists of a collection's sparse vectors, term after term, documents ascending within a list. The vectors
+    are of documents or, with ``passages``, of these, and a document scores as its best passage."""
 
     starts: npt.NDArray[np.int64]  # where each term's list begins, and the end of the last, (vocabulary + 1,)
-    documents: Ids  # document numbers, (postings,)
+    documents: Ids  # rows of the vectors, (postings,)
     weights: Scores  # weights beside them, (postings,)
-    document_count: int
+    document_count: int  # rows of the vectors
     frequent: FrequentTerms | None = None  # the rows that pruning needs; None if everything is always scored
+    passages: Passages | None = None  # whose vectors these are; None: each row is a document
     most_weights: ClassVar[None] = None  # of a query: all
 
     @property
@@ -66,8 +70,9 @@ class ExactIndex:
         return IndexInfo(np.diff(self.starts), sizes)
 
     @classmethod
-    def build(cls, documents: sp.csr_matrix) -> ExactIndex:
-        """The index of ``documents``, (documents, vocabulary); explicit zeros are dropped."""
+    def build(cls, documents: sp.csr_matrix, passages: Passages | None = None) -> ExactIndex:
+        """The index of ``documents``, (documents, vocabulary), or of their passages, (passages, vocabulary); explicit
+        zeros are dropped."""
         matrix = documents.tocsc().astype(np.float32)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -76,7 +81,7 @@ class ExactIndex:
         frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
         if frequent is not None:
             frequent = FrequentTerms(*map(_frozen, frequent._asdict().values()))
-        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], frequent)
+        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], frequent, passages)
 
     def save(self, folder: str | Path) -> None:
         """Write the index into ``folder`` as plain arrays (no pickle); a missing folder is created."""
@@ -87,6 +92,9 @@ class ExactIndex:
             counts["frequent"] = len(self.frequent.terms)
             arrays |= {f"frequent_{name}": array for name, array in self.frequent._asdict().items()}
         write_arrays(folder, arrays)
+        if self.passages is not None:
+            counts["passages_of"] = self.passages.document_count
+            self.passages.save(folder)
         (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
 
     @classmethod
@@ -108,10 +116,18 @@ class ExactIndex:
             terms, steps = np.diff(frequent.terms, prepend=-1, append=counts.vocabulary), frequent.steps
             if not ((terms > 0).all() and (np.isfinite(steps) & (steps > 0)).all()):
                 raise DataError(f"{folder} is damaged: its frequent terms do not match the others. {REBUILD}")
-        return cls(starts, documents, weights, counts.documents, frequent)
+        passages = Passages.load(folder, counts.documents)
+        if counts.passages_of != (None if passages is None else passages.document_count):
+            raise DataError(f"{folder} is damaged: {PASSAGES} does not match its other files. {REBUILD}")
+        return cls(starts, documents, weights, counts.documents, frequent, passages)
+
+    @property
+    def ranked(self) -> int:
+        """Number of documents that a search ranks."""
+        return self.document_count if self.passages is None else self.passages.document_count
 
     def by_document(self) -> sp.csr_matrix:
-        """The vectors, (documents, vocabulary), terms ascending."""
+        """The vectors of the rows, (documents or passages, vocabulary), terms ascending."""
         lists = self.weights, self.documents, self.starts
         return sp.csc_matrix(lists, shape=(self.document_count, self.vocabulary)).tocsr()
 
@@ -134,6 +150,16 @@ class ExactIndex:
             ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
         matrix = self.checked(queries, depth)
+        if self.passages is not None:
+            rows_of = self.passages.documents
+            allowed = None if passing is None else passing[rows_of]
+            return best_documents(
+                lambda some, rows: self._rows(some, rows, allowed), matrix, depth, rows_of, WIDENED * depth
+            )
+        return self._rows(matrix, depth, passing)
+
+    def _rows(self, matrix: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None) -> tuple[Ids, Scores]:
+        """:meth:`search` among the rows of the vectors, of which ``passing`` are to be chosen from."""
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         frequent, workers = self.frequent, max(1, min(threads(), matrix.shape[0]))
@@ -163,17 +189,22 @@ class ExactIndex:
         return matrix
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """The terms that a query, (1, vocabulary), shares with a document, and the weights of both."""
+        """The terms that a query, (1, vocabulary), shares with a document or its best passage, and the weights of
+        both."""
         matrix = self.checked(query)
+        rows = range(document, document + 1) if self.passages is None else self.passages.rows_of(document)
+        return max((self._shared(matrix, row) for row in rows), key=lambda shared: shared.products.sum())
+
+    def _shared(self, matrix: sp.csr_matrix, row: int) -> Contributions:
         shared: list[tuple[int, float, float]] = []
         for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
             start, stop = int(self.starts[term]), int(self.starts[term + 1])
-            at = start + int(np.searchsorted(self.documents[start:stop], document))
-            if at < stop and self.documents[at] == document:
+            at = start + int(np.searchsorted(self.documents[start:stop], row))
+            if at < stop and self.documents[at] == row:
                 shared.append((term, weight, float(self.weights[at])))
         terms, of_query, of_document = zip(*shared, strict=True) if shared else ((), (), ())
         return Contributions(
-            np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64)
+            np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64), row
         )
 
     @cached_property

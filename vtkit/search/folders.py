@@ -12,16 +12,16 @@ from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
-from vtkit.data.sequences import Lazy
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
+from vtkit.search.passages import PASSAGES, Passages, row_contents
 from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
-from vtkit.settings.index import IndexSection
+from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
@@ -54,7 +54,7 @@ class Encoding(Result):
     side: str
     max_length: int
     precision: Precision
-    texts: int
+    texts: int  # or passages of them
     dimensions: int
     postings: int  # weights above zero in all texts together
     postings_removed: float = 0.0  # share of the weights that pruning removed
@@ -86,22 +86,26 @@ def encode_folder(
     max_length: int,
     top_dimensions: int | None = None,
     precision: Precision = "float32",
+    passages: PassagesSection | None = None,
     part: Part | None = None,
     join: int | None = None,
     run: Mapping[str, Any] | None = None,
     language: str | None = None,
 ) -> Encoding:
-    """Fill the folder ``out`` with the vectors of ``documents``, encoded by the model called ``model``; with ``part``,
-    only encode its shards, which stay in ``shards`` until all are there. ``run`` and ``language`` are kept."""
+    """Fill the folder ``out`` with the vectors of ``documents``, or of their ``passages``, encoded by the model called
+    ``model``; with ``part``, only encode its shards, which stay in ``shards`` until all are there. ``run`` and
+    ``language`` are kept."""
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import encode_to_disk
 
     _warn_of_unread(Vocabulary(tokenizer_of(encoder, side)), model, documents)
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
+    cut = Passages.of(documents, passages)
+    texts = row_contents(documents, cut)
     encoded = encode_to_disk(
         encoder,
-        (document.contents for document in documents),
+        texts,
         side,
         max_length,
         out / VECTORS,
@@ -109,7 +113,7 @@ def encode_folder(
         made_from={"model": digest(model) if os.path.isdir(model) else model},
         top_dimensions=top_dimensions,
         precision=precision,
-        total=len(documents),
+        total=len(texts),
         part=part,
         join=join,
     )
@@ -125,6 +129,8 @@ def encode_folder(
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
+        if cut is not None:
+            cut.save(out)
         encoding.to_file(out / ENCODING)
     return encoding
 
@@ -143,8 +149,11 @@ def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Docu
         )
 
 
-Beside = Callable[["SparseEncoder", "sp.csr_matrix", Sequence[Document], Path], tuple["sp.csr_matrix", "LexicalPart"]]
-"""Puts BM25's terms behind the vectors of documents, and keeps their counts in a folder."""
+Beside = Callable[
+    ["SparseEncoder", "sp.csr_matrix", Sequence[Document], Passages | None, Path],
+    tuple["sp.csr_matrix", "LexicalPart"],
+]
+"""Puts BM25's terms behind the vectors of documents, or of their passages, and keeps their counts in a folder."""
 
 
 def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
@@ -159,12 +168,14 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
             lines = sum(1 for _ in file)
     except FileNotFoundError as error:
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
-    if not matrix.shape[0] == lines == encoding.texts:
-        raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
+    passages = Passages.load(vectors, matrix.shape[0])
+    vectors_of = matrix.shape[0] if passages is None else passages.document_count
+    if vectors_of != lines or matrix.shape[0] != encoding.texts:
+        raise DataError(f"{vectors}: vectors of {vectors_of:,} documents, but {lines:,} documents. Encode again.")
     segment, generation = out / SEGMENTS / "1", out / GENERATIONS / "1"
     segment.mkdir(parents=True)
     generation.mkdir(parents=True)
-    for name in (VECTORS, DOCUMENTS, ENCODING):
+    for name in (VECTORS, DOCUMENTS, ENCODING, *([] if passages is None else [PASSAGES])):
         publish(vectors / name, segment / name)
     part = None
     if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
@@ -172,17 +183,17 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         from vtkit.encoder.documents import as_indexed
 
         encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
-        texts = Lazy(len(documents), lambda number: documents[number].contents)
+        texts = row_contents(documents, passages)
         keep_held(segment, encoder, texts, index)
         matrix = as_indexed(encoder, matrix, texts, index, generation)
         if index.lexical != "none":
-            matrix, part = beside(encoder, matrix, documents, segment / TERM_COUNTS)
-    info = write_index(generation, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part)
+            matrix, part = beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
+    info = write_index(generation, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part, passages)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
-    folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
+    folder = IndexFolder(encoding.model, lines, info.postings, index.engine, settings)
     folder.to_file(out / SEARCH)
     State(1, (Segment("1", lines),)).to_file(out / STATE)
     return folder
@@ -200,11 +211,12 @@ def write_index(
     documents: Path,
     tokenizer: str,
     lexical: LexicalPart | None = None,
+    passages: Passages | None = None,
 ) -> IndexInfo:
-    """Fill ``folder`` with an index of ``vectors``, (documents, dimensions), for the engine of ``index``, a copy of the
-    file of their ``documents``, their fields, the terms of ``lexical`` and the record. ``tokenizer`` is the digest of
-    the tokenizer that names the encoder's dimensions."""
-    info = build_index(index, vectors, folder / POSTINGS).info
+    """Fill ``folder`` with an index of ``vectors``, (documents or their passages, dimensions), for the engine of
+    ``index``, a copy of the file of their ``documents``, their fields, the terms of ``lexical`` and the record.
+    ``tokenizer`` is the digest of the tokenizer that names the encoder's dimensions."""
+    info = build_index(index, vectors, folder / POSTINGS, passages).info
     publish(documents, folder / DOCUMENTS)
     fields = write_fields(folder)
     width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))

@@ -32,14 +32,14 @@ Scores = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """The spread of an index's weights over its documents and dimensions."""
+    """The spread of an index's weights over its documents, or their passages, and dimensions."""
 
     document_frequencies: npt.NDArray[np.int64]  # documents with a weight at each dimension, (vocabulary,)
     document_sizes: npt.NDArray[np.int64]  # active dimensions of each document, (documents,)
 
     @property
     def documents(self) -> int:
-        """Number of documents."""
+        """Number of documents, or of passages if they are cut into these."""
         return len(self.document_sizes)
 
     @property
@@ -80,6 +80,7 @@ class Contributions:
     dimensions: npt.NDArray[np.int64]  # (shared,), in the order of the query
     query_weights: npt.NDArray[np.float64]
     document_weights: npt.NDArray[np.float64]
+    row: int  # of the document's vector, or of its best passage's
 
     @property
     def products(self) -> npt.NDArray[np.float64]:

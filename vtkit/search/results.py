@@ -41,6 +41,12 @@ class SearchResult:
     texts: tuple[str, ...]  # the text of each of `tokens`, as documents have it
     words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
     fields: Mapping[str, Any] = field(default_factory=dict)  # the document's further values, typed (docs/data.md)
+    passage: str | None = None  # the passage of `text` that found it; None: documents are not cut into passages
+
+    @property
+    def shown(self) -> str:
+        """The text to show of it: its passage, else the whole text."""
+        return self.text if self.passage is None else self.passage
 
 
 @dataclass(frozen=True)
@@ -68,3 +74,4 @@ class Explanation:
     special_tokens: tuple[SharedToken, ...]
     words: tuple[WordShare, ...]  # the score by the words of the query
     query_tokens: Weighted  # the encoder's part of the query's vector, without special tokens
+    passage: str | None = None  # the passage of `text` that the score is of; None: documents are not cut into passages

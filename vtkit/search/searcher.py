@@ -25,7 +25,7 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.fields import ConditionError, Fields, typed_fields
-from vtkit.search.index_info import REBUILD, IndexRecord, Kind
+from vtkit.search.index_info import REBUILD, Contributions, IndexRecord, Kind
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.search.words import QueryWords
@@ -128,7 +128,7 @@ class Searcher:
         record = IndexRecord.load(index)
         opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
         documents = Documents.open(index / DOCUMENTS)
-        if len(documents) < opened.info.documents:
+        if len(documents) < opened.postings.ranked:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(model, record.tokenizer)
         tokenizer = encoder.output_tokenizer
@@ -188,7 +188,7 @@ class Searcher:
         """Report whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,)."""
         if self.fields is None:
             raise ConditionError("the documents of this index have no fields, so there is nothing to filter by")
-        return self.fields.passing(where)[: self.index.info.documents]
+        return self.fields.passing(where)[: self.index.postings.ranked]
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``."""
@@ -202,7 +202,7 @@ class Searcher:
             of_both = (shared.query_weights, shared.document_weights, shared.products)
             named = SharedToken(self.names[term], *(float(values[position]) for values in of_both))
             tokens[term in self.special].append(named)
-        ids, _ = self.index.search(vector, max(self.index.info.documents, 1))
+        ids, _ = self.index.search(vector, max(self.index.postings.ranked, 1))
         ranks = np.flatnonzero(ids[0] == number)
         return Explanation(
             query=query,
@@ -215,6 +215,7 @@ class Searcher:
             special_tokens=tuple(tokens[True]),
             words=self._words(query).parts(shared, self.telling),
             query_tokens=self._query_tokens(vector)[0],
+            passage=self._passage(shared, document),
         )
 
     def dimension(self, unit: str) -> int | None:
@@ -293,7 +294,12 @@ class Searcher:
         parts = () if words is None else words.parts(shared, self.telling)
         about = document.id, document.title, document.text, score
         fields = typed_fields(document.fields, self.kinds)
-        return SearchResult(rank, *about, tokens, special, texts, parts, fields)
+        return SearchResult(rank, *about, tokens, special, texts, parts, fields, self._passage(shared, document))
+
+    def _passage(self, shared: Contributions, document: Document) -> str | None:
+        """The text of the passage of ``document`` that a score is of; None if documents are not cut into passages."""
+        passages = self.index.postings.passages
+        return None if passages is None else passages.text(shared.row, document)
 
     def _words(self, query: str) -> QueryWords:
         alone, ends = self.encoder.by_token(query, self.query_length)

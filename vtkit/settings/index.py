@@ -32,6 +32,22 @@ OF_A_CLUSTER = {"url", "shards", "replicas", "alias"}
 """Settings that the engine ``opensearch`` reads, and no other."""
 
 
+class PassagesSection(Section):
+    """[index.passages]: long documents cut into passages of whole sentences, each encoded with the document's title. A
+    document scores as its best passage (MaxP, arXiv:1905.09217; docs/engines.md#long-documents). Default: no passages;
+    what follows ``document_length`` is not read."""
+
+    words: PositiveInt = 200
+    """Most words of a passage. A sentence with more is cut between words."""
+
+    overlap: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Most words that a passage shares with the one before it, in whole sentences."""
+
+    def _faults(self) -> Iterator[str]:
+        if self.overlap >= self.words:
+            yield f"overlap must be less than words, {self.words}"
+
+
 class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
@@ -71,6 +87,8 @@ class IndexSection(Section):
 
     document_length: PositiveInt = 256
     """Documents are cut at this many tokens."""
+
+    passages: PassagesSection | None = None
 
     top_dimensions: PositiveInt | None = None
     """Largest weights of a document to keep, after ``own_tokens`` and ``document_weighting``. The run
@@ -138,8 +156,9 @@ class IndexSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that have an effect."""
-        own = set(type(self).model_fields) - (OF_A_CLUSTER if self.engine != "opensearch" else set())
-        return {f"index.{name}" for name in own}
+        own = set(type(self).model_fields) - (OF_A_CLUSTER if self.engine != "opensearch" else set()) - {"passages"}
+        inner = () if self.passages is None else type(self.passages).model_fields
+        return {f"index.{name}" for name in own} | {f"index.passages.{name}" for name in inner}
 
     def _faults(self) -> Iterator[str]:
         if self.engine == "opensearch" and self.url is None:

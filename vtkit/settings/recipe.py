@@ -158,6 +158,8 @@ class Recipe(Section):
         sets = 0 if self.evaluate is None else len(self.evaluate.sets)
         if self.index.alias is not None and sets > 1:
             yield f"index.alias names one index, but evaluate.sets has {sets}: give each a recipe of its own"
+        if self.index.passages is not None and self.expands:
+            yield "documents are expanded as wholes, not as passages: remove index.passages or [expand_documents]"
         own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
         has_documents = self.finetune is not None or self.evaluate is not None or self.index.documents is not None
         if self.evaluate is not None and self.index.documents is not None:

@@ -61,7 +61,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     sets: dict[str, DeployedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         place, folder = collection_of(corpus), out / str(corpus.folder)
-        vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        vectors, passages = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents, part, balance = vectors, None, None
         if index.lexical != "none":
             language, analysis = recipe.recipe.language, index.bm25_analyser
@@ -69,12 +69,13 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
             probed, measure, bm25 = (
                 encoded[place.folder].probed,
                 "nDCG@10" if recipe.evaluate is None else recipe.evaluate.measures[0],
-                place.bm25(language, analysis),
+                place.bm25(language, analysis, index.passages),
             )
             documents, part, balance = in_one_index(
-                vectors, bm25, encode, balancing, language, analysis, probed, measure
+                vectors, bm25, encode, balancing, language, analysis, probed, measure, passages
             )
-        write_index(folder, index, documents, inputs["vectors"] / place.folder / DOCUMENTS, tokenizer, part)
+        stored_documents = inputs["vectors"] / place.folder / DOCUMENTS
+        write_index(folder, index, documents, stored_documents, tokenizer, part, passages)
         sets[place.folder] = DeployedSet(balance)
         if balance is not None:
             terms = documents.shape[1] - vectors.shape[1]

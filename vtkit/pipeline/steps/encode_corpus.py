@@ -16,7 +16,8 @@ from vtkit.system.results import Result
 class EncodedSet(Result):
     """The documents of one evaluation set as vectors."""
 
-    share_cut: float = 0.0  # share of the documents of which the encoder does not read the end
+    share_cut: float = 0.0  # share of the documents, or their passages, of which the encoder does not read the end
+    passages: int | None = None  # number of passages; None: documents are not cut into these
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class EncodeResult(Result):
 
 
 def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
-    """Fill ``out/SET`` with ``vectors/`` and ``documents.jsonl`` for every set of the recipe.
+    """Fill ``out/SET`` with ``vectors/``, ``documents.jsonl`` and, if there are passages, ``passages.npy`` for every
+    set of the recipe.
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input. Where there is
     ``inputs["expansions"]`` it reads expanded documents.
@@ -38,6 +40,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
     from vtkit.evaluation.systems import encode_documents
+    from vtkit.search.passages import Passages, row_contents
     from vtkit.search.stored_vectors import VECTORS
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import Expansions
@@ -47,13 +50,15 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     sets: dict[str, EncodedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         collection, folder = collection_of(corpus).whole, str(corpus.folder)
-        texts = [document.contents for document in collection.documents]
+        passages = Passages.of(collection.documents, recipe.index.passages)
+        texts = list(row_contents(collection.documents, passages))
         length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
         if expansions is not None:
             texts = expansions.expand(texts, encoder.tokenizer, length, prompt_of(encoder, "document"))
         cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
         if cut:
-            console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
+            what = "documents" if passages is None else "passages"
+            console.say(f"  {cut:.0%} of the {what} of {folder} are cut at {length} tokens (index.document_length)")
         said = f"encoding the documents of {folder}"
         encoded = encode_documents(
             encoder, texts, recipe.index, out / folder / VECTORS, out / CHECKPOINTS / folder, said
@@ -62,7 +67,10 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
         encoded.removed.say(folder)
         write_documents(collection.documents, out / folder / DOCUMENTS)
-        sets[folder] = EncodedSet(cut)
+        if passages is not None:
+            console.say(f"  {folder}: {len(passages):,} passages of {len(collection.documents):,} documents")
+            passages.save(out / folder)
+        sets[folder] = EncodedSet(cut, None if passages is None else len(passages))
     return EncodeResult(sets, query_encoder_of(encoder))
 
 
@@ -77,7 +85,7 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 ENCODE = Stage(
     "encode",
     version=6,
-    reads=("index.document_length", "index.top_dimensions", "index.precision"),
+    reads=("index.document_length", "index.top_dimensions", "index.precision", "index.passages"),
     corpora={"evaluate.sets": indexed_sets},
     function=encode_corpus,
 )

@@ -36,7 +36,8 @@ JUDGED, BALANCING = "judged", "balancing"  # folders of the vectors of one set
 SETS = {"evaluate.sets": indexed_sets}
 TRAINING = "training queries of evaluate.sets"
 TUNED = "collections that were fine-tuned on"
-SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log")  # read to balance a sum with BM25
+# Settings that a stage reads to balance a sum with BM25.
+SUMMED = ("recipe.language", "index.bm25_analyser", "index.query_log", "index.passages")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
             write_vectors(encoded, out / folder / name)
         language, analysis = recipe.recipe.language, index.bm25_analyser
         probed = probed_by_spans(
-            collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis
+            collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis, index.passages
         )
         sets[folder] = EncodedQueries(probed)
     return EncodeQueriesResult(sets)

@@ -100,15 +100,16 @@ EVALUATE = Stage(  # of one model. Which others are judged changes nothing
 
 
 def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """BM25 over the same documents and queries, with the analyser that the recipe names."""
+    """BM25 over the same documents or passages and queries, with the analyser that the recipe names."""
     language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
-    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(language, analysis))
+    cut = recipe.index.passages
+    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(language, analysis, cut))
 
 
 EVALUATE_BM25 = Stage(
     "evaluate:bm25",
     version=6,
-    reads=(*MEASURED, "recipe.language", "index.bm25_analyser"),
+    reads=(*MEASURED, "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
     function=evaluate_bm25,
 )
@@ -116,13 +117,14 @@ EVALUATE_BM25 = Stage(
 
 def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
-    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(recipe.recipe.language, "words"))
+    language, cut = recipe.recipe.language, recipe.index.passages
+    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(language, "words", cut))
 
 
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
     version=4,
-    reads=(*MEASURED, "recipe.language"),
+    reads=(*MEASURED, "recipe.language", "index.passages"),
     corpora=SETS,
     function=evaluate_bm25_words,
 )
@@ -146,7 +148,7 @@ def summed(
     from vtkit.evaluation.balancing import balance_of
     from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
 
-    bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser)
+    bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser, recipe.index.passages)
     balancing = balancing_of(recipe, place, corpora)
     balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
     model, words = (RunSystem(read_trec(inputs[role] / place.folder / RUN_FILE)) for role in ("model", "bm25"))
@@ -240,13 +242,15 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
 
     index, (model,) = recipe.index, recipe.evaluate.peers
     embedder = load_dense(model, PEERS, multi_vector=True).to(fastest_device())
-    over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision)
+    over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision, cut=index.passages)
     sets: dict[str, Evaluated] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
         judged, system, folder = judged_of(recipe, place.whole), over(place.whole), place.folder
         seed, language, analysis = recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
-        probed = probed_by_spans(place.whole, lambda spans: AboveLast(over(spans)), seed, language, analysis)
+        probed = probed_by_spans(
+            place.whole, lambda spans: AboveLast(over(spans)), seed, language, analysis, index.passages
+        )
         ranking = system.rank(judged, DEPTH)
         ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
         sets[folder] = judge(judged, ranking, recipe.evaluate.measures, probed).write(out / folder, tag="peer")

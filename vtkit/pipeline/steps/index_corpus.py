@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
+    from vtkit.search.passages import Passages
+
 HISTOGRAM_BINS = 24
 WEIGHTING = (
     "index.document_weighting",
@@ -60,24 +62,28 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     sets: dict[str, IndexedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
-        vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        vectors, passages = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
-        info = write_index(folder, IndexSection(), vectors, documents, tokenizer)
+        info = write_index(folder, IndexSection(), vectors, documents, tokenizer, passages=passages)
         sets[str(corpus.folder)] = IndexedSet(info.sparsity(can_weigh(encoder), HISTOGRAM_BINS))
     return IndexResult(sets)
 
 
 def weighted_vectors(
     recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path
-) -> sp.csr_matrix:
-    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; what further documents
-    need, if anything, is kept in ``out``."""
+) -> tuple[sp.csr_matrix, Passages | None]:
+    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says, and the passages whose
+    vectors they are, if documents are cut into these; what further documents need, if anything, is kept in ``out``."""
     from vtkit.encoder.documents import as_indexed
+    from vtkit.search.passages import Passages, row_contents
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
-    stored = inputs["vectors"] / str(corpus.folder) / VECTORS
+    folder = inputs["vectors"] / str(corpus.folder)
+    vectors = read_vectors(folder / VECTORS)
+    passages = Passages.load(folder, vectors.shape[0])
     out.mkdir(parents=True, exist_ok=True)
-    return as_indexed(encoder, read_vectors(stored), collection_of(corpus).whole.contents, recipe.index, out)
+    texts = row_contents(collection_of(corpus).whole.documents, passages)
+    return as_indexed(encoder, vectors, texts, recipe.index, out), passages
 
 
 INDEX = Stage(

@@ -1,0 +1,156 @@
+"""Passages: where documents are cut, and that they rank as their best passages do."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.data.retrieval import Document
+from vtkit.search.engine import build_index, index_in_memory, open_index
+from vtkit.search.passages import Passages, as_rows, best_documents, spans_of
+from vtkit.settings.engines import Engine, missing_packages
+from vtkit.settings.index import IndexSection, PassagesSection
+from vtkit.system.errors import DataError
+
+PIECES = ["a", "bb ", "cc. ", "Dd", "? ", "\n", "你好", "。", "สวัสดีครับ", " ", "😀 "]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=120), st.integers(1, 9), st.data())
+def test_passages_cover_the_text_in_order_and_are_no_longer_than_asked(
+    pieces: list[str], words: int, data: st.DataObject
+) -> None:
+    text, overlap = "".join(pieces), data.draw(st.integers(0, words - 1))
+    spans = spans_of(text, words, overlap)
+    ends = [0, *(end for _, end in spans)]
+    assert all(not text[end:first].strip() for end, (first, _) in zip(ends, spans, strict=False))
+    assert not text[ends[-1] :].strip()
+    for (first, end), (following, further) in pairwise(spans):
+        assert first < following
+        assert end < further
+        assert len(text[following:end].split()) <= overlap
+    assert all(len(text[first:end].split()) <= words for first, end in spans)
+    assert spans == [(0, len(text))] or len(spans) > 1
+
+
+def test_passages_by_eye() -> None:
+    def cut(text: str, words: int, overlap: int) -> list[str]:
+        return [text[first:end] for first, end in spans_of(text, words, overlap)]
+
+    assert cut("One two. Three four five. Six seven.", 5, 3) == [
+        "One two. Three four five.",
+        "Three four five. Six seven.",
+    ]
+    assert cut("One two. Three four five. Six seven.", 5, 2) == ["One two. Three four five.", "Six seven."]
+    assert cut("a b c d e f g", 4, 1) == ["a b c d", "d e f g"]  # a sentence that is too long
+    assert cut("我喜欢苹果。你喜欢香蕉。", 4, 0) == ["我喜欢苹果。", "你喜欢香蕉。"]  # words are ICU's
+    assert cut("कमल खिला। जल बहा।", 2, 0) == ["कमल खिला।", "जल बहा।"]
+    assert cut(" Short. \n", 5, 2) == [" Short. \n"]  # unchanged
+
+
+def test_documents_of_one_passage_each_have_none() -> None:
+    settings = PassagesSection(words=3, overlap=1)
+    short = [Document("a", "T", "one two"), Document("b", "", "")]
+    assert Passages.of(short, settings) is None
+    assert Passages.of([], settings) is None
+    assert Passages.of([Document("a", "", "one two three four")], None) is None
+    long = [*short, Document("c", "A title", "one two three four", {"year": 1999})]
+    passages = Passages.of(long, settings)
+    assert passages is not None
+    assert passages.documents.tolist() == [0, 1, 2, 2]
+    rows = as_rows(long, passages)
+    assert [row.contents for row in rows] == ["T one two", "", "A title one two three", "A title three four"]
+    assert rows[3].fields == {"year": 1999}
+    joined = Passages.joined([(None, 2), (passages, 3)])
+    assert joined is not None
+    assert joined.documents.tolist() == [0, 1, 2, 3, 4, 4]
+    assert [row.text for row in as_rows([*short, *long], joined)] == ["one two", "", *(row.text for row in rows)]
+
+
+@st.composite
+def collections(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Passages, np.ndarray]:
+    """Queries, passages, what these belong to, and the documents that pass. Small whole numbers make many ties."""
+    counts = draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+    passages = Passages(np.array([(n, i, i + 1) for n, c in enumerate(counts) for i in range(c)], dtype=np.int32))
+    vector = st.lists(st.integers(0, 2), min_size=4, max_size=4)
+    rows = draw(st.lists(vector, min_size=sum(counts), max_size=sum(counts)))
+    queries = draw(st.lists(vector, min_size=1, max_size=4))
+    passing = draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
+    return np.array(queries), np.array(rows), passages, np.array(passing)
+
+
+def brute_force(
+    queries: np.ndarray, rows: np.ndarray, passages: Passages, depth: int, passing: np.ndarray | None = None
+) -> list[list[tuple[int, float]]]:
+    """The definition: the largest score of each document's passages, by score down and document number up."""
+    scores = queries @ rows.T
+    documents = range(passages.document_count)
+    best = [[max(row[passages.documents == number]) for number in documents] for row in scores]
+    kept = [number for number in documents if passing is None or passing[number]]
+    return [
+        sorted(((n, float(row[n])) for n in kept if row[n] > 0), key=lambda x: (-x[1], x[0]))[:depth] for row in best
+    ]
+
+
+def ranked(ids: np.ndarray, scores: np.ndarray) -> list[list[tuple[int, float]]]:
+    pairs = zip(ids.tolist(), scores.tolist(), strict=True)
+    return [[(n, s) for n, s in zip(*row, strict=True) if n >= 0] for row in pairs]
+
+
+@given(collections(), st.integers(1, 15))
+def test_documents_rank_by_their_best_passages_also_with_ties_and_conditions(
+    collection: tuple[np.ndarray, np.ndarray, Passages, np.ndarray], depth: int
+) -> None:
+    queries, rows, passages, passing = collection
+    index = index_in_memory(sp.csr_matrix(rows, dtype=np.float32), passages).postings
+    asked = sp.csr_matrix(queries, dtype=np.float32)
+    assert ranked(*index.search(asked, depth)) == brute_force(queries, rows, passages, depth)
+    assert ranked(*index.search(asked, depth, passing)) == brute_force(queries, rows, passages, depth, passing)
+    rows_alone = index_in_memory(sp.csr_matrix(rows, dtype=np.float32)).search
+    narrow = best_documents(rows_alone, asked, depth, passages.documents, 1)  # widened again and again
+    assert ranked(*narrow) == brute_force(queries, rows, passages, depth)
+    for number in range(passages.document_count):
+        shared = index.explain(asked[:1], number)
+        best = (queries[0] @ rows[passages.documents == number].T).argmax() + passages.rows_of(number)[0]
+        assert shared.row == best  # of equal passages the first
+
+
+@pytest.mark.parametrize("engine", ["exact", "lucene", "seismic"])
+def test_engines_rank_documents_and_an_index_is_opened_with_its_passages(tmp_path: Path, engine: Engine) -> None:
+    if missing := missing_packages(engine):
+        pytest.skip(f"{missing} is not installed")
+    generator = np.random.default_rng(0)
+    counts = generator.integers(1, 30, 60)
+    passages = Passages(np.array([(n, i, i + 1) for n, c in enumerate(counts) for i in range(c)], dtype=np.int32))
+    rows = np.round(generator.random((len(passages), 20)) * 255) * (generator.random((len(passages), 20)) < 0.3)
+    rows[0, 0] = 255  # so that Lucene's steps are whole numbers
+    queries = (generator.random((5, 20)) < 0.4).astype(float)
+    settings = IndexSection(engine=engine)
+    build_index(settings, sp.csr_matrix(rows, dtype=np.float32), tmp_path / "postings", passages)
+    index = open_index(settings, tmp_path / "postings")
+    found = ranked(*index.search(sp.csr_matrix(queries, dtype=np.float32), 10))
+    expected = brute_force(queries, rows, passages, 10)
+    if engine != "seismic":  # which may keep others that tie
+        assert found == expected
+    assert [[score for _, score in row] for row in found] == [[score for _, score in row] for row in expected]
+    assert index.postings.ranked == 60
+
+
+def test_passages_that_are_gone_or_of_another_index_are_told(tmp_path: Path) -> None:
+    passages = Passages(np.array([(0, 0, 1), (0, 1, 2), (1, 0, 1)], dtype=np.int32))
+    build_index(IndexSection(), sp.csr_matrix(np.eye(3, dtype=np.float32)), tmp_path / "postings", passages)
+    file = tmp_path / "postings" / "passages.npy"
+    whole = file.read_bytes()
+    file.unlink()
+    with pytest.raises(DataError, match=re.escape("passages.npy")):
+        open_index(IndexSection(), tmp_path / "postings")
+    file.write_bytes(whole)
+    (tmp_path / "postings" / "checksums.json").unlink()
+    for wrong in ([(0, 0, 1), (1, 1, 2)], [(0, 0, 1), (2, 1, 2), (1, 0, 1)], [(1, 0, 1), (1, 1, 2), (1, 0, 1)]):
+        np.save(file, np.array(wrong, dtype=np.int32))
+        with pytest.raises(DataError, match=re.escape("passages.npy")):
+            open_index(IndexSection(), tmp_path / "postings")
