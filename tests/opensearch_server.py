@@ -68,6 +68,8 @@ def server_answer(indices: dict[str, Any], method: str, path: str, body: bytes) 
     match method, path.split("/"):
         case "GET", [""]:
             return {"name": "test", "version": {"distribution": "opensearch", "number": "3.1.0"}, "tagline": ""}
+        case "GET", ["_cluster", "health", *_]:
+            return {"number_of_data_nodes": 2, "timed_out": False}
         case "HEAD", [name]:
             if name not in indices:
                 raise Refused(404, "index_not_found_exception", f"no such index [{name}]")

@@ -5,6 +5,7 @@ import base64
 import html
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -300,6 +301,76 @@ def test_a_document_that_opensearch_refuses_is_told(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(fake_server, "bulk", lambda *_: {"errors": True, "items": [{"index": item}]})
     with running() as server, pytest.raises(DataError, match=r"refuses.*no room"):
         build_index(IndexSection(engine="opensearch", url=server.url), sp.csr_matrix([[1.0]]), tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+NO_PRIMARY = {"type": "unavailable_shards_exception", "reason": "[0] primary shard is not active Timeout: [1m]"}
+
+
+def test_what_opensearch_cannot_do_now_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of request is refused once, then some documents of one, and then a part of an index is missing."""
+    monkeypatch.setattr(opensearch_client, "FIRST_PAUSE_S", 0.01)
+    before, bulk, seen, sent = fake_server.server_answer, fake_server.bulk, Counter(), []
+
+    def answer(indices: Any, method: str, path: str, body: bytes) -> Any:
+        kind = (method, *path.split("/")[1:])
+        seen[kind] += 1
+        if seen[kind] == 1:  # the second error is that of a cluster without a manager
+            error = NO_PRIMARY["type"] if len(seen) % 2 else "cluster_block_exception"
+            raise fake_server.Refused(503, error, "not now")
+        made = before(indices, method, path, body)
+        if seen[kind] == 2:
+            for each in [made, *made.get("responses", ())]:
+                each["_shards"] = {"failed": 1}
+        return made
+
+    def refusing_some(documents: Any, body: bytes) -> Any:
+        sent.append(body.count(b"index"))
+        made = bulk(documents, body)
+        for item in made["items"][:7] if len(sent) == 1 else ():
+            item["index"] |= {"status": 503, "error": NO_PRIMARY}
+        return made
+
+    monkeypatch.setattr(fake_server, "server_answer", answer)
+    monkeypatch.setattr(fake_server, "bulk", refusing_some)
+    documents, queries = vectors(20, 30, 1), vectors(5, 30, 2)
+    with running() as server:
+        index = build_index(IndexSection(engine="opensearch", url=server.url), documents, tmp_path / "index")
+        exact = ExactIndex.build(documents).search(queries, 10)
+        assert (index.search(queries, 10)[0] == exact[0]).all()
+    assert sent == [20, 7]
+    assert {kind[-1] for kind in seen} >= {"_bulk", "_msearch", "_count", "_refresh", "_settings", "builder"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (
+            429,
+            {"type": "rejected_execution_exception", "reason": "queue is full"},
+            r"is busy, also after.*queue is full",
+        ),
+        (503, NO_PRIMARY, r"cannot do it, also after pauses: .*primary shard is not active.*A node may be lost"),
+    ],
+)
+def test_what_opensearch_can_never_do_is_told_after_a_while(
+    status: int, error: dict[str, str], said: str, whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opensearch_client, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(opensearch_client, "PATIENCE_S", 0.1)
+    asked = []
+
+    def bulk(*given: Any) -> Any:
+        asked.append(given)
+        if whole:
+            raise fake_server.Refused(status, error["type"], error["reason"])
+        return {"errors": True, "items": [{"index": {"_id": "0", "status": status, "error": error}}]}
+
+    monkeypatch.setattr(fake_server, "bulk", bulk)
+    with running() as server, pytest.raises(DataError, match=said):
+        build_index(IndexSection(engine="opensearch", url=server.url), sp.csr_matrix([[1.0]]), tmp_path / "index")
+    assert len(asked) > 2
     assert list(tmp_path.iterdir()) == []
 
 

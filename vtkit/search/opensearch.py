@@ -22,7 +22,15 @@ import scipy.sparse as sp
 from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
-from vtkit.search.opensearch_client import PARALLEL, answers, connected_to, is_busy, reason_of
+from vtkit.search.opensearch_client import (
+    PARALLEL,
+    answers,
+    connected_to,
+    error_of,
+    is_busy,
+    patiently,
+    reason_of,
+)
 from vtkit.search.stored_vectors import shortest
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -52,13 +60,13 @@ BUILDER = "builder"
 """Id of a document that an index has while it is filled: by which process, and how many documents are there."""
 
 PATIENCE_S = 60.0  # without news of another process that fills an index, after which this one goes on
-PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before a busy server is asked again
 
 _RECORD = "opensearch.json"
 _BULK_BYTES = 4_000_000  # of a request
 _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
 _WINDOW = 10_000  # results of one request (index.max_result_window)
+_PART = {"status": 503, "error": {"reason": "a part of the index did not answer"}}
 _ORDER = [{"_score": "desc"}, {NUMBER: "asc"}]
 
 
@@ -85,12 +93,12 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
                 raise ValueError(reason_of(made))
         client.indices.put_settings(index=name, body={"index": own})
         with _turn(client, name, len(rows)) as sent:
+            _wait_for_copies(client, name, settings.replicas)  # a node may be lost with the only copy of a shard
             _send(client, name, documents, rows, sent)
-            client.indices.refresh(index=name)
-            if _count(client, name) != len(rows):
-                raise ValueError(f"the index {name} has {_count(client, name)} of {len(rows)} documents")
+            patiently(partial(_complete, client, name, len(rows)))
         if settings.alias is not None:
-            _switch(client, name, settings.alias, settings.replicas)
+            _wait_for_copies(client, name, settings.replicas)
+            _switch(client, name, settings.alias)
     assert settings.url is not None
     _Sent(name, len(rows), settings.url).to_file(folder / _RECORD)
 
@@ -103,7 +111,7 @@ def _turn(client: Any, name: str, wanted: int) -> Iterator[int]:
 
     own = _this_process()
     seen, since = None, time.monotonic()
-    while _count(client, name) != wanted:
+    while patiently(partial(_count, client, name)) != wanted:
         try:
             client.create(index=name, id=BUILDER, body={"by": own, "sent": 0})
             sent = 0
@@ -179,33 +187,30 @@ def _batches(documents: sp.csr_matrix, rows: Sequence[int]) -> Iterator[list[str
 
 
 def _bulk(client: Any, name: str, lines: list[str]) -> None:
-    """Send ``lines``; in halves if the server finds them too large, and after a pause if it is busy."""
+    """Send ``lines``; in halves if the server finds them too large or is too busy for them, and again, after a pause,
+    the documents for which it is too busy or has no shard."""
     import opensearchpy
 
-    for pause in (*PAUSES, None):
+    def send() -> None:
+        nonlocal lines
         try:
             items = [item["index"] for item in client.bulk(index=name, body="".join(lines))["items"]]
-            refused = [(line, item) for line, item in zip(lines, items, strict=True) if "error" in item]
-            if not refused:
-                return
-            first = next((item for _, item in refused if not is_busy(item)), refused[0][1])
-            if pause is None or not is_busy(first):
-                raise ValueError(f"{len(refused)} documents, {first['error']['type']}: {reason_of(first)}")
-            lines = [line for line, _ in refused]
         except opensearchpy.TransportError as error:
-            too_large = error.status_code == 413 and len(lines) > 1
-            if not too_large:
-                if pause is None or not is_busy({"status": error.status_code, "error": error.info}):
-                    raise
-                time.sleep(pause)
-            else:
+            if len(lines) == 1 or error.status_code not in (413, 429):
+                raise
+            if error.status_code == 413:
                 console.say(f"{len(''.join(lines)):,} bytes are more than http.max_content_length: sent in halves")
-            if len(lines) > 1:
-                _bulk(client, name, lines[: len(lines) // 2])
-                _bulk(client, name, lines[len(lines) // 2 :])
-                return
-        else:
-            time.sleep(pause)
+            else:
+                time.sleep(1.0)
+            _bulk(client, name, lines[: len(lines) // 2])
+            _bulk(client, name, lines[len(lines) // 2 :])
+            return
+        refused = [(line, error_of(item)) for line, item in zip(lines, items, strict=True) if "error" in item]
+        if refused:
+            lines = [line for line, _ in refused]
+            raise next((error for _, error in refused if not is_busy(error)), refused[0][1])
+
+    patiently(send)
 
 
 def _behind(client: Any, alias: str) -> set[str]:
@@ -217,23 +222,27 @@ def _behind(client: Any, alias: str) -> set[str]:
     return found
 
 
-def _switch(client: Any, name: str, alias: str, replicas: int) -> None:
-    """Let ``alias`` stand for the index ``name`` and for no other from one moment to the next; then remove the index
-    that it stood for. A second alias tells which that was, if this process does not come to removing it."""
+def _wait_for_copies(client: Any, name: str, replicas: int) -> None:
     nodes = client.cluster.health()["number_of_data_nodes"]
     if nodes <= replicas:
-        console.warn(f"{replicas} replicas of an index need {replicas + 1} nodes, but the cluster has {nodes}")
+        needs = f"{replicas} replicas of an index need {replicas + 1} nodes, but the cluster has {nodes}"
+        console.once(console.warn, f"{needs}: index.replicas")
     elif client.cluster.health(index=name, wait_for_status="green", ignore=408)["timed_out"]:
         console.warn(f"after half a minute, not all copies of the index {name} are complete")
+
+
+def _switch(client: Any, name: str, alias: str) -> None:
+    """Let ``alias`` stand for the index ``name`` and for no other from one moment to the next; then remove the index
+    that it stood for. A second alias tells which that was, if this process does not come to removing it."""
     replaced = f"{alias}.replaced"
     before, left = _behind(client, alias) - {name}, _behind(client, replaced)
-    actions = [{"add": {"index": name, "alias": alias}}]
-    actions += [{"remove": {"index": name, "alias": replaced}}] if name in left else []
-    for each in before:
-        actions += [{"remove": {"index": each, "alias": alias}}, {"add": {"index": each, "alias": replaced}}]
+    removed = [(each, alias) for each in before] + ([(name, replaced)] if name in left else [])
+    added = [(name, alias), *((each, replaced) for each in before)]
+    actions: list[Any] = [{"remove": {"index": at, "alias": which, "must_exist": False}} for at, which in removed]
+    actions += [{"add": {"index": at, "alias": which}} for at, which in added]
     client.indices.update_aliases(body={"actions": actions})
     if gone := (before | left) - {name}:
-        client.indices.delete(index=",".join(sorted(gone)))
+        client.indices.delete(index=",".join(sorted(gone)), ignore_unavailable=True)
 
 
 def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
@@ -243,7 +252,8 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> R
         raise DataError(f"{folder} was sent to {sent.url}, but index.url is {settings.url}. {REBUILD}")
     client = connected_to(settings)
     with answers(settings):
-        held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
+        there = client.indices.exists(index=sent.index)
+        held = patiently(partial(_count, client, sent.index), search=True) if there else None
     if held != sent.documents:
         has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
         raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
@@ -279,19 +289,16 @@ def _query(features: dict[str, float], depth: int) -> dict[str, Any]:
 
 
 def _asked(client: Any, index: str, queries: Sequence[dict[str, Any]]) -> list[tuple[Ids, Scores]]:
-    """The answers to some searches in one request, which is repeated while a node is lost or busy."""
+    """The answers to some searches in one request, which is repeated while a shard is lost or busy."""
     lines = [line for query in queries for line in ("{}", json.dumps(query, separators=(",", ":")))]
-    for pause in (*PAUSES[:3], None):
+
+    def ask() -> list[tuple[Ids, Scores]]:
         responses = client.msearch(index=index, body="\n".join([*lines, ""]))["responses"]
-        if pause is None or not any(
-            isinstance(each, Mapping) and (each.get("status") in (429, 503) or each.get("_shards", {}).get("failed"))
-            for each in responses
-        ):
-            break
-        time.sleep(pause)
-    if len(responses) != len(queries):
-        raise ValueError(f"{len(responses)} answers to {len(queries)} queries")
-    return [_hits(response) for response in responses]
+        if len(responses) != len(queries):
+            raise ValueError(f"{len(responses)} answers to {len(queries)} queries")
+        return [_hits(response) for response in responses]
+
+    return patiently(ask, search=True)
 
 
 def _features(matrix: sp.csr_matrix, row: int, scale: float = 1.0) -> dict[str, float]:
@@ -301,17 +308,30 @@ def _features(matrix: sp.csr_matrix, row: int, scale: float = 1.0) -> dict[str, 
     return {f"t{term}": weight for term, weight in pairs if weight >= LEAST_WEIGHT}
 
 
+def _complete(client: Any, name: str, documents: int) -> None:
+    """Let searches find what was sent: so many ``documents``. An error that is busy, if a shard did not take part."""
+    client.indices.refresh(index=name)
+    if (held := _count(client, name)) != documents:
+        reason = f"the index {name} has {held:,} of {documents:,} documents"
+        raise error_of({"status": 503, "error": {"reason": reason}})
+
+
 def _count(client: Any, name: str) -> int:
-    """The documents of an index that a search finds."""
-    return int(client.count(index=name, body={"query": {"exists": {"field": NUMBER}}})["count"])
+    """The documents of an index that a search finds, in all of its shards."""
+    answer = client.count(index=name, body={"query": {"exists": {"field": NUMBER}}})
+    if answer["_shards"]["failed"]:
+        raise error_of(_PART)
+    return int(answer["count"])
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:
-    """Document numbers and scores of one answer; ValueError for an error, or an incomplete one."""
+    """Document numbers and scores of one answer; raises its error, or that of an incomplete one."""
     if "error" in response:
-        raise ValueError(reason_of(response))
-    if response["timed_out"] or response["_shards"]["failed"]:
-        raise ValueError("a part of the index did not answer")
+        raise error_of(response)
+    if response["timed_out"]:
+        raise ValueError("a search did not end in time")
+    if response["_shards"]["failed"]:
+        raise error_of(_PART)
     found = [hit["sort"] for hit in response["hits"]["hits"]]
     ids = np.asarray([number for _, number in found], dtype=np.int32)
     return ids, np.asarray([score for score, _ in found], dtype=np.float32)

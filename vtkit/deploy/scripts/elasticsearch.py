@@ -30,7 +30,7 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
-    return hits(SERVER("POST", f"{index_name()}/_search", query(vector, top)))
+    return hits(SERVER, index_name(), query(vector, top))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def search(vector: Vector, top: int) -> Results:
     if not body["query"]["neural_sparse"]["weights"]["query_tokens"]:
         return []
     body["query"] = filtered(body["query"])
-    return [(identity, score * scale) for identity, score in hits(SERVER("POST", f"{INDEX}/_search", body))]
+    return [(identity, score * scale) for identity, score in hits(SERVER, INDEX, body)]
 
 
 def hybrid(text: str, vector: Vector, top: int) -> Results:
@@ -86,7 +86,7 @@ def hybrid(text: str, vector: Vector, top: int) -> Results:
     body, _ = query(vector, top)
     queries = [filtered(clause) for clause in (body["query"], {"match": {"contents": text}})]
     body["query"] = {"hybrid": {"queries": queries, "pagination_depth": DEEP}}
-    return hits(SERVER("POST", f"{INDEX}/_search", {**body, "search_pipeline": opened(HERE / "hybrid.json")}))
+    return hits(SERVER, INDEX, {**body, "search_pipeline": opened(HERE / "hybrid.json")})
 
 
 def models() -> None:

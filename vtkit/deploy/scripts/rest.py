@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import re
+import ssl
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from urllib.request import Request, urlopen
 
 from encode import HERE, opened
 
-PAUSES = 1, 2, 4, 8, 16, 32
-NOT_FOUND, TOO_LARGE, BUSY = 404, 413, 429
+PATIENCE_S, LONGEST_PAUSE_S = 300.0, 32.0  # for which a busy server is asked again
+NOT_FOUND, TOO_LARGE, BUSY = 404, 413, (429, 503)  # of the last two, one is for a lost node
+LATE = f", also after {PATIENCE_S:g} seconds, so it is overloaded or has lost a node; run the command again later"
+CLOSED = BrokenPipeError, ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError
 
 
 class Server:
@@ -40,23 +43,38 @@ class Server:
 
     def __call__(self, method: str, path: str, body: Any = None, unless: Collection[int] = ()) -> Any:
         """Send a request and return the answer's JSON, or None if its status is one of ``unless``. The ``body`` is sent
-        as JSON, or as it is if it is bytes. A busy server is asked again after a pause."""
+        as JSON, or as it is if it is bytes. A server that is busy or has just lost a node is asked again after a pause.
+        One that closes the connection before it has read the body finds it too large."""
         content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         kind = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
         request = Request(f"{self.address}/{path}", content, {**self.headers, "Content-Type": kind}, method=method)
-        for pause in (*PAUSES, None):
+        for pause in pauses():
             try:
                 with urlopen(request, timeout=300) as answer:
                     return json.loads(answer.read() or b"null")
             except HTTPError as error:
                 if error.code in unless:
                     return None
-                if error.code != BUSY or pause is None:
-                    sys.exit(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}")
+                if error.code not in BUSY or pause is None:
+                    late = LATE if error.code in BUSY else ""
+                    sys.exit(f"{method} {path}: {error.code}{late}: {error.read().decode(errors='replace')[:500]}")
                 time.sleep(pause)
             except (OSError, HTTPException, ValueError) as error:
+                if TOO_LARGE in unless and isinstance(getattr(error, "reason", error), CLOSED):
+                    return None
                 sys.exit(f"{self.address} does not answer as it should ({error}). Check it, or set {self.variable}.")
         return None
+
+
+def pauses() -> Iterator[float | None]:
+    """Growing pauses in seconds, and None when :data:`PATIENCE_S` are over."""
+    until, pause = time.monotonic() + PATIENCE_S, 1.0
+    while time.monotonic() + pause <= until:
+        yield pause
+        if pause == 1.0:
+            print(f"the server is busy or lacks a shard: asked again for {PATIENCE_S:g} s at most", file=sys.stderr)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+    yield None
 
 
 def index_name(suffix: str = "") -> str:
@@ -102,8 +120,9 @@ def digest(paths: Sequence[Path]) -> str:
 
 
 def send(server: Server, index: str, lines: Sequence[str]) -> None:
-    """Send actions and documents, alternating; halves if the server finds them too large, again if it is busy."""
-    for pause in (*PAUSES, None):
+    """Send actions and documents, alternating; halves if the server finds them too large, again what it is too busy for
+    or has no shard for."""
+    for pause in pauses():
         answer = server("POST", f"{index}/_bulk", ("\n".join(lines) + "\n").encode(), unless=[TOO_LARGE])
         if answer is None and len(lines) > 2:
             middle = len(lines) // 4 * 2
@@ -111,12 +130,14 @@ def send(server: Server, index: str, lines: Sequence[str]) -> None:
             send(server, index, lines[middle:])
             return
         if answer is None:
+            server("GET", f"{index}/_count")  # which says so if the server is gone
             sys.exit(f"{lines[0]}: the document is larger than http.max_content_length allows. Raise it on the server.")
         refused = [place for place, item in enumerate(answer["items"]) if "error" in item["index"]]
-        again = [place for place in refused if answer["items"][place]["index"]["status"] == BUSY and pause is not None]
+        again = [place for place in refused if answer["items"][place]["index"]["status"] in BUSY and pause is not None]
         if len(again) < len(refused):
             first = next(answer["items"][place]["index"] for place in refused if place not in again)
-            sys.exit(f"{len(refused)} documents are refused, {first['_id']} because: {first['error']}")
+            late = LATE if first["status"] in BUSY else ""
+            sys.exit(f"{len(refused)} documents are refused{late}, {first['_id']} because: {first['error']}")
         if not again:
             return
         time.sleep(pause or 0)
@@ -129,6 +150,7 @@ def filtered(clause: Any) -> Any:
     return {"bool": {"must": [clause], "filter": [json.loads(condition)]}} if condition else clause
 
 
-def hits(answer: Any) -> list[tuple[str, float]]:
-    """Ids and scores of an answer."""
+def hits(server: Server, index: str, body: Any) -> list[tuple[str, float]]:
+    """Ids and scores of a search, of which no shard is left out."""
+    answer = server("POST", f"{index}/_search?allow_partial_search_results=false", body)
     return [(hit["_source"]["id"], float(hit["_score"])) for hit in answer["hits"]["hits"]]
