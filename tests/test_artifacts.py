@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data import hub
-from vtkit.pipeline.store import CHECKPOINTS, MANIFEST, Dependencies, Store, _checksum, read_manifest, result_of
+from vtkit.pipeline.store import CHECKPOINTS, MANIFEST, Dependencies, Store, read_manifest, result_of
+from vtkit.system.checksums import VERIFIED, checksum
 from vtkit.system.errors import VtkitError
 from vtkit.system.outputs import held, publish, remove_half_written, write_atomically
 from vtkit.system.results import Result
@@ -167,7 +168,7 @@ def test_a_stage_that_fails_leaves_what_was_there(store: Store) -> None:
 def test_an_output_that_is_asked_for_again_replaces_the_old_one_whole(store: Store) -> None:
     store.build(BASE, Rows, two_files, afresh=False)
     folder = store.build(BASE, Rows, lambda out: Rows((out / "other").write_text("other")), afresh=True)
-    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "other"]
+    assert sorted(path.name for path in folder.iterdir()) == [VERIFIED, MANIFEST, "other"]
     assert result_of(folder, Rows) == Rows(5)
     assert list((store.root / ".partial").iterdir()) == []
 
@@ -184,8 +185,8 @@ def edited(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], Any]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "byte": (lambda folder: (folder / "model" / "weights").write_bytes(b"weightz"), "model/weights was changed"),
-    "length": (lambda folder: (folder / "table.tsv").write_text("a\tb\nmore\n"), "table.tsv was changed"),
+    "byte": (lambda folder: (folder / "model" / "weights").write_bytes(b"weightz"), "model/weights is damaged"),
+    "length": (lambda folder: (folder / "table.tsv").write_text("a\tb\nmore\n"), "table.tsv is damaged"),
     "missing": (lambda folder: (folder / "table.tsv").unlink(), "table.tsv is missing"),
     "manifest": (lambda folder: (folder / MANIFEST).unlink(), "manifest is missing"),
     "half": (lambda folder: os.truncate(folder / MANIFEST, 100), "manifest was changed"),
@@ -223,7 +224,7 @@ def test_checkpoints_outlive_a_failure_are_dropped_with_afresh_and_are_not_part_
         store.build(BASE, Rows, trains, afresh=False)
     folder = store.build(BASE, Rows, trains, afresh=False)
     assert result_of(folder, Rows).found == ("step-0", "step-1")
-    assert sorted(path.name for path in folder.iterdir()) == ["half", MANIFEST]
+    assert sorted(path.name for path in folder.iterdir()) == [VERIFIED, "half", MANIFEST]
 
 
 def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store, tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store, tm
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["facts"] = manifest.pop("result")
     del manifest["manifest_sha256"]
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"manifest_sha256": _checksum(manifest)}))
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"manifest_sha256": checksum(manifest)}))
     assert "version" in (store.damage(BASE, Rows) or "")
     store.build(BASE, Rows, two_files, afresh=False)
     assert result_of(folder, Rows) == Rows(1)

@@ -471,19 +471,3 @@ def test_seismic_finds_most_of_what_exact_search_finds(tmp_path: Path, monkeypat
 def set_of_results(ids: np.ndarray) -> set[tuple[int, int]]:
     """(query, document) of all results."""
     return {(query, int(document)) for query, row in enumerate(ids) for document in row if document >= 0}
-
-
-@pytest.mark.parametrize("engine", ["exact", "seismic"])
-def test_a_flipped_bit_is_found_when_an_index_is_opened(engine: Engine, tmp_path: Path) -> None:
-    settings, folder = IndexSection(engine=engine), tmp_path / "index"
-    documents = sp.random(40, 60, density=0.2, random_state=1, dtype=np.float32).tocsr()
-    build_index(settings, documents, folder)
-    open_index(settings, folder)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json"):
-        raw = path.read_bytes()
-        place = len(raw) - 3  # the last values: nothing but a checksum can tell
-        path.write_bytes(raw[:place] + bytes([raw[place] ^ 4]) + raw[place + 1 :])
-        with pytest.raises(DataError, match=rf"{path.name} is damaged: .*vtkit index"):
-            open_index(settings, folder)
-        path.write_bytes(raw)
-    open_index(settings, folder)

@@ -20,17 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1865, 97),
+    "commands": (1893, 98),
     "deploy": (2180, 226),
     "data": (2535, 287),
-    "encoder": (2659, 264),
+    "encoder": (2660, 266),
     "evaluation": (1436, 137),
-    "pipeline": (3500, 271),
+    "pipeline": (3488, 270),
     "recipe": (1090, 96),
     "report": (1973, 182),
     "search": (3092, 330),
     "settings": (985, 122),
-    "system": (602, 89),
+    "system": (689, 100),
     "training": (2341, 240),
     "transfer": (1765, 143),
     "vocabulary": (2585, 233),

@@ -391,7 +391,7 @@ def test_a_damaged_output_is_made_again_and_says_what_is_wrong(folder: Path) -> 
     (made.store.root / previous["finetune"] / "manifest.json").unlink()
     found = reasons(plan(folder).decide(previous))
     assert found == {
-        "adapt": "its output is damaged: content was changed or damaged",
+        "adapt": "its output is damaged: content is damaged: its checksum does not match",
         "finetune": "its output is damaged: its manifest is missing",
     }
 

@@ -15,6 +15,9 @@ from pathlib import Path
 import command_line
 import pytest
 
+from vtkit import search_run
+from vtkit.system.errors import VtkitError
+
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
 SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -105,6 +108,32 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_no_damage_to_a_run_that_is_handed_over_changes_its_results(finished: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copytree(finished / "runs" / "korean", tmp_path / "korean"))
+
+    def found() -> list[tuple[str, float, str]]:
+        results = search_run(alone, "금의 녹는점") + search_run(alone, "gold", query_language="en")
+        return [(each.id, each.score, each.text) for of_query in results for each in of_query]
+
+    before, noticed = found(), set()
+    for path in [path for path in sorted(alone.rglob("*")) if path.is_file() and path.stat().st_size]:
+        raw = path.read_bytes()
+        for place in (len(raw) // 2, len(raw) - 3):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+            try:
+                assert found() == before, path
+            except VtkitError as error:
+                assert str(path.parent) in str(error)  # noqa: PT017
+                noticed.add(path.relative_to(alone).as_posix())
+        path.write_bytes(raw)
+    assert found() == before
+    assert noticed >= {
+        "run.json", "model/model.safetensors", "bridge/translations.npz", "index/manifest.json",
+        *(f"index/elements-ko/{name}" for name in ("index.json", "documents.jsonl")),
+        *(f"index/elements-ko/postings/{name}.npy" for name in ("starts", "documents", "weights")),
+    }  # fmt: skip
+
+
 def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     run = finished / "runs" / "korean"
     assert {path.name for path in run.iterdir()} >= {
@@ -166,7 +195,7 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
     (searched,) = [line for line in again.stderr.splitlines() if line.startswith("search it: vtkit search ")]
     assert searched.endswith("/runs/korean 'your query'")
     left = [path.name for path in (finished / "runs" / "korean").iterdir() if path.name.startswith(".")]
-    assert left in ([], [".lock"])
+    assert set(left) <= {".lock", ".verified.json"}
 
 
 def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:

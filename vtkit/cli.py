@@ -41,7 +41,7 @@ GROUPS = {  # as the help lists them
     ),
     "Search": ("search", "explain", "encode", "index"),
     "Judge": ("evaluate", "compare", "analyse"),
-    "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "clean", "doctor"),
+    "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "check", "clean", "doctor"),
     "Hand over": ("serve", "export", "publish"),
 }
 MODULES = {"explain": "search", "index": "encode", "clean": "runs"}  # of commands without a file of their name

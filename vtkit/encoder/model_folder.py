@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vtkit.data.hub import downloads_allowed, fetch, fetch_again, read_json, read_settings
+from vtkit.system.checksums import verify_part
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
@@ -101,9 +102,9 @@ def model_folder(name: str, label: str = "source model") -> Path:
 
 
 def find_model(name: str, label: str = "source model") -> Path:
-    """The absolute path of the model called ``name``; its content is not checked. A folder of that name, relative ones
-    included, is that folder; any other name is a hub id, whose files come from the cache or, where allowed, from the
-    hub."""
+    """The absolute path of the model called ``name``; its content is compared with checksums, where vtkit wrote any
+    beside it, and not checked otherwise. A folder of that name, relative ones included, is that folder; any other name
+    is a hub id, whose files come from the cache or, where allowed, from the hub."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -113,6 +114,7 @@ def find_model(name: str, label: str = "source model") -> Path:
             raise DataError(f"{label} {name}: it is a file, not the folder of a model.")
         if not path.is_dir():
             raise DataError(f"{label} {name}: there is no such folder. Give a hub id or a model's folder.")
+        verify_part(path.absolute())
         return path.absolute()
     folder = fetch(name, CONFIGURATION_FILES, "model")
     if not downloads_allowed():
@@ -121,8 +123,18 @@ def find_model(name: str, label: str = "source model") -> Path:
         files = [file.path for file in get_cached_repo_tree(name, revision=folder.name)]
     except CachedRepoTreeNotFoundError:  # the hub could not be reached, and an older client filled the cache
         return folder
-    modules = [".", OUTPUT_TOKENIZER, *(module.relative_to(folder).as_posix() for module, _ in _modules(folder, name))]
-    return fetch(name, model_files(files, modules), "model")
+    return fetch(name, model_files(files, _module_names(folder, name)), "model")
+
+
+def loaded_files(folder: Path) -> list[Path]:
+    """The files by which the model in ``folder`` is loaded."""
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [folder / name for name in model_files(names, _module_names(folder, str(folder)))]
+
+
+def _module_names(folder: Path, label: str) -> list[str]:
+    """The folders of a model's files, relative to its own."""
+    return [".", OUTPUT_TOKENIZER, *(module.relative_to(folder).as_posix() for module, _ in _modules(folder, label))]
 
 
 def check_model(folder: Path, label: str) -> None:

@@ -16,6 +16,7 @@ from vtkit.data.parallel import language_of
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.model_folder import loaded_files
 from vtkit.evaluation.balancing import balancing_queries
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
@@ -33,9 +34,10 @@ from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.passages import PASSAGES, Passages, row_contents
 from vtkit.search.searcher import Searcher
-from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
+from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.recipe import SEED
+from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
@@ -142,11 +144,10 @@ def build_index(
     (out / GENERATIONS).mkdir(exist_ok=True)
     publish(found.folder, out / GENERATIONS / "1")
     _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
-    State(1, (Segment("1", len(read)),)).to_file(out / STATE)
+    State(1, (Segment("1", len(read)),)).save(out)
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
     record = IndexFolder("model", len(read), len(searcher.index.postings.weights), found.settings.engine, of_index)
-    with replaced(out / SEARCH) as fresh:  # from here on it is an index
-        record.to_file(fresh)
+    write_record(out / SEARCH, record.to_json(), loaded_files(out / "model"))  # from here on it is an index
     spans = balancing_queries(RetrievalSet(name, read, [], {}), None, SEED).texts[:EXAMPLES]
     examples, times = [], []
     for query in spans[:1] + spans:  # the first time, code is compiled
@@ -182,15 +183,16 @@ def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequ
         publish(vectors / name, segment / name)
     record, settings = IndexRecord.load(index.folder), index.settings
     texts = row_contents(documents, passages)
-    Encoding(
+    encoding = Encoding(
         index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(texts),
         record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
-    ).to_file(segment / ENCODING)  # fmt: skip
+    )  # fmt: skip
     if record.lexical is not None:
         terms = TermDimensions(analyser(record.lexical.language, record.lexical.analysis), {})
         TermCounts.of(texts, terms).save(segment / TERM_COUNTS)
     if settings.changes_tokens:
         keep_held(segment, load_encoder(index.model), texts, settings)
+    write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -3,7 +3,7 @@ outputs of the store that they came from (``run.json``)."""
 
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from vtkit.pipeline.store import Store, result_of
 from vtkit.report.data import ReportData
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
+from vtkit.system.checksums import files_of, read_record, verify_part, write_record
 from vtkit.system.errors import DataError, VtkitError
-from vtkit.system.outputs import publish, write_atomically
+from vtkit.system.outputs import publish
 
 RUN_RECORD, RESOLVED, LOCK = "run.json", "recipe.resolved.toml", ".lock"
 AGAIN = "Run the recipe again: vtkit run RECIPE; what is done is not repeated."
@@ -56,15 +57,15 @@ def open_run(folder: str | Path) -> RunFolder:
     """
     folder = Path(folder)
     path, store = folder / RUN_RECORD, folder.absolute().parent / STORE
+    if not path.is_file():
+        what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
+        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.")
+    recorded = read_record(path)
     try:
-        recorded = json.loads(path.read_text("utf-8"))
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
         source = recorded["source"]
         index = IndexSection.model_validate(recorded["index"])
-    except (FileNotFoundError, NotADirectoryError) as error:
-        what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
-        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.") from error
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}). {AGAIN}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -96,6 +97,7 @@ def report_of(run: str | Path | RunFolder) -> ReportData | None:
     if "report" in opened.steps:
         return result_of(opened.steps["report"], ReportData)
     path = opened.folder / "report.json"  # of a run without its store
+    verify_part(path)
     return ReportData.from_file(path, AGAIN) if path.is_file() else None
 
 
@@ -107,9 +109,9 @@ def finished_steps(folder: Path) -> dict[str, str]:
         return {}
 
 
-def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
-    """Record the steps that are done. Steps of an earlier run of this name stay until they are replaced, because the
-    plan compares with them."""
+def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str], published: Iterable[Path] = ()) -> None:
+    """Record the steps that are done, and the checksums of what was published for a finished run. Steps of an earlier
+    run of this name stay until they are replaced, because the plan compares with them."""
     done = finished_steps(folder) | dict(steps)
     recorded = {
         "name": recipe.recipe.name,
@@ -119,18 +121,27 @@ def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -
         "index": recipe.index.model_dump(mode="json"),
         "steps": {name: output for name, output in done.items() if name in plan.steps},
     }
-    write_atomically(folder / RUN_RECORD, json.dumps(recorded, indent=1))
+    files = [file for path in published for file in ([path] if path.is_file() else files_of(path))]
+    write_record(folder / RUN_RECORD, recorded, files)
 
 
-def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
-    """Put the results of the finished steps into the run's folder."""
+def publish_results(folder: Path, recipe: Recipe, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
+    """Put the results of the finished steps into the run's folder, and record their checksums; the index has its own
+    (:func:`vtkit.search.folders.write_index`)."""
+    record(folder, recipe, plan, steps)
+    published: list[Path] = []
+
+    def put(source: Path, place: str) -> None:
+        (folder / place).parent.mkdir(exist_ok=True)
+        publish(source, folder / place)
+        published.append(folder / place)
+
     if plan.final_model in steps:
-        publish(store.root / steps[plan.final_model] / "model", folder / "model")
+        put(store.root / steps[plan.final_model] / "model", "model")
     for name in [name for name in steps if name in plan.steps and "/" not in name]:  # not of a source recipe
         for part, place in plan.steps[name].stage.publishes.items():
             if (store.root / steps[name] / part).is_dir():
-                (folder / place).parent.mkdir(exist_ok=True)
-                publish(store.root / steps[name] / part, folder / place)
+                put(store.root / steps[name] / part, place)
     index = _index_step(steps, plan.final_model)
     if index is not None:
         publish(store.root / steps[index], folder / "index")
@@ -142,15 +153,16 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
             for set_folder in result_of(output, EvaluateResult).sets:
                 (trec / set_folder).mkdir(parents=True, exist_ok=True)
                 publish(output / set_folder / RUN_FILE, trec / set_folder / f"{name}.trec.gz")
-        publish(trec, folder / "trec")
+        put(trec, "trec")
         shutil.rmtree(trec, ignore_errors=True)
     if "report" in steps:
         output = store.root / steps["report"]
         for path in sorted(output.glob("report.*")):
-            publish(path, folder / path.name)
+            put(path, path.name)
         card = output / "model_card.md"
         if card.is_file() and (folder / "model").is_dir():
             publish(card, folder / "model" / "README.md")
+    record(folder, recipe, plan, steps, published)
 
 
 def _index_step(steps: Collection[str], final_model: str) -> str | None:

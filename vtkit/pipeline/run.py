@@ -116,7 +116,7 @@ def run(
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)
         forget_collections()
-        publish_results(folder, store, plan, steps)
+        publish_results(folder, recipe, store, plan, steps)
         if any(decision.runs for decision in decisions):
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
     distributed.from_main()  # the others leave

@@ -27,14 +27,14 @@ from typing import Any, TypeVar
 
 from vtkit.data import hub
 from vtkit.system import console
-from vtkit.system.errors import VtkitError
+from vtkit.system.checksums import CHECKSUM, VERIFIED, changes, read_record, write_record
+from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import held, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import threads
 from vtkit.system.version import __version__
 
 MANIFEST = "manifest.json"
-CHECKSUM = "manifest_sha256"  # entry of a manifest: digest of all its other entries
 CHECKPOINTS = "checkpoints"
 RECORDED_PACKAGES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
@@ -123,14 +123,9 @@ class Store:
                 "hub": hub.revisions(),
                 "warnings": console.warned()[warned_before:],
                 "result": result.to_json(),
-                "outputs": {
-                    str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-                    for path in sorted(partial.rglob("*"))
-                    if path.is_file()
-                },
             }
-            manifest[CHECKSUM] = _checksum(manifest)
-            write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            files = [path for path in sorted(partial.rglob("*")) if path.is_file() and path.name != VERIFIED]
+            write_record(partial / MANIFEST, manifest, files)
             aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
             if final.exists():
                 final.rename(aside)
@@ -166,14 +161,12 @@ class Store:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of an output folder, or None if it is missing or was changed."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        manifest = read_record(folder / MANIFEST)
     except PermissionError:  # an output that may not be read must not be made again
         raise
-    except (OSError, ValueError, RecursionError):
+    except (OSError, DataError):
         return None
-    if not isinstance(manifest, dict) or manifest.get(CHECKSUM) != _checksum(manifest):
-        return None
-    return manifest
+    return manifest if CHECKSUM in manifest else None
 
 
 def result_of(folder: Path, kind: type[R]) -> R:
@@ -210,13 +203,7 @@ def _damage(folder: Path, kind: type[Result]) -> str | None:
         return "its manifest was changed or damaged"
     if _result_in(manifest, kind) is None:
         return "this version of vtkit cannot read its results"
-    for name, stated in manifest["outputs"].items():
-        path = folder / name
-        if not path.is_file():
-            return f"{name} is missing"
-        if path.stat().st_size != stated["bytes"] or _sha256(path) != stated["sha256"]:
-            return f"{name} was changed or damaged"
-    return None
+    return next((f"{name} {damage}" for name, damage in changes(folder, manifest, fully=True)), None)
 
 
 def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
@@ -225,14 +212,3 @@ def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
         return kind.from_json(manifest["result"])
     except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError
         return None
-
-
-def _checksum(manifest: Mapping[str, Any]) -> str:
-    """Digest of a manifest's entries, whatever their order and its white space."""
-    entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from vtkit.encoder.static_queries import query_tokenizer
 from vtkit.encoder.truncation import first_encoding, first_tokens
+from vtkit.system.checksums import verify_part
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -58,6 +59,7 @@ class BridgeQueries:
                 "query_language needs translations, which a transfer learns from parallel text, and this run has "
                 f"none. Name parallel text in the recipe's transfer.parallel.files. {rerun}"
             )
+        verify_part(folder)
         record = BridgeRecord.from_file(folder / RECORD, rerun)
         try:
             table = sparse.load_npz(folder / TABLE).tocsr().astype(np.float64)

@@ -25,13 +25,12 @@ from vtkit.search.analysers import Analyser, analyser
 from vtkit.search.bm25 import TermCounts, TermDimensions
 from vtkit.search.fields import ConditionError, Fields
 from vtkit.search.folders import ENCODING, encode_folder, is_index_folder, read_encoding, searched_by, write_index
-from vtkit.search.index_info import REBUILD, RECORD, IndexRecord
+from vtkit.search.index_info import REBUILD, IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.segments import (
     GENERATIONS,
     HELD,
     SEGMENTS,
-    STATE,
     TERM_COUNTS,
     Segment,
     State,
@@ -44,8 +43,9 @@ from vtkit.search.segments import (
 from vtkit.search.stored_vectors import VECTORS, write_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
+from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import DataError, RecipeError, machine_errors
-from vtkit.system.outputs import held, new_folder, write_atomically
+from vtkit.system.outputs import held, new_folder
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_device
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
@@ -98,6 +98,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             keep_held(work, encoder, texts, change.index)
             if change.record.lexical is not None:
                 TermCounts.of(texts, TermDimensions(change.analyser, {})).save(work / TERM_COUNTS)
+            write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         state = replace(state, segments=(*state.segments, Segment(name, len(documents))))
@@ -151,6 +152,8 @@ def _changing(home: Path) -> Iterator[_Change]:
         state = State.load(home)
         _remove_others(home / SEGMENTS, {segment.name for segment in state.segments})
         _remove_others(home / GENERATIONS, {str(state.generation)})
+        for segment in state.segments:
+            read_encoding(home / SEGMENTS / segment.name)  # its files are whole
         yield _Change(home, state, *searched_by(home))
 
 
@@ -172,7 +175,7 @@ class _Change:
     @property
     def record(self) -> IndexRecord:
         """The record of the index before the change."""
-        return IndexRecord.from_file(generation_of(self.home) / RECORD, REBUILD)
+        return IndexRecord.load(generation_of(self.home))
 
     @property
     def analyser(self) -> Analyser:
@@ -226,7 +229,7 @@ class _Change:
                 living_counts(self.home, parts).save(work / TERM_COUNTS)
             write_living_documents(self.home, parts, work / DOCUMENTS)
             encoding = replace(read_encoding(first), texts=vectors.shape[0], postings=vectors.nnz)
-            encoding.to_file(work / ENCODING)
+            write_record(work / ENCODING, encoding.to_json(), files_of(work))
         return replace(state, segments=(*state.segments[:kept], whole))
 
     def switch(self, state: State, encoder: SparseEncoder | None = None) -> State:
@@ -235,8 +238,8 @@ class _Change:
         before = self.record
         with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
             self._derive(work, state, before, encoder)
-            after = IndexRecord.from_file(work / RECORD, REBUILD)
-        write_atomically(self.home / STATE, json.dumps(state.to_json()))
+            after = IndexRecord.load(work)
+        state.save(self.home)
         _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})
         if before.fields is not None and after.fields is not None:
             for name, kind in before.fields.kinds.items():

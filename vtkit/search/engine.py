@@ -3,9 +3,7 @@ the exact postings, which explain, count and compare results."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from vtkit.search.exact import ExactIndex
 
 POSTINGS = "postings"  # folder of the index, beside the documents
-CHECKSUMS = "checksums.json"  # file of the checksums of all others in that folder
 
 
 Rank: TypeAlias = "Callable[[sp.csr_matrix, int], Iterator[tuple[Ids, Scores]]]"
@@ -130,9 +127,6 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, pas
         if index.engine != "exact":
             (fresh / index.engine).mkdir()
             import_module(f"vtkit.search.{index.engine}").build(exact.by_document(), fresh / index.engine, index)
-        files = [path for path in sorted(fresh.rglob("*")) if path.is_file()]
-        checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in files}
-        (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
         publish(fresh, folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -150,7 +144,6 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
-    _refuse_damage(folder, index.engine)
     exact, files = ExactIndex.load(folder), folder / index.engine
     if index.engine == "exact":
         return exact
@@ -160,29 +153,6 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     return EngineIndex(
         exact, module.open_ranker(files, exact, index), index.engine, getattr(module, "MOST_CLAUSES", None)
     )
-
-
-def _checksum(path: Path) -> int:
-    """CRC-32 of a file: it finds flipped bits at the speed at which a disk reads."""
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
-def _refuse_damage(folder: Path, engine: Engine) -> None:
-    """Compare the files that ``engine`` reads with their checksums; older indexes have none."""
-    try:
-        checksums: dict[str, int] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    except ValueError as error:
-        raise DataError(f"{folder / CHECKSUMS} is damaged ({error}). {REBUILD}") from error
-    for name, checksum in checksums.items():
-        path = folder / name
-        if ("/" not in name or name.startswith(f"{engine}/")) and path.is_file() and _checksum(path) != checksum:
-            raise DataError(f"{path} is damaged: its checksum does not match. {REBUILD}")
 
 
 def require_engine(engine: Engine) -> None:

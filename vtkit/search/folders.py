@@ -13,16 +13,17 @@ from pydantic import ValidationError
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, loaded_files
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
 from vtkit.search.passages import PASSAGES, Passages, row_contents
-from vtkit.search.segments import GENERATIONS, SEGMENTS, STATE, TERM_COUNTS, Segment, State, keep_held
+from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
+from vtkit.system.checksums import files_of, verify, write_record
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
 from vtkit.system.results import Result
@@ -131,7 +132,7 @@ def encode_folder(
         write_documents(documents, out / DOCUMENTS)
         if cut is not None:
             cut.save(out)
-        encoding.to_file(out / ENCODING)
+        write_record(out / ENCODING, encoding.to_json(), files_of(out))
     return encoding
 
 
@@ -175,7 +176,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     segment, generation = out / SEGMENTS / "1", out / GENERATIONS / "1"
     segment.mkdir(parents=True)
     generation.mkdir(parents=True)
-    for name in (VECTORS, DOCUMENTS, ENCODING, *([] if passages is None else [PASSAGES])):
+    for name in (VECTORS, DOCUMENTS, *([] if passages is None else [PASSAGES])):
         publish(vectors / name, segment / name)
     part = None
     if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
@@ -193,15 +194,19 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
+    write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
     folder = IndexFolder(encoding.model, lines, info.postings, index.engine, settings)
-    folder.to_file(out / SEARCH)
-    State(1, (Segment("1", lines),)).to_file(out / STATE)
+    model = loaded_files(Path(encoding.model)) if os.path.isdir(encoding.model) else ()
+    write_record(out / SEARCH, folder.to_json(), model)
+    State(1, (Segment("1", lines),)).save(out)
     return folder
 
 
 def read_encoding(vectors: Path) -> Encoding:
-    """How :func:`encode_folder` made the vectors in a folder."""
-    return _read(vectors / ENCODING, Encoding, "vtkit encode")
+    """How :func:`encode_folder` made the vectors in a folder, whose files are as they were written."""
+    encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
+    verify(vectors / ENCODING)
+    return encoding
 
 
 def write_index(
@@ -220,7 +225,8 @@ def write_index(
     publish(documents, folder / DOCUMENTS)
     fields = write_fields(folder)
     width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
-    IndexRecord(index.engine, width, tokenizer, terms, fields).to_file(folder / RECORD)
+    record = IndexRecord(index.engine, width, tokenizer, terms, fields)
+    write_record(folder / RECORD, record.to_json(), files_of(folder))
     return info
 
 
@@ -236,6 +242,7 @@ def searched_by(folder: Path) -> tuple[str, IndexSection]:
         searched = replace(searched, model=str(folder / searched.model))
     if os.path.isabs(searched.model) and not os.path.isdir(searched.model):
         raise VtkitError(f"{folder}: its documents were encoded with {searched.model}, which is gone.")
+    verify(folder / SEARCH)
     try:
         return searched.model, IndexSection.model_validate(searched.settings)
     except ValidationError as error:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
+from vtkit.system.checksums import REMEDIES, verify
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 RECORD = "index.json"  # file of the record, in the folder of an index
 _LARGEST_WEIGHT = 1e15  # its square, and sums of many squares, are finite in float32
 
-REBUILD = "Rebuild the index: vtkit run RECIPE --force index, or vtkit index if it belongs to no run."
-"""What to do about a damaged index."""
+REBUILD = REMEDIES[RECORD]  # what to do about a damaged index
 
 Ids = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
@@ -145,5 +145,10 @@ class IndexRecord(Result):
 
     @classmethod
     def load(cls, folder: Path) -> IndexRecord:
-        """The record in ``folder``."""
+        """The record in ``folder``, an index whose files are as they were written.
+
+        Raises:
+            DataError: files are missing or damaged.
+        """
+        verify(folder / RECORD)
         return cls.from_file(folder / RECORD, REBUILD)

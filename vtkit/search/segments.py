@@ -20,6 +20,7 @@ from vtkit.encoder.documents import tokens_held
 from vtkit.search.bm25 import TermCounts
 from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
 from vtkit.settings.index import IndexSection
+from vtkit.system.checksums import write_record
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
@@ -68,6 +69,10 @@ class State(Result):
                 "vtkit index or vtkit build."
             )
         return cls.from_file(home / STATE, "Make the index again with vtkit index or vtkit build.")
+
+    def save(self, home: Path) -> None:
+        """Let the index in ``home`` be this, from one moment to the next."""
+        write_record(home / STATE, self.to_json(), ())
 
     @property
     def documents(self) -> int:

@@ -71,7 +71,8 @@ def read_array(path: Path, kind: str, remedy: str, shape: tuple[int, ...] | None
 
 def read_lists(folder: Path, names: Iterable[str], width: int, remedy: str) -> tuple[Array, Array, Array]:
     """The arrays ``names`` of a compressed matrix: where each list begins and the last ends, its numbers, which are
-    below ``width``, and their weights. Numbers outside would make a search read outside of its arrays."""
+    below ``width``, and their weights, which are finite. Numbers outside would make a search read outside of its
+    arrays."""
     starts, numbers, weights = (
         read_array(folder / f"{name}.npy", kind, remedy) for name, kind in zip(names, _ARRAYS.values(), strict=True)
     )
@@ -81,6 +82,7 @@ def read_lists(folder: Path, names: Iterable[str], width: int, remedy: str) -> t
         and starts[-1] == len(numbers) == len(weights)
         and bool((np.diff(starts) >= 0).all())
         and (not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < width))
+        and (not len(weights) or bool(np.isfinite([weights.min(), weights.max()]).all()))
     )
     if not sound:
         raise DataError(f"{folder} is damaged: its files do not match each other. {remedy}")

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from vtkit.system.checksums import read_record
 from vtkit.system.errors import DataError
 
 
@@ -38,10 +39,8 @@ class Result:
             remedy: what to do about a file that cannot be used, for the message.
         """
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise DataError(f"{path} is missing. {remedy}") from error
-        except (ValueError, TypeError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
+            return cls.from_json(read_record(path, remedy))
+        except (ValueError, TypeError) as error:  # pydantic's ValidationError is a ValueError
             raise DataError(f"{path} is damaged ({type(error).__name__}). {remedy}") from error
 
 

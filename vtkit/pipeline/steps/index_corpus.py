@@ -88,7 +88,7 @@ def weighted_vectors(
 
 INDEX = Stage(
     "index",
-    version=12,
+    version=13,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
