@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 OLDER := .venv-4.57
 AXE := 4.14.1
 
-.PHONY: demo test axe docs wheel benchmarks picture soak rehearsal clean servers
+.PHONY: demo test axe docs wheel benchmarks picture soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
@@ -62,10 +62,6 @@ benchmarks: $(VENV)/.installed-test
 picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
-
-# Real OpenSearch servers out of the kit in VTKIT_DATA, of which one test kills nodes: two minutes on a quiet machine.
-servers: $(VENV)/.installed-test
-	VTKIT_SERVERS=1 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/servers
 
 # What kills and Ctrl-C do to vtkit, about 20 minutes; `make soak PARTS=kills` for some of it.
 soak: $(VENV)/.installed-test

@@ -7,6 +7,7 @@ environment, everything that can does so in bf16 (``make test`` runs the tests w
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,14 +22,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's ba
 
 
 LONGEST = (
-    *("test_run_cli", "test_situations", "test_export", "test_distributed", "test_rehearsal", "test_python_api"),
-    *("test_live", "test_exports", "test_command_lines", "test_elsewhere", "test_sweep", "test_negatives"),
+    *("test_live", "test_exports", "test_run_cli", "test_situations", "test_export", "test_distributed"),
+    *("test_rehearsal", "test_python_api", "test_command_lines", "test_elsewhere", "test_sweep", "test_negatives"),
 )
 """Files that take longest, and so begin first: each is run by one process, and the last one is not to be waited for."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one process run all files of ``tests/servers``, whose tests share a server."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "servers" if "servers/" in nodeid else super()._split_scope(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ def unpacked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kit.unpacked(shared, tmp_path_factory.mktemp("opensearch"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of one node."""
+    """The address of a server of one node, the same for all tests."""
     own = os.environ.get("VTKIT_OPENSEARCH_URL")
     if own:
         yield own.rstrip("/")

@@ -93,26 +93,32 @@ def agrees(index: Any, queries: sp.csr_matrix, depth: int = 10) -> bool:
     return agreement("opensearch", ids, scores, *exact).overlap > 0.999
 
 
-def test_results_are_those_of_exact_search_at_any_depth(url: str, client: Any, tmp_path: Path) -> None:
-    """Also behind the 10,000 results of one request, with many equal scores."""
-    documents = vectors(11_000, 40, 4, seed=3)
+def test_results_are_those_of_exact_search_at_any_depth(
+    url: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As deep as one request may go, and behind the results of one, with many equal scores."""
+    documents = vectors(1_100, 40, 4, seed=3)
     documents.data = np.rint(documents.data * 2 + 1).astype("f4")
     index = build_index(section(url, shards=2), documents, tmp_path / "index")
     queries = vectors(3, 40, 38, seed=4)
     queries.data = np.rint(queries.data * 3 + 1).astype("f4")
-    for depth in (10, 10_500):
+    exact = ExactIndex.build(documents).search(queries, 10_500)
+    for window, depth in ((opensearch._WINDOW, 10), (opensearch._WINDOW, 10_500), (400, 1_050), (400, 10_500)):
+        monkeypatch.setattr(opensearch, "_WINDOW", window)
         ids, scores = index.search(queries, depth)
-        exact = ExactIndex.build(documents).search(queries, depth)
-        assert (ids == exact[0]).all()
-        assert (scores == exact[1]).all()
-    assert (index.search(queries, 11_000)[0] >= 0).sum(axis=1).min() > 10_000
+        assert (ids == exact[0][:, :depth]).all()
+        assert (scores == exact[1][:, :depth]).all()
+    assert (exact[0] >= 0).sum(axis=1).min() > 1_000
+    (held,) = client.indices.get_settings(index="vtkit-*", include_defaults=True).values()
+    assert int(held["defaults"]["index"]["max_result_window"]) == 10_000  # what the engine counts on
 
 
 def test_requests_that_are_too_large_or_too_many_are_sent_all_the_same(
-    url: str, client: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    url: str, client: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """4 MB in requests of at most 500 kB, of which the server takes 600 kB at once."""
-    index = build_index(section(url), vectors(3000, 3000, 60), tmp_path / "index")
+    """The server reads requests of 512,000 bytes at most (413), and works on 460,800 at once (429)."""
+    monkeypatch.setattr(opensearch, "_BULK_BYTES", 980_000)
+    index = build_index(section(url), vectors(1500, 3000, 60), tmp_path / "index")
     assert agrees(index, vectors(20, 3000, 40, seed=2))
     if not os.environ.get("VTKIT_OPENSEARCH_URL"):
         assert "more than http.max_content_length" in capfd.readouterr().err
@@ -293,11 +299,11 @@ def test_of_three_nodes_one_is_killed_while_indexing_searching_and_switching(
 ) -> None:
     """Nothing is lost, no answer is wrong; what is asked of the node that is killed is an error that says so."""
     url, before, switching = three[0].url, opensearch._bulk, opensearch._switch
-    queries, models = vectors(20, seed=2), [with_first(vectors(1500, seed=number)) for number in (5, 6, 7)]
+    queries, models = vectors(20, seed=2), [with_first(vectors(600, seed=number)) for number in (5, 6, 7)]
     with opensearchpy.OpenSearch(url) as client:  # copies are made anew at once, not after a minute
         template = {"settings": {"index.unassigned.node_left.delayed_timeout": "0s"}}
         client.indices.put_index_template(name="vtkit", body={"index_patterns": ["vtkit-*"], "template": template})
-    monkeypatch.setattr(opensearch, "_BULK_BYTES", 100_000)
+    monkeypatch.setattr(opensearch, "_BULK_BYTES", 40_000)
     replicated = section(url, replicas=1, shards=2, alias="three")
     first = build_index(replicated, models[0], tmp_path / "first")
     sent = iter(range(1000))
@@ -323,7 +329,7 @@ def test_of_three_nodes_one_is_killed_while_indexing_searching_and_switching(
     monkeypatch.setattr(opensearch, "_switch", killing_before)
     with asked_all_the_while(url, "three") as more:
         third = build_index(replicated, models[2], tmp_path / "third")
-    assert set(found) == set(more) == {1500}
+    assert set(found) == set(more) == {600}
     assert agrees(third, queries)
     three[0].kill()
     with pytest.raises(DataError, match="does not answer"):
