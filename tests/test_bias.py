@@ -44,13 +44,14 @@ METHODS = ("zscore", "copy-overlap", "mixture")
 def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() -> None:
     draw = np.random.default_rng(8)
     source, prior = draw.normal(-3, 2, 500), draw.gamma(2, size=300)
-    bias = zscore_bias(source, prior)
+    every = [np.ones(len(each), dtype=bool) for each in (source, prior)]
+    bias = zscore_bias(source, prior, *every)
     assert bias.dtype == np.float32
     assert bias.mean() == pytest.approx(source.mean(), rel=1e-5)
     assert bias.std() == pytest.approx(source.std(), rel=1e-5)
     assert np.array_equal(np.argsort(bias), np.argsort(prior))
-    assert np.allclose(zscore_bias(source, np.ones(4)), source.mean())
-    assert np.allclose(zscore_bias(np.array([1.0, 3.0]), np.array([10.0, 30.0])), [1, 3])
+    assert np.allclose(zscore_bias(source, np.ones(4), every[0], np.ones(4, dtype=bool)), source.mean())
+    assert np.allclose(zscore_bias(np.array([1.0, 3.0]), np.array([10.0, 30.0]), *[np.ones(2, dtype=bool)] * 2), [1, 3])
 
 
 @pytest.mark.parametrize("odd", ["masked", "padding"])
@@ -102,7 +103,9 @@ def test_tokens_are_counted_as_a_stream_without_specials() -> None:
 
 def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
     source = np.arange(len(SOURCE), dtype=np.float32)
-    named = dict(zip(tokens(TARGET), copy_overlap_bias(OVERLAP, source).tolist(), strict=True))
+    named = dict(
+        zip(tokens(TARGET), copy_overlap_bias(OVERLAP, source, np.ones(len(source), dtype=bool)).tolist(), strict=True)
+    )
     known = dict(zip(tokens(SOURCE), source.tolist(), strict=True))
     for token in ("school", "7", "[PAD]", "[MASK]"):
         assert named[token] == known[token]

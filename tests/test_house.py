@@ -29,10 +29,10 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "recipe": (1090, 96),
     "report": (1973, 182),
     "search": (3092, 330),
-    "settings": (985, 122),
+    "settings": (974, 115),
     "system": (689, 100),
     "training": (2341, 240),
-    "transfer": (1765, 143),
+    "transfer": (1760, 142),
     "vocabulary": (2585, 233),
     "vtkit": (494, 48),
 }

@@ -210,8 +210,8 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
     (copy / "transfer" / "methods" / "single.py").write_text(METHOD, encoding="utf-8")
     edits = {
         "settings/transfer.py": [
-            ("class MeanTransfer(", SETTINGS + "class MeanTransfer("),
-            ("    | MeanTransfer\n", "    | MeanTransfer\n    | SingleTransfer\n"),
+            ("BASELINES = {", SETTINGS + "BASELINES = {"),
+            ("        WechselTransfer,\n", "        WechselTransfer,\n        SingleTransfer,\n"),
         ],
     }
     for name, replaced in edits.items():
@@ -225,7 +225,7 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
         before, after = (p.read_text("utf-8").splitlines() for p in (path, copy / path.relative_to(ROOT / "vtkit")))
         touched += sum(line[:2] in ("+ ", "- ") and len(line) > 2 for line in difflib.ndiff(before, after))
     own = sum(bool(line) for line in SETTINGS.splitlines())
-    assert touched - own == 1  # the entry of the union
+    assert touched - own == 1  # the entry of the list
     (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", CHECK, str(ROOT / "tests")]

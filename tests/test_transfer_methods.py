@@ -26,11 +26,13 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.settings.transfer import METHODS
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.transfer.combination import back_off
 from vtkit.transfer.dense_rows import HEAVIEST
 from vtkit.transfer.embedders import embed
-from vtkit.transfer.methods.baselines import random_all_mixture, subtoken_mixture
+from vtkit.transfer.methods.baselines import mixture as baseline_mixture
+from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.methods.sembridge import similarity_mixture
 from vtkit.transfer.mixture import Mixture, Part, keep_rows, mixture_of_parts, with_fallback
 from vtkit.transfer.provenance import origins, read_mixture, read_new_ids, read_provenance, write_provenance
@@ -88,7 +90,7 @@ def test_random_rows_are_noise_of_the_seed() -> None:
     noise = mixture_of_parts(pair, fallback="random").rows(matrix, seed=1)[pair.overlap.new_ids]
     assert noise.std() == pytest.approx(0.02, rel=0.02)
     assert abs(noise.mean()) < 0.001
-    everything = random_all_mixture(PAIR)  # keeps no row of the source
+    everything = baseline_mixture(PAIR, METHODS["random_all"](), list, 0)  # keeps no row of the source
     assert everything.counts() == {"random": len(TARGET)}
     assert np.allclose(everything.rows(embeddings(width=400), seed=1).std(axis=1), 0.02, rtol=0.2)
     assert np.allclose(everything.bias(np.array([1.0, 3.0] * 8)), 2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, create_model
 
@@ -130,13 +130,6 @@ class SemanticTransfer(MethodSettings):
     paper uses 2, sparsemax."""
 
 
-class SubtokenTransfer(MethodSettings):
-    """Mean of the source tokenizer's pieces."""
-
-    name = "subtoken"
-    origins = {"subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into")}
-
-
 class FocusTransfer(MethodSettings):
     """[transfer.focus]: nearest shared tokens in static vectors of target tokens (FOCUS, arXiv:2305.14481)."""
 
@@ -186,70 +179,34 @@ class WechselTransfer(MethodSettings):
     """Bilingual dictionary: files with two tab-separated columns, source language first."""
 
 
-class MeanTransfer(MethodSettings):
-    """Mean of all source rows."""
-
-    name = "mean"
-    origins = {"mean": ("mean", "mean of all source rows, for want of evidence")}
-
-
-class OverlapMeanTransfer(MethodSettings):
-    """Mean of the overlapping tokens' source rows (the vocabulary transfer paper's Mean-Init)."""
-
-    name = "overlap_mean"
-    origins = {"overlap_mean": ("mean of the overlap", "mean of the overlapping tokens, for want of evidence")}
+BASELINES = {
+    "subtoken": "mean of the source tokenizer's pieces",
+    "mean": "mean of all source rows",
+    "overlap_mean": "mean of the overlapping tokens' source rows (the vocabulary transfer paper's Mean-Init)",
+    "random": "normal noise of the source's initialisation range (0.02)",
+    "random_all": "normal noise as in ``random``, for shared tokens too",
+    "univariate": "normal noise with the moments of the source's entries, all together",
+    "multivariate": "normal noise with the moments of the source's entries, each dimension's own",
+}
+"""Methods without settings -> the origin of their rows; their work is in ``transfer/methods/baselines.py``."""
 
 
-class RandomTransfer(MethodSettings):
-    """Normal noise of the source's initialisation range (0.02)."""
-
-    name = "random"
-    draws = True
-    origins = {"random": ("random", "random numbers")}
-
-
-class RandomAllTransfer(MethodSettings):
-    """Normal noise as in ``random``, for shared tokens too."""
-
-    name = "random_all"
-    draws = True
-    makes_every_row = True
-
-
-class UnivariateTransfer(MethodSettings):
-    """Normal noise with the moments of the source's entries, all together."""
-
-    name = "univariate"
-    draws = True
-    origins = {"univariate": ("random", "random numbers with the moments of the source's entries")}
-
-
-class MultivariateTransfer(MethodSettings):
-    """Normal noise with the moments of the source's entries, each dimension's own."""
-
-    name = "multivariate"
-    draws = True
-    origins = {"multivariate": ("random", "random numbers with the moments of each of the source's dimensions")}
-
-
-AnyMethod = (
-    AutoTransfer
-    | ParallelTransfer
-    | SembridgeTransfer
-    | SemanticTransfer
-    | SubtokenTransfer
-    | FocusTransfer
-    | OfaTransfer
-    | WechselTransfer
-    | MeanTransfer
-    | OverlapMeanTransfer
-    | RandomTransfer
-    | RandomAllTransfer
-    | UnivariateTransfer
-    | MultivariateTransfer
-)
-
-METHODS: dict[str, type[AnyMethod]] = {kind.name: kind for kind in get_args(AnyMethod)}  # in the order of help texts
+METHODS: dict[str, type[MethodSettings]] = {  # in the order of help texts
+    kind.name: kind
+    for kind in (
+        AutoTransfer,
+        ParallelTransfer,
+        SembridgeTransfer,
+        SemanticTransfer,
+        FocusTransfer,
+        OfaTransfer,
+        WechselTransfer,
+    )
+}
+for _name, _origin in BASELINES.items():
+    _noise = _name in ("random", "random_all", "univariate", "multivariate")
+    _words = {"name": _name, "__doc__": _origin, "draws": _noise, "makes_every_row": _name == "random_all"}
+    METHODS[_name] = type(_name, (MethodSettings,), _words)
 
 ARGUMENTS: dict[str, list[tuple[str, str]]] = {}
 """What a method can be given without a recipe -> the settings it stands for, each by method and name: everything that
@@ -263,6 +220,12 @@ for _kind in METHODS.values():
 ROW_ORIGINS: dict[str, tuple[str, str]] = {
     "overlap": ("overlap", "the row of the same token in the source vocabulary"),
     **{row: words for kind in METHODS.values() for row, words in kind.origins.items()},
+    "subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into"),
+    "mean": ("mean", "mean of all source rows, for want of evidence"),
+    "overlap_mean": ("mean of the overlap", "mean of the overlapping tokens, for want of evidence"),
+    "random": ("random", "random numbers"),
+    "univariate": ("random", "random numbers with the moments of the source's entries"),
+    "multivariate": ("random", "random numbers with the moments of each of the source's dimensions"),
     "pieces": ("pieces", "mean of the shorter target tokens with evidence that the token is made of"),
     "reassigned": (
         "reassigned",
@@ -340,7 +303,7 @@ class TransferSection(_MethodTables):
         return self.method if isinstance(self.method, tuple) else (self.method,)
 
     @property
-    def asked(self) -> tuple[AnyMethod, ...]:
+    def asked(self) -> tuple[MethodSettings, ...]:
         """The settings of the methods, in the order they are asked."""
         return tuple(self.settings_of(METHODS[name]) for name in self.methods)
 

@@ -7,7 +7,7 @@ from typing import assert_never, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.settings.transfer import AutoTransfer, Fallback, MethodSettings, TransferSection
+from vtkit.settings.transfer import BASELINES, AutoTransfer, Fallback, MethodSettings, TransferSection
 from vtkit.system.errors import DataError
 from vtkit.transfer.combination import back_off, with_pieces, with_reassigned
 from vtkit.transfer.methods.auto import auto_mixture
@@ -22,8 +22,6 @@ from vtkit.transfer.surgery.bias import (
     zscore_bias,
 )
 from vtkit.vocabulary.pair import VocabularyPair
-
-BASELINES = ("subtoken", "random_all", *get_args(Fallback))  # methods of ``methods/baselines.py``
 
 Counts = Callable[[], NDArray[np.integer] | None]
 """How often each target token occurs in target text, (target vocabulary,); None where there is no text."""

@@ -18,14 +18,10 @@ def mixture(pair: VocabularyPair, settings: MethodSettings, texts: Texts, seed: 
         case "subtoken":
             return subtoken_mixture(pair)
         case "random_all":
-            return random_all_mixture(pair)
+            everything = all_made_by("random", pair.overlap.target_size)
+            return Mixture(csr_matrix(pair.shape, dtype=np.float32), everything)
         case fallback:
             return mixture_of_parts(pair, fallback=cast(Fallback, fallback))
-
-
-def random_all_mixture(pair: VocabularyPair) -> Mixture:
-    """Every token, overlapping and special ones included, is noise N(0, 0.02²): the embeddings start from nothing."""
-    return Mixture(csr_matrix(pair.shape, dtype=np.float32), all_made_by("random", pair.overlap.target_size))
 
 
 def subtoken_mixture(pair: VocabularyPair) -> Mixture:

@@ -45,8 +45,8 @@ def has_text(vocabulary: Vocabulary, size: int) -> NDArray[np.bool_]:
 def zscore_bias(
     source_bias: NDArray[np.floating],
     target_prior: NDArray[np.floating],
-    source_rows: NDArray[np.bool_] | None = None,
-    target_rows: NDArray[np.bool_] | None = None,
+    source_rows: NDArray[np.bool_],
+    target_rows: NDArray[np.bool_],
 ) -> NDArray[np.float32]:
     """The target prior with the mean and the deviation of the source bias, (target vocabulary,).
 
@@ -57,20 +57,18 @@ def zscore_bias(
     Args:
         source_bias: (source vocabulary,).
         target_prior: any prior over the target tokens up to scale and shift, (target vocabulary,).
-        source_rows, target_rows: rows that μ and σ are over (:func:`ordinary_rows`); all by default.
+        source_rows, target_rows: rows that μ and σ are over (:func:`ordinary_rows`); if there are no target rows, all.
     """
-    source = np.asarray(source_bias, dtype=np.float64)
+    source = np.asarray(source_bias, dtype=np.float64)[source_rows]
     prior = np.asarray(target_prior, dtype=np.float64)
-    if source_rows is not None:
-        source = source[source_rows]
-    usual = prior if target_rows is None or not target_rows.any() else prior[target_rows]
+    usual = prior[target_rows] if target_rows.any() else prior
     spread = usual.std()
     scores = (prior - usual.mean()) / spread if spread > 0 else np.zeros_like(prior)
     return np.asarray(source.mean() + source.std() * scores, dtype=np.float32)
 
 
 def copy_overlap_bias(
-    overlap: Overlap, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_] | None = None
+    overlap: Overlap, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
     """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows; (target
     vocabulary,).
@@ -80,8 +78,7 @@ def copy_overlap_bias(
         source_rows: rows that the mean is over (:func:`ordinary_rows`), (source vocabulary,).
     """
     source = np.asarray(source_bias, dtype=np.float32)
-    usual = source if source_rows is None else source[source_rows]
-    bias = np.full(overlap.target_size, usual.mean(dtype=np.float64), dtype=np.float32)
+    bias = np.full(overlap.target_size, source[source_rows].mean(dtype=np.float64), dtype=np.float32)
     known = overlap.overlap_ids
     bias[known] = source[overlap.target_to_source[known]]
     return bias
