@@ -33,8 +33,8 @@ def step(
 ) -> tuple[dict[str, float], dict[str, Tensor], dict[str, float]]:
     """Losses, gradients and active dimensions of one step, always with the same dropout."""
     gate = Gate("fine-tuning", vocabulary=122, ramp_ends=10**9)
-    loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, gate=gate)
-    loss.texts_at_once = texts_at_once
+    terms = objective_terms(wanted, 1, model)
+    loss = Objective(model, terms, step=lambda: 3, gate=gate, texts_at_once=texts_at_once)
     model.zero_grad()
     torch.manual_seed(3)
     with streaming(model):

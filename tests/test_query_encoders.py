@@ -382,7 +382,7 @@ def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "vtkit.training.finetune.TABLE_LEARNING_RATE", 0.5
+        "vtkit.training.sparse_trainer.TABLE_LEARNING_RATE", 0.5
     )  # steps so large that weights would fall below 0
     ours = encoder(tmp_path)
     river = TOKENS.index("river")

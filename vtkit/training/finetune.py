@@ -40,9 +40,6 @@ from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores,
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
-TABLE_LEARNING_RATE = 1e-2
-"""Peak learning rate of a query table's weights, which start at up to 10; the schedule is the encoder's."""
-
 
 def finetune(
     encoder: SparseEncoder,
@@ -149,14 +146,13 @@ class _Training:
         for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
             columns[name] = column(place, self.texts.__getitem__)
         looked_up, learned = query_table(encoder), section.query_encoder == "learned"
-        ramp_ends = _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
         aimed = {side: section.target(side) is not None for side in SIDES}  # training chooses the first penalty's λ
         strengths = {side: "lambda" if len(section.penalties(side)) > aimed[side] else "penalty" for side in SIDES}
         gate = Gate(
             "fine-tuning",
             ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
             vocabulary=encoder[0].auto_model.config.vocab_size,
-            ramp_ends=ramp_ends,
+            ramp_ends=_ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0,
             penalty={side: (f"{side}_{strengths[side]}",) for side in SIDES},
         )
         return train_vectors(
@@ -169,6 +165,7 @@ class _Training:
                 step=step,
                 gate=gate,
                 table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
+                texts_at_once=section.texts_at_once,
             ),
             trainer_settings(
                 encoder[0].auto_model, folder, steps, section.learning_rate, section.warmup, "linear",
@@ -177,9 +174,6 @@ class _Training:
             size,
             "fine-tuning",
             self.validation,
-            ramp_ends,
-            texts_at_once=section.texts_at_once,
-            table_learning_rate=TABLE_LEARNING_RATE if learned else None,
             report_to=self.report_to,
         )  # fmt: skip
 

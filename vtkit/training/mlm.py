@@ -108,8 +108,7 @@ def adapt(
         read.wanted,
     )
     if section.objective == "sap":
-        if teacher is None:
-            raise ValueError("the objective sap needs a teacher")
+        assert teacher is not None  # the settings ask for one
         names = dimension_names(encoder), dimension_names(teacher)
         differing = sum(own != other for own, other in zip_longest(*names, fillvalue=""))
         if differing:

@@ -67,9 +67,8 @@ class Objective(nn.Module):
         gate: sees the first term and the vectors of every batch and stops a collapsed run.
         sentences: whether the first column holds sentences.
         table: what the first column, of queries, is looked up in instead of encoded.
+        texts_at_once: texts of a batch whose activations are held at a time; None: all of them.
     """
-
-    texts_at_once: int | None = None  # texts of a batch whose activations are held at a time; None: all of them
 
     def __init__(
         self,
@@ -80,11 +79,11 @@ class Objective(nn.Module):
         gate: Gate,
         sentences: bool = False,
         table: QueryTable | None = None,
+        texts_at_once: int | None = None,
     ) -> None:
         super().__init__()
         self.model, self.terms, self.table = model, tuple(terms), table
-        self.step, self.gate = step, gate
-        self.sentences = sentences
+        self.step, self.gate, self.sentences, self.texts_at_once = step, gate, sentences, texts_at_once
         self.scale = UNIT_SCALE if writes_units(model) else 1.0
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
         self.state = nn.ModuleDict(

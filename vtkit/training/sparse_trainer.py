@@ -26,6 +26,8 @@ from vtkit.training.resuming import JointSteps, Progress, curve, train
 from vtkit.training.validation import EarlyStopping, Validation
 
 TABLE = r"^table\."  # names of the parameters of a query table, in an objective
+TABLE_LEARNING_RATE = 1e-2
+"""Peak learning rate of a query table's weights, which start at up to 10; the schedule is the encoder's."""
 
 
 def train_vectors(
@@ -37,10 +39,7 @@ def train_vectors(
     batch_size: int,
     description: str,
     validation: Validation | None = None,
-    ramp_ends: int = 0,
     *,
-    texts_at_once: int | None = None,
-    table_learning_rate: float | None = None,
     report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on texts in the order they are given; parameters that need no gradient stay.
@@ -51,41 +50,38 @@ def train_vectors(
         objective: makes what is minimised out of a function that tells the current step.
         settings: of :func:`vtkit.training.resuming.trainer_settings`.
         validation: by which the training stops; it says afterwards what came of it.
-        ramp_ends: first step at which the penalties are at full strength.
-        texts_at_once: texts of a batch whose activations are held at a time; None: all of them.
-        table_learning_rate: peak of a static query table's, where it is trained.
         report_to: programs that show the curves meanwhile.
 
     Returns:
         The curves: ``steps`` and those of :attr:`Objective.curves`.
     """
-    arguments = SparseEncoderTrainingArguments(
-        **settings,
-        per_device_train_batch_size=distributed.share(batch_size),
-        batch_sampler=_in_sequence,
-        dataloader_drop_last=True,  # of several processes; there is no last batch
-        learning_rate_mapping={} if table_learning_rate is None else {TABLE: table_learning_rate},
-    )
+    own_batch = distributed.share(batch_size)
     _say_what_is_cut(encoder, columns, lengths)
-    folder, steps = Path(arguments.output_dir), arguments.max_steps
-    torch.manual_seed(arguments.seed)
+    folder, steps = Path(settings["output_dir"]), settings["max_steps"]
+    torch.manual_seed(settings["seed"])
     with console.progress(description, total=steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
-        loss.texts_at_once = texts_at_once
         stopping = None
         if validation is not None:
             cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
             learned = {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
-            stopping = EarlyStopping(validation, encoder, learned, cut, ramp_ends, steps, folder, bar)
+            stopping = EarlyStopping(validation, encoder, learned, cut, loss.gate.ramp_ends, steps, folder, bar)
             loss.state["validation"] = stopping.state
         rows = len(next(iter(columns.values())))
+        tables = [] if loss.table is None or not loss.table.trained else [loss.table]
         trainer = _Trainer(
             model=encoder,
-            args=arguments,
+            args=SparseEncoderTrainingArguments(
+                **settings,
+                per_device_train_batch_size=own_batch,
+                batch_sampler=_in_sequence,
+                dataloader_drop_last=True,  # of several processes; there is no last batch
+                learning_rate_mapping={TABLE: TABLE_LEARNING_RATE} if tables else {},
+            ),
             train_dataset=Dataset.from_dict({"row": np.arange(rows, dtype=np.int32)}),
             loss=loss,
             callbacks=[
-                *([] if loss.table is None or not loss.table.trained else [loss.table]),
+                *tables,
                 *reporting.callbacks(report_to, folder),
                 *([] if stopping is None else [stopping]),
                 Progress(bar, [term.name for term in loss.terms], loss.state),  # the last, since it marks a checkpoint
