@@ -19,7 +19,6 @@ from vtkit.system.errors import DataError
 from vtkit.transfer import word_space as word_space_module
 from vtkit.transfer.methods import ofa
 from vtkit.transfer.methods import wechsel as method
-from vtkit.transfer.methods.wechsel import rotation_between
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import nearest, unit, word_space
 from vtkit.vocabulary.existing import load_tokenizer
@@ -50,16 +49,6 @@ def wechsel_mixture(pair: VocabularyPair, dictionary: Sequence[Path], **vectors:
     named = {name: str(path) for name, path in vectors.items()}
     settings = WechselTransfer(dictionary=tuple(map(str, dictionary)), **named)
     return method.mixture(pair, settings, list, 0)
-
-
-@given(st.integers(0, 30))
-def test_a_turned_space_is_turned_back(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    rotation, _ = np.linalg.qr(draw.normal(size=(6, 6)))
-    source = draw.normal(size=(20, 6))
-    found = rotation_between(source, source @ rotation)
-    assert np.allclose(found, rotation)
-    assert np.allclose(found @ found.T, np.eye(6))
 
 
 def test_translations_become_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

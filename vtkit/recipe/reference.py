@@ -48,19 +48,13 @@ def _table(path: str, table: type[BaseModel], tag: str | None = None) -> Iterato
         tables = tables_in(field.annotation)
         inner += [(f"{path}.{name}", below) for below in tables]
         if not tables:  # which have headings of their own below
-            yield f"| `{name}` | {_default(field)} | {_meaning(field)} |"
+            default = "–" if field.default is None else f"`{toml_value(field.default)}`"
+            yield f"| `{name}` | {'required' if field.is_required() else default} | {_meaning(field)} |"
     yield ""
     for below, section in inner:
         yield f"### [{below}]"
         yield ""
         yield from _table(below, section)
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.default
-    return "–" if value is None or isinstance(value, BaseModel) else f"`{toml_value(value)}`"
 
 
 def _meaning(field: FieldInfo) -> str:

@@ -11,8 +11,7 @@ TOKENS_SHOWN = 24  # tokens of an example query, and of each result, that are sh
 
 MEASURES = {  # measure, in lower case and without its depth -> its explanation
     "ndcg": "Normalised discounted cumulative gain: how high the relevant documents rank.",
-    "rr": "Reciprocal rank of the first relevant document, averaged over the queries.",
-    "mrr": "Reciprocal rank of the first relevant document, averaged over the queries.",
+    **dict.fromkeys(("rr", "mrr"), "Reciprocal rank of the first relevant document, averaged over the queries."),
     "r": "Recall: the share of the relevant documents that are found.",
     "ap": "Average precision: precision at the rank of each relevant document, averaged.",
     "judged": "Share of the results that have a relevance judgement.",

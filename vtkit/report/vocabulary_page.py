@@ -55,7 +55,8 @@ def sections(report: Inspection) -> list[Section]:
 
     languages, scripts = _counts(vocabularies, "language"), _counts(vocabularies, "scripts")
     lengths = _lengths(vocabularies)
-    greys = {label: _totals(vocabularies, sort) for sort, label in REMAINDERS.items()}
+    compositions = [vars(vocabulary.composition) for vocabulary in vocabularies]
+    greys = {label: [sum(of[sort].values()) for of in compositions] for sort, label in REMAINDERS.items()}
     all_scripts = scripts | {"no letters": greys[REMAINDERS["etc"]]}
     rows = shares(languages)
     for sort, label in REMAINDERS.items():
@@ -132,10 +133,6 @@ def _counts(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> dict[str
     labels, others = (LANGUAGES, "languages") if sort == "language" else (SCRIPTS, "scripts")
     counts = [getattr(vocabulary.composition, sort) for vocabulary in vocabularies]
     return most_frequent(counts, [vocabulary.size for vocabulary in vocabularies], labels, others)
-
-
-def _totals(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> list[int]:
-    return [sum(getattr(vocabulary.composition, sort).values()) for vocabulary in vocabularies]
 
 
 def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]]:

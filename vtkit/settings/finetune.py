@@ -302,15 +302,10 @@ class FinetuneSection(Section):
 
     def penalties(self, side: Side) -> dict[PenaltyName, float]:
         """The penalties on a side -> λ; none on queries that nothing can make sparser."""
-        names, given = self._penalties(side)
+        names, given = getattr(self, f"{side}_penalty"), getattr(self, f"{side}_lambda")
         if side == "query" and self.fixed_queries:
             return {}
         return dict(zip(names, given or (getattr(PENALTIES[name], side) for name in names), strict=False))
-
-    def _penalties(self, side: Side) -> tuple[tuple[PenaltyName, ...], tuple[float, ...]]:
-        if side == "query":
-            return self.query_penalty, self.query_lambda
-        return self.document_penalty, self.document_lambda
 
     def target(self, side: Side) -> float | None:
         """Active dimensions that a side is to end with, where that is said."""
@@ -369,7 +364,7 @@ class FinetuneSection(Section):
                 "finetune.hard_negatives to 1 or more"
             )
         for side in SIDES:
-            names, strengths = self._penalties(side)
+            names, strengths = getattr(self, f"{side}_penalty"), getattr(self, f"{side}_lambda")
             if names and strengths and len(strengths) != len(names):
                 yield f"{side}_lambda has {len(strengths)} numbers for {len(names)} penalties: give one for each"
             target = self.target(side)

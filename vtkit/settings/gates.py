@@ -21,7 +21,3 @@ class GatesSection(Section):
 
     off: Annotated[tuple[Gate, ...], OneOrMore(Gate)] = ()
     """Gates that are skipped."""
-
-    def level(self, gate: Gate) -> Literal["fail", "warn"]:
-        """The level of a gate's failure; ``trimmed`` finds none."""
-        return "warn" if gate in self.warn else "fail"

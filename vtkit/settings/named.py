@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +24,18 @@ class Named:
 
 def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
     """Everything outside the recipe that ``section`` names, in the order of the settings."""
-    marks = _marks(type(section))
-    for name in type(section).model_fields:
+    for name, field in type(section).model_fields.items():
         value: Any = getattr(section, name)
         path = f"{prefix}{name}"
         if isinstance(value, BaseModel):
             yield from named_things(value, f"{path}.")
             continue
-        mark = marks[name]
-        if mark is None or value is None:
+        mark = None if value is None else find_mark(field.metadata, field.annotation)
+        if mark is None:
             continue
         for entry in value if isinstance(value, tuple) else (value,):
             if entry not in mark.words:
                 yield Named(path, mark.what, str(entry))
-
-
-@cache
-def _marks(kind: type[BaseModel]) -> dict[str, Names | None]:
-    """The mark of each field; None for fields that name nothing."""
-    return {name: find_mark(field.metadata, field.annotation) for name, field in kind.model_fields.items()}
 
 
 def find_mark(metadata: list[Any], annotation: Any) -> Names | None:

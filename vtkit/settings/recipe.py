@@ -83,17 +83,12 @@ class SweepSection(Section):
         """The values of ``recipe.seed``; none where only the recipe's own is used."""
         return self.values.get(SEEDS, ())
 
-    @field_validator("values")
-    @classmethod
-    def _no_value_twice(cls, values: Mapping[str, tuple[Any, ...]]) -> Mapping[str, tuple[Any, ...]]:
-        for setting, given in values.items():
-            if setting == "recipe.name":
-                raise ValueError("recipe.name: cells are named by their values")
-            if any(value in given[:number] for number, value in enumerate(given)):
-                raise ValueError(f"{setting}: a value is given twice")
-        return values
-
     def _faults(self) -> Iterator[str]:
+        for setting, given in self.values.items():
+            if setting == "recipe.name":
+                yield "recipe.name: cells are named by their values"
+            if any(value in given[:number] for number, value in enumerate(given)):
+                yield f"{setting}: a value is given twice"
         if not (self.values or self.rows or self.columns):
             yield "nothing varies: give values, rows or columns"
 

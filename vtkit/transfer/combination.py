@@ -115,18 +115,15 @@ def _cut(surface: str, starts_word: bool, pieces: dict[tuple[str, bool], int], l
     parts: list[int] = []
     covered = position = 0
     while position < len(surface):
-        wanted = starts_word if position == 0 else False
-        for starts, length in [
-            (mark, length)
+        wanted = starts_word and position == 0
+        cuts = (
+            (pieces.get((surface[position : position + length], mark)), length)
             for mark in (wanted, not wanted)
             for length in range(min(longest, len(surface) - position), 0, -1)
-        ]:
-            piece = pieces.get((surface[position : position + length], starts))
-            if piece is not None:
-                parts.append(piece)
-                covered += length
-                position += length
-                break
-        else:
-            position += 1
+        )
+        piece, length = next((cut for cut in cuts if cut[0] is not None), (None, 1))
+        if piece is not None:
+            parts.append(piece)
+            covered += length
+        position += length
     return parts, covered

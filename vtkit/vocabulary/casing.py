@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from vtkit.data import spelling
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import Role, special_roles, wrap
+from vtkit.vocabulary.existing import wrapped_like
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import Canonical, Notation
 
@@ -163,11 +163,7 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
     # Tokens that continue a word with a prefix are found behind other pieces only, and there always.
     alone = {n: name for n, (_, name) in renamed.items() if not notation.prefix or notation.read(name).starts_word}
     unreached = (n for n, name in alone.items() if [piece.id for piece in backend.model.tokenize(name)] != [n])
-    roles: dict[Role, str] = {
-        role: tokenizer.convert_ids_to_tokens(number) for role, number in special_roles(tokenizer).items()
-    }
-    copy = wrap(backend, roles, "with lower-case names", require_roles=False)
-    return CasedMap(copy, renamed, tuple(unreached))
+    return CasedMap(wrapped_like(backend, tokenizer), renamed, tuple(unreached))
 
 
 def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCounts:

@@ -42,15 +42,9 @@ LONGEST_WORD = 1_000_000  # characters without white space; what is longer is no
 LANGUAGE_CHARACTERS = 200  # characters of a text that its language is read from
 
 
-class Ratio:
+def ratio(part: str, whole: str) -> property:
     """The quotient of two counts, 0.0 if the second is 0."""
-
-    def __init__(self, part: str, whole: str) -> None:
-        self.part, self.whole = part, whole
-
-    def __get__(self, counts: Counts, owner: type[Counts]) -> float:
-        whole = getattr(counts, self.whole)
-        return getattr(counts, self.part) / whole if whole else 0.0
+    return property(lambda counts: getattr(counts, part) / getattr(counts, whole) if getattr(counts, whole) else 0.0)
 
 
 @dataclass(frozen=True)
@@ -69,11 +63,11 @@ class Counts:
     lost_words: int = 0  # words of no token at all
     unknown_tokens: int = 0
 
-    tokens_per_word: ClassVar = Ratio("word_tokens", "words")  # below 1 if tokens hold several words
-    split_share: ClassVar = Ratio("split_words", "words")
-    tokens_per_text: ClassVar = Ratio("tokens", "texts")
-    unknown_rate: ClassVar = Ratio("unknown_tokens", "tokens")
-    unknown_word_share: ClassVar = Ratio("unknown_words", "words")
+    tokens_per_word = ratio("word_tokens", "words")  # below 1 if tokens hold several words
+    split_share = ratio("split_words", "words")
+    tokens_per_text = ratio("tokens", "texts")
+    unknown_rate = ratio("unknown_tokens", "tokens")
+    unknown_word_share = ratio("unknown_words", "words")
 
     def as_dict(self) -> dict[str, int | float]:
         """Every count and every ratio by its name."""
@@ -88,8 +82,8 @@ class QueryCounts(Counts):
     split_texts: int = 0  # texts with a split word
     unknown_texts: int = 0  # texts with the unknown token
 
-    split_text_share: ClassVar = Ratio("split_texts", "texts")
-    unknown_text_share: ClassVar = Ratio("unknown_texts", "texts")
+    split_text_share = ratio("split_texts", "texts")
+    unknown_text_share = ratio("unknown_texts", "texts")
 
 
 def summed(rows: Iterable[Iterable[int]]) -> list[int]:

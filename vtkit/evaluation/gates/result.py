@@ -54,7 +54,7 @@ def gate_results(
     """The results of the gates of one stage that are not off, each with its level in the recipe."""
     outcomes = [(gate, look()) for gate, look in gates if gate not in section.off]
     return [
-        GateResult(gate, stage, finding, section.level(gate), seen, advice)
+        GateResult(gate, stage, finding, "warn" if gate in section.warn else "fail", seen, advice)
         for gate, (finding, seen, advice) in outcomes
     ]
 

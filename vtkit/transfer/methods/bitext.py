@@ -147,9 +147,7 @@ def strongest(probabilities: csr_matrix, min_probability: float, most: int = MOS
     for row in np.flatnonzero(np.diff(table.indptr)):
         span = slice(table.indptr[row], table.indptr[row + 1])
         ids, weights = table.indices[span], table.data[span]
-        keep = weights >= min(min_probability, weights.max())
-        if weights.max() < min_probability:
-            keep = weights >= weights.max() / 2
+        keep = weights >= (min_probability if weights.max() >= min_probability else weights.max() / 2)
         order = np.lexsort((ids[keep], -weights[keep]))[:most]
         chosen = weights[keep][order]
         rows.append(np.full(len(order), row))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
 from vtkit.data.vectors import open_vectors
@@ -18,7 +17,8 @@ from vtkit.vocabulary.pair import VocabularyPair
 
 def mixture(pair: VocabularyPair, settings: WechselTransfer, texts: Texts, seed: int) -> Mixture:
     """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / 0.1) E_s`` over the ten
-    nearest source tokens, R the :func:`rotation_between` the words of the dictionary.
+    nearest source tokens. R is the orthogonal matrix with the smallest ``|W R - W'|`` (Schönemann's solution ``U Vᵀ``
+    with ``U Σ Vᵀ = Wᵀ W'``), W and W' the vectors of a dictionary's words and of their translations, (pairs, width).
 
     ``w`` of a token is the mean of the vectors of the words that contain it, weighted by 1/rank of a word's place in
     its file (the paper: by frequency, or fastText's n-grams, which files do not hold). Tokens without a vector get
@@ -53,19 +53,7 @@ def mixture(pair: VocabularyPair, settings: WechselTransfer, texts: Texts, seed:
             f"{names}: only {len(pairs)} pairs have both words in the vectors, fewer than the vectors have dimensions "
             f"({width}), so the alignment of the two spaces is arbitrary in some directions."
         )
-    rotation = rotation_between(
-        np.stack([known[word] for word, _ in pairs]), np.stack([wanted[word] for _, word in pairs])
-    )
+    words = [known[word] for word, _ in pairs], [wanted[word] for _, word in pairs]
+    rotation, _ = orthogonal_procrustes(*(np.asarray(side, dtype=np.float64) for side in words))
     turned = of_source @ rotation.astype(np.float32)
     return neighbour_mixture("wechsel", pair, turned, of_target)
-
-
-def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The orthogonal ``R`` with the smallest ``|source R - target|``, (width, width): Schönemann's solution ``U Vᵀ``
-    with ``U Σ Vᵀ = sourceᵀ target``.
-
-    Args:
-        source, target: vectors of the words of a dictionary and of their translations, (pairs, width).
-    """
-    rotation, _ = orthogonal_procrustes(np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64))
-    return np.asarray(rotation)
