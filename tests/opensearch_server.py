@@ -118,11 +118,14 @@ def bulk(documents: dict[str, dict[str, float]], body: bytes) -> Any:
     lines, items = [json.loads(line) for line in body.splitlines()], []
     for action, source in zip(lines[::2], lines[1::2], strict=True):
         identity = action["index"]["_id"]
-        if set(source) != {"number", "weights"} or any(weight <= 0 for weight in source["weights"].values()):
+        if set(source) - {"document"} != {"number", "weights"} or any(
+            weight <= 0 for weight in source["weights"].values()
+        ):
             error = {"type": "mapper_parsing_exception", "reason": "strictly positive values only"}
             items.append({"index": {"_id": identity, "status": 400, "error": error}})
             continue
         documents[identity] = {name: nine_bits(weight) for name, weight in source["weights"].items()}
+        documents[identity]["document"] = source.get("document", identity)  # by which a search may group
         items.append({"index": {"_id": identity, "status": 201, "result": "created"}})
     return {"took": 1, "errors": any("error" in item["index"] for item in items), "items": items}
 
@@ -144,7 +147,12 @@ def one(documents: dict[str, dict[str, float]], request: Any) -> Any:
     if len(asked) > MOST_CLAUSES:
         raise Refused(400, "too_many_clauses", f"maxClauseCount is set to {MOST_CLAUSES}")
     scores = scored(documents, asked)
-    best = sorted(scores, key=lambda identity: (-scores[identity], int(identity)))[: request["size"]]
+    best = sorted(scores, key=lambda identity: (-scores[identity], int(identity)))
+    if "collapse" in request:
+        assert request["collapse"] == {"field": "document"}
+        groups = [documents[identity]["document"] for identity in best]
+        best = [identity for place, identity in enumerate(best) if groups.index(groups[place]) == place]
+    best = best[: request["size"]]
     assert request["sort"] == [{"_score": "desc"}, {"number": "asc"}]
     if request["size"] > 10_000:
         raise Refused(400, "illegal_argument_exception", "Result window is too large")

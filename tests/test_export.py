@@ -99,6 +99,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def passages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose documents are cut into passages, in one index with BM25's terms."""
+    more = '[index]\nlexical = "bm25"\npassages = { words = 4, overlap = 1 }\n'
+    return tiny.finished_run(tmp_path_factory.mktemp("cut"), tiny.collection(60, seed=5), name="cut", more=more)
+
+
+@pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """The folder and the facts of an export, made once for all tests that only read it."""
 
@@ -320,7 +327,7 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("target", ["onnx", "qdrant", "postgres", "lucene", "milvus"])
-@pytest.mark.parametrize("source", ["transferred", "odd"])
+@pytest.mark.parametrize("source", ["transferred", "odd", "passages"])
 def test_an_engine_ranks_exactly(
     target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +339,7 @@ def test_an_engine_ranks_exactly(
     exported = export_for(request.getfixturevalue(source), target, out)
     if target == "postgres":
         with psycopg.connect(environment["DATABASE_URL"], autocommit=True) as connection:
-            for table in ("tiny", "odd"):
+            for table in ("tiny", "odd", "cut"):
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
     assert f"{exported.documents} documents" in program(out, "index.py", "load", **environment)
     assert replayed(out, **environment) >= (0.99 if target == "lucene" else 0.999)

@@ -21,13 +21,13 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1893, 98),
-    "deploy": (2180, 226),
+    "deploy": (2243, 229),
     "data": (2535, 287),
     "encoder": (2660, 266),
-    "evaluation": (1432, 137),
-    "pipeline": (3488, 270),
+    "evaluation": (1437, 137),
+    "pipeline": (3490, 270),
     "recipe": (1086, 95),
-    "report": (1971, 181),
+    "report": (1982, 182),
     "search": (3092, 330),
     "settings": (960, 111),
     "system": (689, 100),

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from opensearch_server import opensearch_server
 
 from vtkit.data.retrieval import Document
 from vtkit.search.engine import build_index, index_in_memory, open_index
@@ -119,8 +120,14 @@ def test_documents_rank_by_their_best_passages_also_with_ties_and_conditions(
         assert shared.row == best  # of equal passages the first
 
 
-@pytest.mark.parametrize("engine", ["exact", "lucene", "seismic"])
+@pytest.mark.parametrize("engine", ["exact", "lucene", "seismic", "opensearch"])
 def test_engines_rank_documents_and_an_index_is_opened_with_its_passages(tmp_path: Path, engine: Engine) -> None:
+    with opensearch_server() as url:
+        _test_engine(tmp_path, IndexSection(engine=engine, url=url if engine == "opensearch" else None))
+
+
+def _test_engine(tmp_path: Path, settings: IndexSection) -> None:
+    engine = settings.engine
     if missing := missing_packages(engine):
         pytest.skip(f"{missing} is not installed")
     generator = np.random.default_rng(0)
@@ -129,7 +136,6 @@ def test_engines_rank_documents_and_an_index_is_opened_with_its_passages(tmp_pat
     rows = np.round(generator.random((len(passages), 20)) * 255) * (generator.random((len(passages), 20)) < 0.3)
     rows[0, 0] = 255  # so that Lucene's steps are whole numbers
     queries = (generator.random((5, 20)) < 0.4).astype(float)
-    settings = IndexSection(engine=engine)
     build_index(settings, sp.csr_matrix(rows, dtype=np.float32), tmp_path / "postings", passages)
     index = open_index(settings, tmp_path / "postings")
     found = ranked(*index.search(sp.csr_matrix(queries, dtype=np.float32), 10))

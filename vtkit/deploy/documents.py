@@ -20,6 +20,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import typed_fields
 from vtkit.search.index_info import Ids, Kind, Scores
 from vtkit.search.lucene import quantised
+from vtkit.search.passages import Passages
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import shortest
 from vtkit.system import console
@@ -27,6 +28,7 @@ from vtkit.system.errors import DataError
 
 DEPTH = 10  # results of a replayed query
 PART_BYTES = 8_000_000  # approximate size of a file, which bulk interfaces accept as one request
+PASSAGE_OF = "document_number"  # field of a passage, by which results are grouped
 _DIGEST = b"sha256:"
 
 
@@ -34,8 +36,11 @@ _DIGEST = b"sha256:"
 class Entry:
     """A document with weights above zero."""
 
-    number: int  # its position in the collection
-    document: dict[str, Any]  # ``id``, ``title``, ``text`` and, if documents have any, ``fields`` by the engine's names
+    number: int  # its row in the index
+    document: dict[str, Any]
+    """``id``, ``title``, ``text`` and, if documents have any, ``fields`` by the engine's names. A passage has a text of
+    its own and the field :data:`PASSAGE_OF`, the number of its document, which it has the rest from."""
+
     dimensions: NDArray[np.int64]  # ascending, from 0
     weights: NDArray[np.float64]  # the index's float32 values by :func:`shortest`, or whole numbers of steps
 
@@ -46,7 +51,9 @@ class Entry:
 
     def name(self, longest: int) -> str:
         """The document's id, or ``sha256:`` and its digest if it has more than ``longest`` bytes. Ids that begin like a
-        digest get one too, so that no two documents have the same name."""
+        digest get one too, so that no two documents have the same name; passages are called by their rows."""
+        if PASSAGE_OF in self.document.get("fields", ()):
+            return str(self.number)
         identity = self.document["id"].encode()
         fits = len(identity) <= longest and not identity.startswith(_DIGEST)
         return (identity if fits else _DIGEST + hashlib.sha256(identity).hexdigest().encode()).decode()
@@ -56,7 +63,7 @@ class Entry:
 class Collection:
     """The documents of an index in the form that an engine needs."""
 
-    vectors: sp.csr_matrix  # (documents, dimensions), float32, or whole numbers of steps
+    vectors: sp.csr_matrix  # (documents or passages, dimensions), float32, or whole numbers of steps
     documents: Documents
     step: float | None = None  # the weight of 1, if the engine needs whole numbers
     nine_bits: bool = False  # whether the engine cuts weights to 9 significant bits, like Lucene's features
@@ -65,7 +72,9 @@ class Collection:
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # type of each field
     names: Mapping[str, str] = field(default_factory=dict)  # the engine's name of each field
     replaced: dict[int, int] = field(default_factory=dict)
-    """Number of a document that was read -> how many of its characters the engine refuses."""
+    """Row of a document that was read -> how many of its characters the engine refuses."""
+
+    passages: Passages | None = None  # whose vectors these are; None: documents'
 
     @classmethod
     def of(
@@ -94,8 +103,9 @@ class Collection:
             )
         vectors, _ = pruned(postings.by_document(), top_dimensions)
         vectors, step = (vectors, None) if bits is None else quantised(vectors, bits)
-        changed = top_dimensions is not None or step is not None or nine_bits
-        return cls(vectors, documents, step, nine_bits, changed, refused, kinds or {}, names or {})
+        changed, passages = top_dimensions is not None or step is not None or nine_bits, postings.passages
+        about = step, nine_bits, changed, refused, kinds or {}, names or {}
+        return cls(vectors, documents, *about, passages=passages)
 
     @property
     def dimensions(self) -> int:
@@ -108,16 +118,27 @@ class Collection:
     @property
     def columns(self) -> dict[str, Kind]:
         """The type of each field by the engine's name."""
-        return {self.names[name]: kind for name, kind in self.kinds.items()}
+        own: dict[str, Kind] = {} if self.passages is None else {PASSAGE_OF: "integer"}
+        return own | {self.names[name]: kind for name, kind in self.kinds.items()}
+
+    def id_of(self, document: int) -> str:
+        """The id of a document as the engine takes it."""
+        row = document if self.passages is None else self.passages.rows_of(document)[0]
+        return str(self.document(row)["id"])
 
     def document(self, number: int) -> dict[str, Any]:
-        """A document as the engine takes it: its ``id``, ``title``, ``text`` and ``fields``. A space stands for each
+        """The document or passage of a row as the engine takes it (:attr:`Entry.document`). A space stands for each
         character that the engine refuses, and fields without a value are left out."""
-        read = self.documents[number]
+        passages = self.passages
+        whole = number if passages is None else int(passages.documents[number])
+        read = self.documents[whole]
         document: dict[str, Any] = {"id": read.id, "title": read.title, "text": read.text}
-        if self.kinds:
+        if self.columns:
             values = typed_fields(read.fields, self.kinds)
             document["fields"] = {self.names[name]: value for name, value in values.items() if name in self.kinds}
+        if passages is not None:
+            document["text"] = passages.text(number, read)
+            document["fields"][PASSAGE_OF] = whole
         if self.refused is not None:
             document, count = self._accepted(document)
             if count:
@@ -178,7 +199,7 @@ class Collection:
         if self.nine_bits:
             vectors = vectors.copy()
             vectors.data = (vectors.data.view(np.int32) >> 15 << 15).view(np.float32)
-        ids, scores = ExactIndex.build(vectors).search(queries, DEPTH)
+        ids, scores = ExactIndex.build(vectors, self.passages).search(queries, DEPTH)
         return ids, scores * np.float32(self.step or 1.0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vtkit.deploy.documents import Collection
+from vtkit.deploy.documents import PASSAGE_OF, Collection
 from vtkit.deploy.filters import NO_NAME, engine_names
 from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
 from vtkit.deploy.readme import Facts, readme
@@ -35,7 +35,8 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     engine, collection = import_module(f"vtkit.deploy.{target}"), None
     if source.searcher is not None:
         kinds = source.searcher.kinds
-        names = engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), getattr(engine, "OWN_NAMES", set()))
+        taken = {*getattr(engine, "OWN_NAMES", ()), PASSAGE_OF}
+        names = engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), taken)
         collection = Collection.of(
             source.searcher.index.postings,
             source.searcher.documents,
@@ -53,7 +54,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
             if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
-            if collection.kinds:
+            if collection.columns:
                 (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
         facts: Facts = engine.write(source, collection, folder)
         kept = write_replay(source, folder, collection)

@@ -4,11 +4,11 @@ rounded to 255 steps. Terms are ``t`` and a number, since Anserini splits terms 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from vtkit.deploy.documents import Collection, Entry, json_line
+from vtkit.deploy.documents import PASSAGE_OF, Collection, Entry, json_line
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.system import console
@@ -28,7 +28,12 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
 
 def _line(entry: Entry) -> str:
     vector = {f"t{number}": int(weight) for number, weight in entry.vector().items()}
-    return json_line({"id": entry.document["id"], "contents": entry.document["text"], "vector": vector})
+    return json_line({"id": _docid(entry.document, entry.number), "contents": entry.document["text"], "vector": vector})
+
+
+def _docid(document: dict[str, Any], row: int) -> str:
+    """The document's id; of a passage, with ``#`` and its row behind, as pyserini's ``--max-passage`` reads it."""
+    return f"{document['id']}#{row}" if PASSAGE_OF in document.get("fields", ()) else str(document["id"])
 
 
 def write_ciff(collection: Collection, file: BinaryIO) -> None:
@@ -52,7 +57,7 @@ def write_ciff(collection: Collection, file: BinaryIO) -> None:
             _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
             bar.advance()
     for number in range(len(collection)):
-        identity = collection.document(number)["id"]
+        identity = _docid(collection.document(number), number)
         _message(file, _integers({1: number}) + _text(2, identity) + _integers({3: int(lengths[number])}))
 
 

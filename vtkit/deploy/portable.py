@@ -165,7 +165,7 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
                 zip(map(str, vectors.indices[part].tolist()), shortest(vectors.data[part]).tolist(), strict=True)
             )
             named = [
-                {"id": collection.document(int(number))["id"], "score": round(float(score), 6)}
+                {"id": collection.id_of(int(number)), "score": round(float(score), 6)}
                 for number, score in zip(ids[row], scores[row], strict=True)
                 if collection is not None and number >= 0
             ]
@@ -202,6 +202,7 @@ def _settings(source: Source) -> dict[str, Any]:
         | {"candidates": source.document_candidates, "top_dimensions": source.document_dimensions},
         "query": query | {"folded_to": changed},
         "lexical": lexical,
+        "passages": searcher is not None and searcher.index.postings.passages is not None,
         "cosine": encoder.similarity_fn_name == "cosine",
     }
 

@@ -30,6 +30,16 @@ TYPES: dict[Kind, str] = {
 REFUSED = re.compile("\0")
 """Characters that PostgreSQL's text cannot hold."""
 
+_RANKED = """SELECT id, -(weights <#> :'query'::sparsevec) AS score
+FROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;
+"""
+_GROUPED = """SELECT id, score FROM (
+  SELECT DISTINCT ON (document_number) id, document_number, -(weights <#> :'query'::sparsevec) AS score
+  FROM {table} ORDER BY document_number, weights <#> :'query'::sparsevec, number
+) AS best ORDER BY score DESC, document_number LIMIT 10;
+"""
+"""The first documents of a query, also those of passages."""
+
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -54,8 +64,8 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
         "  id text NOT NULL,\n  title text NOT NULL,\n  text text NOT NULL,\n"
         f"  weights sparsevec({width}) NOT NULL{fields}\n);\n",
         "load.sql": "".join(f"\\copy {table} ({copied}) FROM 'documents/{name}'\n" for name in files),
-        "search.sql": f'-- psql -v query="{{1:0.5}}/{width}" -f search.sql\nSELECT id, -(weights <#> '
-        f":'query'::sparsevec) AS score\nFROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;\n",
+        "search.sql": f'-- psql -v query="{{1:0.5}}/{width}" -f search.sql\n'
+        + (_RANKED if collection.passages is None else _GROUPED).format(table=table),
     }
     if longest <= MOST_INDEXED:
         statements["hnsw.sql"] = f"CREATE INDEX ON {table} USING hnsw (weights sparsevec_ip_ops);\n"

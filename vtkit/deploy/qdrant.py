@@ -36,7 +36,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     if collection is not None:
         body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
         (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
-        if collection.kinds:
+        if collection.columns:
             indexes = {qdrant_path(name): INDEXES.get(kind, kind) for name, kind in collection.columns.items()}
             (folder / "indexes.json").write_text(json.dumps(indexes, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))

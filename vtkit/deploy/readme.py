@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from vtkit.deploy.documents import PASSAGE_OF
 from vtkit.deploy.filters import example_of
 from vtkit.deploy.network import QUANTISED, TOLERANCE
 from vtkit.deploy.result import LEAST_COSINE, Target
@@ -40,6 +41,7 @@ def readme(source: Source, texts: int, collection: Collection | None, exported: 
         least_cosine=LEAST_COSINE,
         number="{:,}".format,
         columns={} if collection is None else collection.columns,
+        passages=collection is not None and collection.passages is not None,
         example=_example(exported.target, collection),
         **facts,
     )
@@ -50,5 +52,7 @@ def _example(target: Target, collection: Collection | None) -> str | None:
     """A condition that the first document meets that has fields."""
     if collection is None or not collection.kinds:
         return None
+    columns = {name: kind for name, kind in collection.columns.items() if name != PASSAGE_OF}
     documents = (collection.document(number)["fields"] for number in range(len(collection)))
-    return next(filter(None, (example_of(target, collection.columns, fields) for fields in documents)), None)
+    own = ({name: value for name, value in fields.items() if name in columns} for fields in documents)
+    return next(filter(None, (example_of(target, columns, fields) for fields in own)), None)

@@ -12,14 +12,15 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
-from vtkit.data.trec import Run
+from vtkit.data.trec import Run, to_run
 from vtkit.encoder.documents import as_indexed
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.gates.result import Seen
-from vtkit.evaluation.systems import Bm25System, System
+from vtkit.evaluation.systems import System
+from vtkit.search.bm25 import Bm25
 from vtkit.search.measures.significance import CHANCE, paired_randomization
-from vtkit.search.passages import Passages
+from vtkit.search.passages import Passages, row_contents
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system.errors import DataError
@@ -136,19 +137,10 @@ def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np
     return own_reciprocal_ranks(bm25_run(probe, language, analysis), names_of(probe))
 
 
-def bm25_run(probe: Probe, language: str, analysis: Analysis, cut: PassagesSection | None = None) -> Run:
-    """All documents of a probe by BM25 over them or their passages, queries and documents called by
-    :func:`names_of`."""
-    asked = _asked(probe, "spans")
-    bm25 = Bm25System.over(asked, language, analysis, Passages.of(asked.documents, cut))
-    return bm25.rank(asked, len(probe.documents)).run
-
-
-def _asked(probe: Probe, name: str) -> RetrievalSet:
-    """The queries and documents of a probe, called by :func:`names_of`."""
-    called = names_of(probe)
-    documents = [Document(name, "", text) for name, text in zip(called, probe.documents, strict=True)]
-    return RetrievalSet(name, documents, [Query(*each) for each in zip(called, probe.queries, strict=True)], {})
+def bm25_run(probe: Probe, language: str, analysis: Analysis) -> Run:
+    """All documents of a probe by BM25, queries and documents called by :func:`names_of`."""
+    names = names_of(probe)
+    return to_run(names, names, *Bm25.build(probe.documents, language, analysis).search(probe.queries, len(names)))
 
 
 def names_of(probe: Probe) -> list[str]:
@@ -187,20 +179,30 @@ def probed_by_spans(
     analysis: Analysis,
     cut: PassagesSection | None,
 ) -> ProbedWeight | None:
-    """:func:`probed_weight` of ``system_over`` the documents of a probe, by spans of those of ``collection``; BM25
-    searches their passages, if documents are ``cut`` into these."""
-    contents = (document.contents for document in collection.documents)
-    probe = probe_of(draw(contents, PAIRS, seed), PAIRS, seed)
+    """:func:`probed_weight` of ``system_over`` the documents of a probe, by spans of those of ``collection``; if these
+    are ``cut`` into passages, a random one of each document stands for it, as long as what an index compares."""
+    drawn = draw(map(str, range(len(collection.documents))), PAIRS, seed)
+    documents = [collection.documents[int(number)] for number in drawn]
+    passages = Passages.of(documents, cut)
+    contents = row_contents(documents, passages)
+    if passages is not None:
+        choose = np.random.default_rng([seed, 7])
+        rows = [int(choose.choice(passages.rows_of(number))) for number in range(len(documents))]
+        contents = [contents[row] for row in rows]
+    probe = probe_of(contents, PAIRS, seed)
     if not probe.queries:
         return None
-    asked = _asked(probe, f"spans of {collection.name}")
+    asked = RetrievalSet(
+        f"spans of {collection.name}",
+        [Document(str(number), "", text) for number, text in enumerate(probe.documents)],
+        [Query(str(number), text) for number, text in enumerate(probe.queries)],
+        {},
+    )
     run = system_over(asked).rank(asked, len(probe.documents)).run
-    return probed_weight(probe, run, language, analysis, cut)
+    return probed_weight(probe, run, language, analysis)
 
 
-def probed_weight(
-    probe: Probe, encoder: Run, language: str, analysis: Analysis, cut: PassagesSection | None = None
-) -> ProbedWeight | None:
+def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:
     """Choose the encoder's weight beside BM25. Both search for the documents that spans were taken from, and
     :data:`RATIOS` turns the ratio of their results into a weight.
 
@@ -211,7 +213,6 @@ def probed_weight(
     Args:
         encoder: what it finds for the queries of ``probe`` among its documents, all called by their numbers.
         language, analysis: of BM25.
-        cut: how documents are cut into passages, if they are.
 
     Returns:
         None where there are too few pairs to tell.
@@ -219,7 +220,7 @@ def probed_weight(
     count = len(probe.queries)
     if count < FEWEST_PAIRS:
         return None
-    names, bm25 = names_of(probe), bm25_run(probe, language, analysis, cut)
+    names, bm25 = names_of(probe), bm25_run(probe, language, analysis)
     deviations = deviation(encoder), deviation(bm25)
     alone = own_reciprocal_ranks(bm25, names)
     curve = []

@@ -68,6 +68,12 @@ class SetResults(Result):
     share_cut: Number = None  # share of documents longer than the final model reads
     document_length: int | None = None  # tokens that the final model reads at most
     not_comparable: tuple[str, ...] = ()  # why they cannot stand beside published ones: sampled, or missing
+    passages: int | None = None  # that the documents are cut into; ``share_cut`` is then of these
+
+    @property
+    def unit(self) -> str:
+        """The name of the texts that are encoded: documents, or their passages."""
+        return "documents" if self.passages is None else "passages"
 
     @property
     def label(self) -> str:

@@ -99,9 +99,10 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
 
     for of in [of for of in report.results if is_number(of.share_cut) and of.share_cut >= CUT][:1]:
         cut = (
-            f"{share(of.share_cut)} of the documents of {of.set} are cut at {amount(of.document_length)} tokens: raise"
+            f"{share(of.share_cut)} of the {of.unit} of {of.set} are cut at {amount(of.document_length)} tokens: raise"
         )
-        further = _said("`index.document_length` as far as the encoder reads, or split the documents.")
+        instead = "cut documents into passages (`index.passages`)" if of.passages is None else "shorten these"
+        further = _said(f"`index.document_length` as far as the encoder reads, or {instead}.")
         yield "cut documents", (cut, *further)
 
     dimensions = next((of.final.document_dimensions for of in report.judged if of.final is not None), None)

@@ -76,9 +76,15 @@ def results_section(report: ReportData) -> Section | None:
     sets = [results for results in report.results if results.measures]
     notes = [
         f"The encoder reads the first {amount(results.document_length)} tokens of a document: "
-        f"{share(results.share_cut)} of the documents of {results.set} are longer. BM25 reads them whole."
+        f"{share(results.share_cut)} of the {results.unit} of {results.set} are longer. BM25 reads them whole."
         for results in sets
         if is_number(results.share_cut) and results.share_cut >= 0.01
+    ]
+    notes += [
+        f"The {amount(results.documents)} documents of {results.set} are cut into {amount(results.passages)} passages; "
+        "the encoder, BM25 and dense embedders rank each document by its best one."
+        for results in sets
+        if results.passages is not None
     ]
     notes += [
         f"{results.set}, {row.name}: {row.agreement.words()}."

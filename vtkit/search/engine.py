@@ -33,9 +33,9 @@ Rank: TypeAlias = "Callable[[sp.csr_matrix, int], Iterator[tuple[Ids, Scores]]]"
 order of the queries, (queries, vocabulary), whose weights are above zero and terms ascending. The results may be
 approximate, and come in any order.
 
-The file ``vtkit/search/ENGINE.py`` of an engine other than ``exact`` has ``build(documents, folder, settings)``, which
-fills ``folder``, or a server, with documents whose weights are above zero, and ``open_ranker(folder, postings,
-settings)``, which returns this function."""
+The file ``vtkit/search/ENGINE.py`` of an engine other than ``exact`` has ``build(postings, folder, settings)``, which
+fills ``folder``, or a server, with the rows of ``postings``, whose weights are above zero, and ``open_ranker(folder,
+postings, settings)``, which returns this function. An engine that groups passages returns one row of a document."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, pas
         exact.save(fresh)
         if index.engine != "exact":
             (fresh / index.engine).mkdir()
-            import_module(f"vtkit.search.{index.engine}").build(exact.by_document(), fresh / index.engine, index)
+            import_module(f"vtkit.search.{index.engine}").build(exact, fresh / index.engine, index)
         publish(fresh, folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -98,9 +98,12 @@ def check_weights(weights: Scores, side: str) -> None:
         )
 
 
-def digest_of(documents: sp.csr_matrix) -> str:
-    """SHA-256 of a canonical matrix, the name of an index on a server."""
+def digest_of(documents: sp.csr_matrix, groups: Ids | None = None) -> str:
+    """SHA-256 of a canonical matrix, and of the ``groups`` that its rows belong to, the name of an index on a
+    server."""
     digest = hashlib.sha256(repr(documents.shape).encode())
+    if groups is not None:
+        digest.update(groups.astype("<i4").tobytes())
     for array in (documents.indptr.astype("<i8"), documents.indices.astype("<i4"), documents.data.astype("<f4")):
         digest.update(memoryview(array))
     return digest.hexdigest()

@@ -44,10 +44,10 @@ def quantised(documents: sp.csr_matrix, bits: int = BITS) -> tuple[sp.csr_matrix
     return whole, step
 
 
-def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
-    """Fill ``folder`` with ``index/``, one segment in which ``documents``, (documents, vocabulary), keep their numbers,
-    and ``quantisation.json``."""
-    whole, step = quantised(documents)
+def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
+    """Fill ``folder`` with ``index/``, one segment in which the rows of ``postings`` keep their numbers, and
+    ``quantisation.json``."""
+    whole, step = quantised(postings.by_document())
     with java_errors(str(folder), "Give the same command again."):
         writer = _writer(folder / "index")
         field, number, document = _document()

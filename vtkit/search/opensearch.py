@@ -38,13 +38,14 @@ from vtkit.system.errors import DataError
 from vtkit.system.outputs import is_running
 from vtkit.system.results import Result
 
-FIELD, NUMBER = "weights", "number"
+FIELD, NUMBER, DOCUMENT = "weights", "number", "document"
 MAPPING: Mapping[str, Any] = {
     "dynamic": "strict",
     "_source": {"includes": ["by", "sent"]},
     "properties": {
         FIELD: {"type": "rank_features"},
-        NUMBER: {"type": "integer"},  # of a document
+        NUMBER: {"type": "integer"},  # of the row: a document, or a passage ...
+        DOCUMENT: {"type": "integer"},  # ... of this one
         "by": {"type": "keyword", "index": False, "doc_values": False},  # of BUILDER
         "sent": {"type": "integer", "index": False, "doc_values": False},
     },
@@ -77,10 +78,11 @@ class _Sent(Result):
     url: str
 
 
-def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
-    """Send ``documents``, (documents, vocabulary), to the server, but for those without weights and those that it has
-    already; then point the alias to them. ``folder`` keeps the name of the index."""
-    name = f"vtkit-{digest_of(documents)[:24]}-{settings.shards}"
+def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
+    """Send the rows of ``postings`` to the server, but for those without weights and those that it has already; then
+    point the alias to them. ``folder`` keeps the name of the index."""
+    documents, groups = postings.by_document(), None if postings.passages is None else postings.passages.documents
+    name = f"vtkit-{digest_of(documents, groups)[:24]}-{settings.shards}"
     rows = np.flatnonzero((documents >= LEAST_WEIGHT).getnnz(axis=1)).tolist()
     own = {"refresh_interval": "-1", "number_of_replicas": settings.replicas}
     with connected_to(settings) as client, answers(settings):
@@ -94,7 +96,7 @@ def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> Non
         client.indices.put_settings(index=name, body={"index": own})
         with _turn(client, name, len(rows)) as sent:
             _wait_for_copies(client, name, settings.replicas)  # a node may be lost with the only copy of a shard
-            _send(client, name, documents, rows, sent)
+            _send(client, name, documents, groups, rows, sent)
             patiently(partial(_complete, client, name, len(rows)))
         if settings.alias is not None:
             _wait_for_copies(client, name, settings.replicas)
@@ -149,8 +151,8 @@ def _may_run(process: str) -> bool:
     return host != socket.gethostname() or (int(number) != os.getpid() and is_running(int(number)))
 
 
-def _send(client: Any, name: str, documents: sp.csr_matrix, rows: Sequence[int], sent: int) -> None:
-    """Send the documents ``rows`` behind the first ``sent``, :data:`PARALLEL` requests at once."""
+def _send(client: Any, name: str, documents: sp.csr_matrix, groups: Ids | None, rows: Sequence[int], sent: int) -> None:
+    """Send ``rows`` of ``documents`` behind the first ``sent``, :data:`PARALLEL` requests at once."""
     own = _this_process()
     waiting: deque[tuple[int, Future[None]]] = deque()
 
@@ -163,7 +165,7 @@ def _send(client: Any, name: str, documents: sp.csr_matrix, rows: Sequence[int],
         bar.advance(count)
 
     with console.progress("sending", total=len(rows) - sent) as bar, ThreadPoolExecutor(PARALLEL) as pool:
-        for lines in _batches(documents, rows[sent:]):
+        for lines in _batches(documents, groups, rows[sent:]):
             if len(waiting) == PARALLEL:
                 acknowledge()
             waiting.append((len(lines), pool.submit(_bulk, client, name, lines)))
@@ -171,12 +173,13 @@ def _send(client: Any, name: str, documents: sp.csr_matrix, rows: Sequence[int],
             acknowledge()
 
 
-def _batches(documents: sp.csr_matrix, rows: Sequence[int]) -> Iterator[list[str]]:
-    """Actions with their documents, about :data:`_BULK_BYTES` together."""
+def _batches(documents: sp.csr_matrix, groups: Ids | None, rows: Sequence[int]) -> Iterator[list[str]]:
+    """Actions with their documents, about :data:`_BULK_BYTES` together; ``groups`` are the documents of passages."""
     lines: list[str] = []
     size = 0
     for row in rows:
-        entry = json.dumps({NUMBER: row, FIELD: _features(documents, row)}, separators=(",", ":"))
+        whole = {} if groups is None else {DOCUMENT: int(groups[row])}
+        entry = json.dumps({NUMBER: row, **whole, FIELD: _features(documents, row)}, separators=(",", ":"))
         lines.append(f'{{"index":{{"_id":"{row}"}}}}\n{entry}\n')
         size += len(lines[-1])
         if size >= _BULK_BYTES:
@@ -257,20 +260,22 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> R
     if held != sent.documents:
         has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
         raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
-    return partial(_rank, client, sent.index, settings)
+    return partial(_rank, client, sent.index, settings, postings.passages is not None)
 
 
 def _rank(
-    client: Any, index: str, settings: IndexSection, queries: sp.csr_matrix, depth: int
+    client: Any, index: str, settings: IndexSection, passages: bool, queries: sp.csr_matrix, depth: int
 ) -> Iterator[tuple[Ids, Scores]]:
-    """The :data:`Rank` of an index of a server that answers."""
+    """The :data:`Rank` of an index of a server that answers. It groups passages as far as one request goes; behind
+    that, it returns all rows."""
+    collapse = {"collapse": {"field": DOCUMENT}} if passages and depth <= _WINDOW else {}
     at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth)) if depth <= _WINDOW else 1
     for start in range(0, queries.shape[0], at_once):
         batch = queries[start : start + at_once]
         largest = batch.max(axis=1).toarray().ravel().astype(np.float64)
         # powers of two, which bring the weights of each query below Lucene's limit
         scales = (2.0 ** -np.ceil(np.log2(np.maximum(largest / LARGEST_WEIGHT, 1)))).tolist()
-        asked = [_query(_features(batch, row, scale), depth) for row, scale in enumerate(scales)]
+        asked = [_query(_features(batch, row, scale), depth) | collapse for row, scale in enumerate(scales)]
         with answers(settings):
             pages = [_asked(client, index, asked)]
             while len(pages[-1][0][0]) == _WINDOW and len(pages) * _WINDOW < depth:  # so deep, a query is alone

@@ -35,9 +35,9 @@ _QUERIES_AT_ONCE = 1024
 _MOST_DIMENSIONS = 2**16  # the library's usual classes keep a dimension in two bytes, others in four
 
 
-def build(documents: sp.csr_matrix, folder: Path, settings: IndexSection) -> None:
-    """Fill ``folder`` with the index of ``documents``, (documents, vocabulary); it stays empty if no document has a
-    weight."""
+def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
+    """Fill ``folder`` with the index of the rows of ``postings``; it stays empty if no row has a weight."""
+    documents = postings.by_document()
     if not documents.nnz:
         return
     with without_output():

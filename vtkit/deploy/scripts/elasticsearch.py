@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from encode import HERE, Results, Vector, index_main, opened
-from rest import Server, filtered, hits, index_name, load_bulk
+from rest import Server, filtered, grouped, hits, index_name, load_bulk
 
 SERVER = Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
 
@@ -25,7 +25,8 @@ def query(vector: Vector, top: int) -> dict[str, Any]:
     called = opened(HERE / "dimensions.json")
     tokens = {called[number]: weight for number, weight in vector.items()}
     clause = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
-    return {"query": filtered(clause), "size": top, "_source": ["id"]}
+    body: dict[str, Any] = grouped({"query": filtered(clause), "size": top, "_source": ["id"]})
+    return body
 
 
 def search(vector: Vector, top: int) -> Results:

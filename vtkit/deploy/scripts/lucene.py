@@ -64,8 +64,16 @@ def search(vector: Vector, top: int) -> Results:
     for number, weight in vector.items():
         if round(weight * factor):
             whole.put(f"t{number}", integer(round(weight * factor)))
-    step = opened(HERE / "export.json")["step"]
-    return [(hit.docid, hit.score / factor * step) for hit in searcher().search(whole, top)]
+    scale, passages = opened(HERE / "export.json")["step"] / factor, opened(HERE / "settings.json")["passages"]
+    rows = top
+    while True:  # until the passages are of enough documents
+        hits = searcher().search(whole, rows)
+        best: dict[str, float] = {}
+        for hit in hits:
+            best.setdefault(hit.docid.rpartition("#")[0] if passages else hit.docid, hit.score * scale)
+        if len(best) >= top or len(hits) < rows:
+            return list(best.items())[:top]
+        rows *= 4
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def load() -> None:
         schema.add_field(field, pymilvus.DataType.VARCHAR, max_length=MOST_BYTES)
     schema.add_field("weights", pymilvus.DataType.SPARSE_FLOAT_VECTOR)
     for field, kind in FIELDS.items():
-        schema.add_field(field, nullable=True, **TYPES.get(kind, TEXT))
+        schema.add_field(field, nullable=field != "document_number", **TYPES.get(kind, TEXT))
     kind = client.prepare_index_params()
     kind.add_index("weights", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
     client.create_collection(name, schema=schema, index_params=kind, consistency_level="Strong")
@@ -87,9 +87,10 @@ def words(values: list[str]) -> list[str]:
 
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
+    grouped = {"group_by_field": "document_number"} if SETTINGS["passages"] else {}
     (found,) = loaded().search(
         COLLECTION, data=[vector], anns_field="weights", limit=top, output_fields=["id"],
-        search_params={"metric_type": "IP"}, filter=os.environ.get("FILTER", ""),
+        search_params={"metric_type": "IP"}, filter=os.environ.get("FILTER", ""), **grouped,
     )  # fmt: skip
     return [(hit["entity"]["id"], float(hit["distance"])) for hit in found]
 

@@ -46,8 +46,12 @@ def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     matrix, ids = opened()
     scores = matrix[:, list(vector)] @ np.asarray(list(vector.values()), dtype=np.float32)
-    best = np.lexsort((np.arange(len(scores)), -scores))[:top]
-    return [(ids[number], float(scores[number])) for number in best if scores[number] > 0]
+    best: dict[str, float] = {}  # of each document, its best passage, if documents are cut into passages
+    for number in np.lexsort((np.arange(len(scores)), -scores)).tolist():
+        if len(best) == top or scores[number] <= 0:
+            break
+        best.setdefault(ids[number], float(scores[number]))
+    return list(best.items())
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@ from functools import cache
 from typing import Any
 
 from encode import HERE, Encoder, Results, Vector, index_main, largest, opened
-from rest import Server, filtered, hits, index_name, load_bulk
+from rest import Server, filtered, grouped, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
 DEEP, BAD = 1000, 400
 LARGEST, MOST = 64.0, 1024
+PASSAGES = 10  # that SEISMIC collects for a document to be returned
 SEISMIC = bool(os.environ.get("SEISMIC"))
 SERVER = Server("OPENSEARCH", "http://localhost:9200")
 INDEX: str = index_name("-seismic" if SEISMIC else "")
@@ -68,8 +69,9 @@ def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
     field: dict[str, Any] = {"query_tokens": tokens}
     if SEISMIC:
         field["query_tokens"] = {places()[name]: weight for name, weight in tokens.items()}
-        field["method_parameters"] = {"k": top, "top_n": max(len(tokens), 1), "heap_factor": 2}
-    return {"query": {"neural_sparse": {"weights": field}}, "size": top, "_source": ["id"]}, scale
+        rows = top * PASSAGES if opened(HERE / "settings.json")["passages"] else top
+        field["method_parameters"] = {"k": rows, "top_n": max(len(tokens), 1), "heap_factor": 2}
+    return grouped({"query": {"neural_sparse": {"weights": field}}, "size": top, "_source": ["id"]}), scale
 
 
 def search(vector: Vector, top: int) -> Results:

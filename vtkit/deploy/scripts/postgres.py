@@ -47,12 +47,16 @@ def search(vector: Vector, top: int) -> Results:
     width = opened(HERE / "settings.json")["dimensions"]
     query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
     condition = os.environ.get("FILTER", "true").replace("%", "%%")
+    distance = "weights <#> %(query)s::sparsevec"
+    statement = (
+        f"SELECT id, -({distance}) FROM {TABLE} WHERE {condition} ORDER BY {distance}, number LIMIT %(top)s"
+        if not opened(HERE / "settings.json")["passages"]
+        else f"SELECT id, score FROM (SELECT DISTINCT ON (document_number) id, document_number, -({distance}) AS score "
+        f"FROM {TABLE} WHERE {condition} ORDER BY document_number, {distance}, number) AS best "
+        "ORDER BY score DESC, document_number LIMIT %(top)s"
+    )
     with connected().cursor() as cursor:
-        cursor.execute(
-            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {TABLE} WHERE {condition} "
-            "ORDER BY weights <#> %(query)s::sparsevec, number LIMIT %(top)s".encode(),
-            {"query": query, "top": top},
-        )
+        cursor.execute(statement.encode(), {"query": query, "top": top})
         return [(str(identity), float(score)) for identity, score in cursor.fetchall() if score > 0]
 
 

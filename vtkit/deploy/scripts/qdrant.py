@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from functools import cache
+from typing import Any
 
 from encode import HERE, Results, Vector, index_main, opened
 from qdrant_client import QdrantClient, models
@@ -53,12 +54,15 @@ def load() -> None:
 def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     query = models.SparseVector(indices=list(vector), values=list(vector.values()))
-    condition = os.environ.get("FILTER")
-    found = connected().query_points(
-        COLLECTION, query=query, using=NAME, limit=top, with_payload=["id"],
-        query_filter=models.Filter(**json.loads(condition)) if condition else None,
-    )  # fmt: skip
-    return [(point.payload["id"], point.score) for point in found.points if point.payload]
+    condition, client = os.environ.get("FILTER"), connected()
+    asked: dict[str, Any] = {"query": query, "using": NAME, "limit": top, "with_payload": ["id"]}
+    asked["query_filter"] = models.Filter(**json.loads(condition)) if condition else None
+    if SETTINGS["passages"]:
+        groups = client.query_points_groups(COLLECTION, group_by="fields.document_number", group_size=1, **asked).groups
+        points = [group.hits[0] for group in groups]
+    else:
+        points = client.query_points(COLLECTION, **asked).points
+    return [(point.payload["id"], point.score) for point in points if point.payload]
 
 
 if __name__ == "__main__":

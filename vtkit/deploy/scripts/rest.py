@@ -150,6 +150,13 @@ def filtered(clause: Any) -> Any:
     return {"bool": {"must": [clause], "filter": [json.loads(condition)]}} if condition else clause
 
 
+def grouped(body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a search for documents: of each, the best passage, if they are cut into passages."""
+    if opened(HERE / "settings.json")["passages"]:
+        body["collapse"] = {"field": "fields.document_number"}
+    return body
+
+
 def hits(server: Server, index: str, body: Any) -> list[tuple[str, float]]:
     """Ids and scores of a search, of which no shard is left out."""
     answer = server("POST", f"{index}/_search?allow_partial_search_results=false", body)

@@ -14,6 +14,8 @@ from typing import Any
 from encode import HERE, Results, Vector, index_main, opened
 from rest import Server
 
+PASSAGES: bool = opened(HERE / "settings.json")["passages"]
+
 
 def load() -> None:
     """Say how; the feed goes through Vespa's own client."""
@@ -23,10 +25,14 @@ def load() -> None:
 def query(vector: Vector, top: int) -> dict[str, Any]:
     """The body of a search."""
     called = opened(HERE / "dimensions.json")
+    yql = f"select id from doc where {os.environ.get('FILTER', 'true')}"
+    if PASSAGES:
+        best = "each(max(1) each(output(summary(ids))))"
+        yql += f" | all(group(document_number) max({top}) precision({100 * top}) order(-max(relevance())) {best})"
     return {
-        "yql": f"select id from doc where {os.environ.get('FILTER', 'true')}",
+        "yql": yql,
         "ranking": "sparse",
-        "hits": top,
+        "hits": 0 if PASSAGES else top,
         "presentation.summary": "ids",
         "input.query(q)": {called[number]: weight for number, weight in vector.items()},
     }
@@ -36,6 +42,8 @@ def search(vector: Vector, top: int) -> Results:
     """The first documents of a query."""
     answer = Server("VESPA", "http://localhost:8080")("POST", "search/", query(vector, top))
     hits = answer["root"].get("children", [])
+    while hits and "fields" not in hits[0]:  # groups, and lists of them
+        hits = [each for group in hits for each in group.get("children", [])]
     return [(hit["fields"]["id"], float(hit["relevance"])) for hit in hits if hit["relevance"] > 0]
 
 

@@ -222,8 +222,10 @@ def _results(
     values: list[dict[str, Values]] = []
     for folder in next(iter(judged.values()), {}):
         on_set = {name: of_sets[folder] for name, of_sets in judged.items()}
-        deployed = on_set.get(DEPLOYED)
-        if deployed is not None and deployed.balance is not None and deployed.agreement is None:
+        deployed, of_documents = on_set.get(DEPLOYED), None if encoded is None else encoded.sets[folder]
+        passages = None if of_documents is None else of_documents.passages
+        exactly = deployed is not None and deployed.balance is not None and deployed.agreement is None
+        if exactly and passages is None:  # of passages, the best sum is not the sum of the best
             on_set.pop("hybrid", None)  # the same sum, searched exactly: equal rankings are one row
         rows, of_set = [], dict[str, Values]()
         for name, evaluated in on_set.items():
@@ -232,10 +234,10 @@ def _results(
             row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
         any_of_them = next(iter(on_set.values()))
-        cut = encoded.sets[folder].share_cut if encoded is not None else None
+        cut = None if of_documents is None else of_documents.share_cut
         counts = any_of_them.queries, any_of_them.documents
         length = recipe.index.document_length
-        results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable))
+        results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable, passages))
         values.append(of_set)
     return with_tests(results, values)
 
