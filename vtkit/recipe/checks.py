@@ -154,14 +154,9 @@ def _split_faults(thing: Named, recipe: Recipe) -> Iterator[str]:
         return
     split, there = section.split or collections.default_split(thing.value), collections.splits_of(thing.value)
     if split not in there:
-        others = (
-            f": it has {_listed(there)}. Set {thing.setting.partition('.')[0]}.split" if there else ", or any others"
-        )
+        listed, table = " and ".join(map(toml_value, there)), thing.setting.partition(".")[0]
+        others = f": it has {listed}. Set {table}.split" if there else ", or any others"
         yield f"{thing.value} has no judgements {toml_value(split)}{others}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(map(toml_value, names))
 
 
 def _validation_faults(recipe: Recipe) -> Iterator[_Missing]:
@@ -183,7 +178,8 @@ def _validation_faults(recipe: Recipe) -> Iterator[_Missing]:
     if split and trains:
         yield _Missing(setting, f"{section.data} is training data, which has no splits. {instead}")
     elif split and there and split not in there:
-        why = f"{section.data} has no judgements {toml_value(split)}, but {_listed(there)}. {instead}"
+        listed = " and ".join(map(toml_value, there))
+        why = f"{section.data} has no judgements {toml_value(split)}, but {listed}. {instead}"
         yield _Missing(setting, why)
     if split in judged and not trains:
         yield _Missing(setting, evaluated(split, f"choose the model too. {instead}"))

@@ -1,6 +1,6 @@
-"""[transfer] of a recipe: the settings of each method in a class of its own, and what all methods share.
+"""[transfer] of a recipe: the settings of each method in a class of its own, methods without any, and what all share.
 
-:data:`AnyMethod` is the one list of methods: their names, tables, help, what they need and what reports call their rows
+:data:`METHODS` is the one list of methods: their names, tables, help, what they need and what reports call their rows
 are read off its classes.
 """
 # ruff: noqa: RUF012 (the base says that these are class variables)
@@ -323,15 +323,12 @@ class TransferSection(_MethodTables):
     @property
     def bridged(self) -> bool:
         """Whether any of the methods knows which tokens of two languages mean the same."""
-        kinds = [METHODS[name] for name in self.methods]
-        given = (self.settings_of(kind) for own in kinds for kind in own.uses)
-        return any(kind.bridges for kind in kinds) or any(used.bridges and not used.missing for used in given)
+        return any(used.bridges and not used.missing for used in self.used)
 
     @property
     def draws(self) -> bool:
         """Whether any row depends on the seed."""
-        noise = self.fallback in ("random", "univariate", "multivariate")
-        return noise or any(METHODS[name].draws for name in self.methods)
+        return any(METHODS[name].draws for name in (*self.methods, self.fallback) if name in METHODS)
 
     @property
     def reassigns(self) -> bool:

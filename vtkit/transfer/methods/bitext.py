@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -167,16 +166,3 @@ def of_translations(method: str, translations: csr_matrix, pair: VocabularyPair)
     new = pair.overlap.new_ids
     translated = new[seen[new]]
     return mixture_of_parts(pair, [Part(method, translated, translations[translated])])
-
-
-@numba.njit(cache=True, inline="always")
-def place_in_table(starts, sources, target, source):  # type: ignore[no-untyped-def]
-    """The position of a pair in a table of :func:`co_occurrence_table`, which must hold it."""
-    low, high = starts[target], starts[target + 1] - 1
-    while low < high:
-        middle = (low + high) // 2
-        if sources[middle] < source:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -12,7 +12,6 @@ from vtkit.transfer.methods.bitext import (
     co_occurrence_table,
     of_translations,
     pairs_in,
-    place_in_table,
     read_bitext,
     strongest,
 )
@@ -99,9 +98,9 @@ def _expect(  # type: ignore[no-untyped-def]
             s = source_ids[i]
             total = empty[s]
             for j in range(first, last):
-                low = place_in_table(starts, sources, target_ids[j], s)
-                places[j - first] = low
-                total += probabilities[low]
+                row, end = starts[target_ids[j]], starts[target_ids[j] + 1]
+                places[j - first] = row + np.searchsorted(sources[row:end], s)
+                total += probabilities[places[j - first]]
             if total <= 0.0:
                 continue
             empty_counts[s] += empty[s] / total
