@@ -4,8 +4,7 @@ inside a word differ."""
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -39,8 +38,15 @@ def merge(
     )
     if only:
         trainer.limit_alphabet = len(alphabet)
-    with _one_thread():
+    # Merging is one short step after the other, and handing each to a pool of threads takes longer than the step: up to
+    # ten times as long in all, where other processes want the same cores.
+    before = {name: value for name, value in os.environ.items() if name == _THREADS}
+    os.environ[_THREADS] = "false"
+    try:
         backend.train_from_iterator(repeated(words, _SEPARATOR if spaced else " "), trainer)
+    finally:
+        del os.environ[_THREADS]
+        os.environ.update(before)
     learned = backend.get_vocab()
     merges = json.loads(backend.to_str())["model"]["merges"]
     return sorted(learned, key=learned.__getitem__), [(left, right) for left, right in merges]
@@ -65,18 +71,3 @@ def merge_wordpiece(
     texts = ("".join(plain.get(character, character) for character in token) for token in learned)
     written = [f"{prefix}{text}" if token[0] in plain else text for token, text in zip(learned, texts, strict=True)]
     return written, sum(len(token) == 1 for token in learned)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Merging is one short step after the other, and handing each to a pool of threads takes longer than the step: up
-    to ten times as long in all, where other processes want the same cores."""
-    before = os.environ.get(_THREADS)
-    os.environ[_THREADS] = "false"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_THREADS]
-        else:
-            os.environ[_THREADS] = before

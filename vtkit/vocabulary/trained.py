@@ -171,13 +171,6 @@ def _cut_with_spaces(runs: Sequence[str], section: TrainedVocabulary) -> Any:
     return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="removed", invert=True)
 
 
-def _apart(alphabet: Iterable[str]) -> Any:
-    """Cuts around characters of scripts without spaces that are not in the alphabet: WordPiece takes a word with one
-    unknown character for unknown, and a run of such scripts may be a sentence."""
-    known = "".join(sorted(character for character in alphabet if begins_unspaced(character)))
-    return pre_tokenizers.Split(Regex(f"[{UNSPACED}&&[^{known}]]" if known else f"[{UNSPACED}]"), behavior="isolated")
-
-
 def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool) -> list[Any]:
     """The normalizer, but for the space in front of the first word."""
     steps: list[Any] = [normalizers.NFKC()]
@@ -270,7 +263,12 @@ def _merged(words: Counter[str], section: TrainedVocabulary, backend: Tokenizer,
     if section.algorithm == "bpe":
         return models.BPE(ids, merges)
     if marks_starts:
-        backend.pre_tokenizer = pre_tokenizers.Sequence([_apart(alphabet), backend.pre_tokenizer])
+        # WordPiece takes a word with one unknown character for unknown, and a run without spaces may be a sentence: cut
+        # around the unknown characters of such scripts.
+        unspaced = "".join(filter(begins_unspaced, alphabet))
+        unlisted = f"[{UNSPACED}&&[^{unspaced}]]" if unspaced else f"[{UNSPACED}]"
+        apart = pre_tokenizers.Split(Regex(unlisted), behavior="isolated")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([apart, backend.pre_tokenizer])
     return models.WordPiece(
         ids,
         unk_token=UNKNOWN,
