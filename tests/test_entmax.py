@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from vtkit.system.errors import DataError
 from vtkit.transfer import dense_rows
 from vtkit.transfer import entmax as module
 from vtkit.transfer.entmax import entmax, entmax_rows
@@ -138,6 +139,23 @@ def test_by_hand() -> None:
     assert np.allclose(entmax_rows(key, np.repeat(key, 100, axis=0), 4.0).toarray(), 0.01)
 
 
+def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, broken = unit_vectors(4, 8, 12), unit_vectors(4, 8, 11)
+    broken[1, 3] = np.nan
+    for queries, keys, said in (
+        (broken, vectors, "1 of 4 new tokens"),
+        (vectors, broken, "1 of 4 source tokens"),
+        (vectors, unit_vectors(4, 9, 12), r"\(8,\) .* \(9,\)"),
+    ):
+        with pytest.raises(DataError, match=said):
+            entmax_rows(queries, keys, 4.0)
+    for alpha in (0.5, math.inf, math.nan):
+        with pytest.raises(ValueError, match="alpha"):
+            entmax(np.zeros((1, 2)), alpha)
+        with pytest.raises(ValueError, match="alpha"):
+            entmax_rows(vectors, vectors, alpha)
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1 + 1e-6, 1.05, 1.2, 1.5, 2.0, 4.0])
 def test_rows_with_too_many_weights_to_store_are_those_of_bisection(
     alpha: float, monkeypatch: pytest.MonkeyPatch
@@ -159,8 +177,7 @@ def test_rows_with_too_many_weights_to_store_are_those_of_bisection(
 def test_a_programs_own_precision_is_left_alone() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
-        vectors = unit_vectors(2, 4, 23), unit_vectors(5, 4, 24)
-        dense_rows.DenseRows(np.arange(2), *vectors, np.arange(5), 4.0).times(np.ones(5, dtype=np.float32))
+        entmax_rows(unit_vectors(2, 4, 23), unit_vectors(5, 4, 24), 4.0)
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")

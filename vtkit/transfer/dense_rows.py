@@ -54,18 +54,10 @@ class DenseRows:
         return replace(self, ids=self.ids[keep], queries=self.queries[keep])
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        import torch
+        from vtkit.transfer.entmax import Space, solve
 
-        from vtkit.transfer.entmax import on_device, solve
-
-        anchors, size = on_device(self.anchors).float(), max(1, WEIGHTS_AT_ONCE // len(self.source_ids))
+        space, size = Space(self.anchors), max(1, WEIGHTS_AT_ONCE // len(self.source_ids))
         for begin in range(0, len(self.ids), size):
             block = slice(begin, begin + size)
-            # without the short cuts (TF32, bfloat16) that a program may have allowed: they are less exact
-            allowed = torch.get_float32_matmul_precision()
-            torch.set_float32_matmul_precision("highest")
-            try:
-                scores = on_device(self.queries[block]).float() @ anchors.T
-            finally:
-                torch.set_float32_matmul_precision(allowed)
+            scores, _ = space.similarities(space.vectors(self.queries[block]))
             yield block, solve(scores.double(), self.alpha, HALVINGS).float().cpu().numpy()
