@@ -40,7 +40,7 @@ def build(
         option("For --source: parallel text, two tab-separated columns, English first. Repeatable.", "FILE"),
     ] = None,
     language: Annotated[
-        str | None, option("ISO 639 code of the documents' language, e.g. ko. Default: detected.", "CODE")
+        str | None, option("ISO 639 code of the language, or several: en,ko. Default: detected.", "CODE")
     ] = None,
     identity: IdOption = None,
     title: TitleOption = None,

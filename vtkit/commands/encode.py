@@ -90,7 +90,7 @@ def index(
     vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
     out: NewFolderOption,
     engine: Annotated[str, option("Search engine: exact, lucene, seismic or opensearch.")] = "exact",
-    language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
+    language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
     settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
     as_json: JsonOption = False,
 ) -> None:

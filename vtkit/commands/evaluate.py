@@ -50,7 +50,7 @@ def evaluate(
     ] = None,
     depth: Annotated[int, option("Results per query that --rerank scores.", min=1)] = 100,
     results: Annotated[int, option("Results per query.", min=1, max=10_000)] = 1000,
-    language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
+    language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
     max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
     seed: Annotated[int, option("Seed of samples.", min=0)] = 42,
     ignore_identical_ids: Annotated[

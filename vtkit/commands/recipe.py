@@ -84,7 +84,7 @@ def show_schema() -> None:
 @recipe.command("new", cls=PlainCommand)
 def write_new_recipe(
     name: Annotated[str | None, option("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
-    language: Annotated[str | None, option("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
+    language: Annotated[str | None, option("ISO 639 code of the language, or several: en,ko.", "CODE")] = None,
     source: Annotated[
         str | None, option("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
     ] = None,

@@ -119,11 +119,6 @@ SAMPLES = 20
 AGREED = 0.8  # share of a column's samples that must be in its language
 
 
-def language_of(texts: Sequence[str]) -> str | None:
-    """ISO 639-1 code of the language of a collection's first texts; None if lingua is not sure."""
-    return languages_of([(text, "") for text in texts[:4000]])[0]
-
-
 def languages_of(pairs: Sequence[tuple[str, str]]) -> tuple[str | None, str | None]:
     """ISO 639-1 codes of the languages of both columns; None if lingua is not sure."""
     from lingua import LanguageDetectorBuilder

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,15 +124,15 @@ def probed_beside_bm25(
     language: str | None = None,
     seed: int = 42,
 ) -> tuple[str | None, ProbedWeight | None]:
-    """The language of ``documents``, detected unless it is given, and what spans of them say of the encoder's weight
-    beside BM25; None if the texts show no language, or are too few."""
-    from vtkit.data.parallel import language_of
+    """The languages of ``documents``, detected unless given, and what spans of them say of the encoder's weight beside
+    BM25; None if the texts show no language, or are too few."""
     from vtkit.evaluation.probe import probed_by_spans
+    from vtkit.search.languages import languages_of
 
-    language = language or language_of([document.contents for document in islice(documents, 4000)])
+    collection = RetrievalSet("the documents", documents, [], {})
+    language = language or languages_of(collection.contents)
     if language is None:
         return None, None
-    collection = RetrievalSet("the documents", documents, [], {})
     return language, probed_by_spans(
         collection,
         lambda spans: SparseSystem.over(encoder, spans, index),
@@ -159,7 +158,7 @@ def beside_bm25(
     Args:
         vectors: of ``documents``, as they are indexed, or of their ``passages``.
         counts: folder in which the counts of BM25's terms are kept.
-        language: of the texts, an ISO 639 code; None: detected.
+        language: of the texts, an ISO 639 code, or several separated by commas; None: detected.
     """
     analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
     language, probed = probed_beside_bm25(encoder, documents, index, language, seed)

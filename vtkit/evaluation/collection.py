@@ -29,10 +29,10 @@ class Collection:
 
     @cached_property
     def language(self) -> str | None:
-        """ISO 639-1 code of the language of its texts; None if they do not show it."""
-        from vtkit.data.parallel import language_of
+        """ISO 639-1 codes of the languages of its texts, separated by commas; None if they do not show them."""
+        from vtkit.search.languages import languages_of
 
-        return language_of(self.whole.contents[:4000])
+        return languages_of(self.whole.contents)
 
     def bm25(self, language: str, analysis: Analysis, cut: PassagesSection | None) -> Bm25System:
         """BM25 over its documents, or their passages. BM25 over plain words serves a single row and is not kept."""

@@ -15,6 +15,7 @@ from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import AS_THEY_ARE, Balance, above_last, combined, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.search.bm25 import Bm25
+from vtkit.search.languages import misfit
 from vtkit.search.maxscore import query_cost
 from vtkit.search.measures.agreement import agreement
 from vtkit.search.measures.cost import (
@@ -162,7 +163,14 @@ class Bm25System:
     ) -> Bm25System:
         """BM25 with the analyser of a language, or over plain words; the counts of its terms are kept in ``counts``."""
         contents = row_contents(collection.documents, passages)
-        return cls(Bm25.build(contents, language, analysis, kept=counts, passages=passages))
+        if "," not in language and (why := misfit(collection.contents, language)) is not None:
+            console.once(console.warn, f'{collection.name}: {why}. Name its languages, such as language = "en,hi"')
+        bm25 = Bm25.build(contents, language, analysis, kept=counts, passages=passages)
+        if bm25.languages:
+            shown, rows = ", ".join(f"{code} {n:,}" for code, n in bm25.languages.items()), passages and "passages"
+            text = f"{collection.name}: BM25 analyses each text as its language: {shown} {rows or 'documents'}"
+            console.once(console.say, text)
+        return cls(bm25)
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.analysers import K1

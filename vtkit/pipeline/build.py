@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
-from vtkit.data.parallel import language_of
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.encoder.checkpoint import load_encoder
@@ -32,6 +31,7 @@ from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermCounts, TermDimensions
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
+from vtkit.search.languages import languages_of
 from vtkit.search.passages import PASSAGES, Passages, row_contents
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
@@ -53,7 +53,6 @@ TRIMMED = (
     2000  # pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens
 )
 EXAMPLES = 10  # queries that are shown
-LANGUAGE_TEXTS = 4000  # first documents whose language is detected
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def build_index(
     written into it and run. A build that was interrupted continues.
 
     Args:
-        language: ISO 639 code; None: detected.
+        language: ISO 639 code, or several separated by commas; None: detected.
         embedder, source, parallel: as in :func:`~vtkit.recipe.new.new_recipe`.
         columns: of a table of documents.
         settings: override those of the recipe.
@@ -112,7 +111,7 @@ def build_index(
     if (out / SEARCH).exists() or not (out / RECIPE).is_file():
         refuse_existing(out)
     read = read_document_file(documents, columns)
-    language = language or language_of([document.contents for document in islice(read, LANGUAGE_TEXTS)])
+    language = language or languages_of(RetrievalSet(out.name, read, [], {}).contents)
     if language is None:
         raise RecipeError("The documents do not show their language. Give it with --language.")
     out.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,9 @@ class Setting:
 
     measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
     depth: int = 1000
-    language: str | None = None  # ISO 639 code for BM25; None: detected in the documents of each collection
+    language: str | None = None
+    """ISO 639 code for BM25, or several separated by commas; None: detected in the documents of each collection."""
+
     max_queries: int | None = None
     seed: int = 42
     balance_on: str | None = None

@@ -30,7 +30,7 @@ def report_page(report: ReportData) -> Page:
         advice=[text for _, text in diagnose(report)],
         summary=verdict(report),
         sections=sections(report),
-        language=visible(report.language or "en"),
+        language=visible(report.language or "en").partition(",")[0],
     )
 
 

@@ -81,7 +81,7 @@ def _header(report: ReportData, name: str, published: Published | None) -> str:
                     )
                 )
     header = ModelCardData(
-        language=[visible(report.language)] if report.language else None,
+        language=visible(report.language).split(",") if report.language else None,
         license=None if published is None or published.license is None else visible(published.license),
         library_name="sentence-transformers",
         pipeline_tag="feature-extraction",

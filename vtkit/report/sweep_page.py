@@ -35,7 +35,7 @@ def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> Page
 
 def language_of(reports: Mapping[str, ReportData]) -> str:
     """The language of the page about these runs."""
-    return next((report.language for report in reports.values() if report.language), "en")
+    return next((report.language for report in reports.values() if report.language), "en").partition(",")[0]
 
 
 def _tables(results: SweepResults, system: str) -> list[Table]:

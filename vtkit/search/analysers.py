@@ -43,23 +43,30 @@ _UNSPACED_LANGUAGES = {
 }
 """Codes of languages without spaces, and of Korean -> how their words are cut, for the description."""
 
+MARK = "/"  # between the language and the rest of a term, if a collection has several; no term contains it otherwise
+
 
 @dataclass(frozen=True)
 class Analyser:
     """Cuts text into terms, in two steps: the second is done once for each distinct word of a collection."""
 
-    runs: Callable[[str], list[str]]  # text -> its words, and its runs of unspaced scripts
+    runs: Callable[[str], list[str]]  # document -> its words, and its runs of unspaced scripts
     terms: Callable[[str], list[str]]  # one such run -> its terms
     description: str  # of the terms, for the report
     b: float  # BM25's b for such terms
+    query_runs: Callable[[str], list[str]] | None = None  # query -> its runs, if they are others than a document's
 
-    def __call__(self, text: str) -> list[str]:
-        return [term for run in self.runs(text) for term in self.terms(run)]
+    def __call__(self, document: str) -> list[str]:
+        return [term for run in self.runs(document) for term in self.terms(run)]
+
+    def of_query(self, query: str) -> list[str]:
+        """The terms of a query."""
+        return [term for run in (self.query_runs or self.runs)(query) for term in self.terms(run)]
 
 
 def analyser(language: str, analysis: Analysis = "full") -> Analyser:
-    """The analyser of a language (ISO 639). All text is prepared (:func:`vtkit.data.spelling.preparation`);
-    words are runs of letters, digits and combining marks.
+    """The analyser of a language (ISO 639), or of several, separated by commas (:func:`_of_several`). All text is
+    prepared (:func:`vtkit.data.spelling.preparation`); words are runs of letters, digits and combining marks.
 
     - ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if there
       is an algorithm, and its pieces of four characters, including the edges ``<`` and ``>``: *Häuser* → ``häuser``,
@@ -75,9 +82,12 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
         MissingExtra: the package that ``analysis`` needs is not installed.
         MachineError: Java cannot be started.
     """
+    if (why := refused(analysis, language)) is not None:
+        raise RecipeError(f"BM25's analyser {why}")
+    if "," in language:
+        return _of_several(language, analysis)
     known = known_as(analysis, language)
-    if known is None:
-        raise RecipeError(f"BM25's analyser {refused(analysis, language)}")
+    assert known is not None
     if analysis == "lucene":
         cut, description = _lucene_analyser(known)
         return Analyser(cut, lambda term: [term], description, B_PLAIN)
@@ -126,6 +136,37 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 
     description = f"{_description(language)}, and the dictionary forms of content morphemes ({morphology_name(known)})"
     return Analyser(runs, terms_and_morphemes, description, B_FULL)
+
+
+def _of_several(languages: str, analysis: Analysis) -> Analyser:
+    """The analyser of a collection in several languages. A document has the terms of its own language, and a query
+    those of every language; each is marked with the language (``en/house``), which has statistics of its own. So the
+    score of a document is what it would be among the documents of its language alone.
+
+    Query words that are stop words of one of the languages are left out: the few documents of another language that
+    quote them would rank high. Languages that ``morphemes`` does not know have ``full``.
+    """
+    from vtkit.search.languages import language_of_text
+
+    language_of = language_of_text(languages)
+    each = {code: analyser(code, analysis if known_as(analysis, code) else "full") for code in languages.split(",")}
+    stopped = analysis in ("full", "morphemes")
+    unwanted = frozenset[str]().union(*(STOP_WORDS.get(code, ()) for code in each if stopped))
+
+    def runs(text: str) -> list[str]:
+        code = language_of(text)
+        return [f"{code}{MARK}{run}" for run in each[code].runs(text)]
+
+    def query_runs(text: str) -> list[str]:
+        return [f"{code}{MARK}{run}" for code in each for run in each[code].runs(text) if run not in unwanted]
+
+    def terms(marked: str) -> list[str]:
+        code, _, run = marked.partition(MARK)
+        return [f"{code}{MARK}{term}" for term in each[code].terms(run)]
+
+    cuts = "; ".join(dict.fromkeys(cut.description for cut in each.values()))
+    description = f"each document by its language ({', '.join(each)}): {cuts}"
+    return Analyser(runs, terms, description, next(iter(each.values())).b, query_runs)
 
 
 def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice, pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.analysers import K1, Analyser, analyser
+from vtkit.search.analysers import K1, MARK, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.passages import Passages
@@ -37,10 +37,10 @@ class TermDimensions:
         return len(self.numbers)
 
     def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
-        """Occurrences of each term in each of ``texts``, usually queries, (texts, dimensions)."""
+        """Occurrences of each term in each of the queries ``texts``, (texts, dimensions)."""
         starts, columns, counts = array("q", [0]), array("i"), array("f")
         for text in texts:
-            numbers = (self.numbers.get(term) for term in self.analyser(text))
+            numbers = (self.numbers.get(term) for term in self.analyser.of_query(text))
             counted = Counter(number for number in numbers if number is not None)
             columns.extend(counted)
             counts.extend(counted.values())
@@ -53,7 +53,7 @@ class Bm25:
     """A collection's BM25 impacts: ln(1 + (N − df + ½)/(df + ½)) · tf/(tf + k1·(1 − b + b·length/mean length)).
 
     Lucene's form (no factor k1 + 1), with lengths that are not rounded. Lengths are counted in terms. A term counts as
-    often as it occurs in the query.
+    often as it occurs in the query. N and mean length are those of the documents in the language of the document.
     """
 
     parts: Sequence[ExactIndex]
@@ -83,7 +83,7 @@ class Bm25:
             terms = TermDimensions(terms.analyser, {term: number for number, term in enumerate(counts.terms)})
             return cls([ExactIndex.build(counts.impacts(terms.analyser.b), passages)], terms)
         counted = _counted_parts(iter(texts), terms, folder)
-        whole = Collected.of(counted, len(terms))
+        whole = Collected.of(counted, terms.numbers)
         parts = []
         for part in counted:
             matrix = _loaded(part)
@@ -102,6 +102,16 @@ class Bm25:
         """BM25's impact of each term on each document, (documents, dimensions) float32."""
         return sp.vstack([part.by_document() for part in self.parts], format="csr")
 
+    @property
+    def languages(self) -> dict[str, int]:
+        """The number of documents in each language, the most frequent first; empty if there is only one."""
+        if self.terms.analyser.query_runs is None:
+            return {}
+        numbers = languages_of_terms(self.terms.numbers)
+        rows = [languages_of_rows(part.by_document(), numbers) for part in self.parts]
+        names = dict.fromkeys(term.partition(MARK)[0] for term in self.terms.numbers)
+        return dict(Counter(dict(zip(names, np.bincount(np.concatenate(rows)).tolist(), strict=False))).most_common())
+
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
         queries, first = self.terms.counts(texts), 0
@@ -118,28 +128,47 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Collected:
-    """BM25's statistics of a whole collection."""
+    """BM25's statistics of a whole collection, those of each language by itself if it has several."""
 
-    documents: int
-    mean_length: float
+    languages: np.ndarray  # number of each term's language, (terms,)
+    documents: np.ndarray  # documents in each language, (languages,)
+    mean_length: np.ndarray  # (languages,)
     frequencies: np.ndarray  # documents that contain each term, (terms,)
 
     @classmethod
-    def of(cls, parts: Sequence[sp.csr_matrix | Path], terms: int) -> Collected:
-        """From the counts of its parts, or the files of these."""
-        documents, frequencies, length = 0, np.zeros(terms, dtype=np.int64), 0.0
+    def of(cls, parts: Sequence[sp.csr_matrix | Path], terms: Collection[str]) -> Collected:
+        """From the counts of ``terms`` in its parts, or the files of these."""
+        numbers = languages_of_terms(terms)
+        count = int(numbers.max(initial=0)) + 1
+        documents, lengths, frequencies = np.zeros(count, np.int64), np.zeros(count), np.zeros(len(terms), np.int64)
         for part in map(_loaded, parts):
-            documents += part.shape[0]
-            frequencies += np.bincount(part.indices, minlength=terms)
-            length += float(part.data.sum(dtype=np.float64))
-        return cls(documents, length / documents if length else 1.0, frequencies)
+            languages = languages_of_rows(part, numbers)
+            documents += np.bincount(languages, minlength=count)
+            lengths += np.bincount(languages, weights=row_sums(part), minlength=count)
+            frequencies += np.bincount(part.indices, minlength=len(terms))
+        return cls(numbers, documents, np.where(lengths, lengths / np.maximum(documents, 1), 1.0), frequencies)
 
     def impacts(self, counts: sp.csr_matrix, b: float) -> np.ndarray:
         """The impact of each stored count, (postings,) float32."""
-        idf = np.log1p((self.documents - self.frequencies + 0.5) / (self.frequencies + 0.5))
-        normalisation = np.repeat(K1 * (1 - b + b * row_sums(counts) / self.mean_length), np.diff(counts.indptr))
+        idf = np.log1p((self.documents[self.languages] - self.frequencies + 0.5) / (self.frequencies + 0.5))
+        mean_length = self.mean_length[languages_of_rows(counts, self.languages)]
+        normalisation = np.repeat(K1 * (1 - b + b * row_sums(counts) / mean_length), np.diff(counts.indptr))
         impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
         return impacts
+
+
+def languages_of_terms(terms: Collection[str]) -> np.ndarray:
+    """The number of each term's language, in the order of their first terms; 0 if there is only one, (terms,)."""
+    numbers: dict[str, int] = {}
+    marks = (term.partition(MARK)[0] if MARK in term else "" for term in terms)
+    return np.fromiter((numbers.setdefault(mark, len(numbers)) for mark in marks), np.int64, len(terms))
+
+
+def languages_of_rows(counts: sp.csr_matrix, languages: np.ndarray) -> np.ndarray:
+    """The number of each document's language, which is that of its first term; 0 without terms, (documents,)."""
+    rows, filled = np.zeros(counts.shape[0], np.int64), np.diff(counts.indptr) > 0
+    rows[filled] = languages[counts.indices[counts.indptr[:-1][filled]]]
+    return rows
 
 
 @dataclass(frozen=True)
@@ -179,7 +208,7 @@ class TermCounts:
 
     def impacts(self, b: float) -> sp.csr_matrix:
         """BM25's impact of each term on each document, (documents, terms) float32."""
-        impacts = Collected.of([self.counts], len(self.terms)).impacts(self.counts, b)
+        impacts = Collected.of([self.counts], self.terms).impacts(self.counts, b)
         return sp.csr_matrix((impacts, self.counts.indices, self.counts.indptr), self.counts.shape)
 
     def save(self, folder: Path) -> None:

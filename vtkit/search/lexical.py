@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.analysers import analyser
+from vtkit.search.analysers import MARK, analyser
 from vtkit.search.bm25 import TERMS, TermDimensions
 from vtkit.search.index_info import REBUILD, LexicalRecord
 from vtkit.settings.analysers import Analysis
@@ -78,8 +78,9 @@ class LexicalPart:
 
     @staticmethod
     def text(name: str) -> str:
-        """The text of a term by its dimension's name, without the ends of words (``<`` and ``>``)."""
-        return name.removeprefix(PREFIX).removeprefix("<").removesuffix(">")
+        """The text of a term by its dimension's name, without its language and the ends of words (``<`` and
+        ``>``)."""
+        return name.removeprefix(PREFIX).rpartition(MARK)[2].removeprefix("<").removesuffix(">")
 
     def save(self, folder: Path) -> LexicalRecord:
         """Write the terms into ``folder``; returns the part's entry in the record of the index."""

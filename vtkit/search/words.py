@@ -91,7 +91,7 @@ class QueryWords:
         }
         held: dict[int, Counter[int]] = {}
         if terms is not None:
-            for owner, counts in zip(owners, terms_of_pieces(terms.analyser, query, pieces), strict=True):
+            for owner, counts in zip(owners, terms_of_pieces(terms.analyser.of_query, query, pieces), strict=True):
                 for term, count in counts.items():
                     if (number := terms.numbers.get(term)) is not None:
                         held.setdefault(width + number, Counter())[owner] += count

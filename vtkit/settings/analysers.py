@@ -55,18 +55,22 @@ def known_as(analysis: Analysis, language: str) -> str | None:
 
 
 def refused(analysis: Analysis, language: str) -> str | None:
-    """Why there is no such analyser, None where there is."""
-    if known_as(analysis, language) is not None:
+    """Why there is no such analyser, None where there is. Of several languages (separated by commas) ``morphemes``
+    needs to know only one, since the others have ``full``."""
+    codes = language.split(",")
+    unknown = [code for code in codes if known_as(analysis, code) is None]
+    if not unknown or (analysis == "morphemes" and len(unknown) < len(codes)):
         return None
     known = MORPHOLOGY if analysis == "morphemes" else LUCENE
-    return f'"{analysis}" knows {", ".join(sorted(known))}, not "{language}"'
+    return f'"{analysis}" knows {", ".join(sorted(known))}, not "{", ".join(unknown)}"'
 
 
 def missing_packages(analysis: Analysis, language: str) -> tuple[str, ...]:
-    """The packages that ``analysis`` of ``language`` needs and that are not installed."""
+    """The packages that ``analysis`` of ``language``, or of several, needs and that are not installed."""
     match analysis:
         case "morphemes":
-            return engines.not_installed(MORPHOLOGY.get(known_as(analysis, language) or "", ()))
+            known = (known_as(analysis, code) or "" for code in language.split(","))
+            return engines.not_installed([package for code in known for package in MORPHOLOGY.get(code, ())])
         case "lucene":
             return engines.missing_packages("lucene")
         case _:

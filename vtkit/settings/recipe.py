@@ -46,11 +46,25 @@ class RecipeSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = SEED
     """Seed of everything random on the way to the model. Checks and evaluation draw the same samples for every seed."""
 
-    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] = "en"
-    """ISO 639 code of the language to search in; determines how BM25 splits text into terms."""
+    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}(,[a-z]{2,3})*$")] = "en"
+    """ISO 639 code of the language to search in; determines how BM25 splits text into terms. Several languages are
+    separated by commas: ``"en,hi,ko"``."""
 
     about: str = ""
     """One or two sentences for the report about the purpose of the recipe."""
+
+    @field_validator("language")
+    @classmethod
+    def _known_languages(cls, language: str) -> str:
+        if "," in language:  # documents are told apart by lingua
+            from lingua import Language
+
+            known = {each.iso_code_639_1.name.lower() for each in Language.all()}
+            if unknown := [code for code in language.split(",") if code not in known]:
+                raise ValueError(
+                    f"{', '.join(unknown)}: not known. Several languages need codes from {', '.join(sorted(known))}"
+                )
+        return language
 
     @field_validator("name")
     @classmethod
@@ -128,10 +142,12 @@ class Recipe(Section):
 
     @property
     def input_casing(self) -> CasingSection:
-        """The casing of the vocabulary's input, in the recipe's language unless [casing] names another."""
+        """The casing of the vocabulary's input, in the recipe's language unless [casing] names another or it has
+        several."""
         if self.casing.input == "keep":
             return CasingSection()
-        return CasingSection(input=self.casing.input, language=self.casing.language or self.recipe.language)
+        language = self.casing.language or self.recipe.language
+        return CasingSection(input=self.casing.input, language=None if "," in language else language)
 
     @property
     def command(self) -> tuple[str, ...]:

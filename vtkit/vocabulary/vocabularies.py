@@ -17,13 +17,13 @@ WORST_WORDS = 10  # words listed for each vocabulary that cost it most extra tok
 
 
 def languages_told_apart(language: str) -> tuple[str, ...]:
-    """The languages of the SemBridge paper's figure, which their scripts tell apart, and ``language``.
+    """The languages of the SemBridge paper's figure, which their scripts tell apart, and those of ``language``.
 
-    So at most two languages share a script, and a statistical detector is asked about these two only: that takes
-    seconds where all languages would take a gigabyte.
+    So few languages share a script, and a statistical detector is asked about these only: that takes seconds where all
+    languages would take a gigabyte.
     """
-    code = {"no": "nb"}.get(language, language)
-    return tuple(dict.fromkeys((*SEMBRIDGE, code))) if code in LANGUAGES else SEMBRIDGE
+    codes = [{"no": "nb"}.get(code, code) for code in language.split(",")]
+    return tuple(dict.fromkeys((*SEMBRIDGE, *(code for code in codes if code in LANGUAGES))))
 
 
 def analyse_vocabularies(
@@ -38,7 +38,7 @@ def analyse_vocabularies(
     Args:
         documents: texts searched in; without any, only the vocabularies themselves are looked at.
         queries: texts searched for.
-        language: ISO 639 code of the language searched in (:func:`languages_told_apart`).
+        language: ISO 639 code of the language searched in, or several (:func:`languages_told_apart`).
 
     Returns:
         The profile of ``source`` (None without one) and of ``target``.

@@ -59,7 +59,8 @@ def lexical_terms(language: str, analysis: Any, first: int) -> tuple[Callable[[s
             "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them.\n"
             "Install vtkit from its wheel or source folder (pip install PATH), or encode with vtkit serve."
         )
-    return analyser(language, analysis), {term: first + n for n, term in enumerate(opened(HERE / "terms.json"))}
+    numbers = {term: first + n for n, term in enumerate(opened(HERE / "terms.json"))}
+    return analyser(language, analysis).of_query, numbers
 
 
 class Encoder:
