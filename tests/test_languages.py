@@ -16,15 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.collections import load_retrieval
+from vtkit.data.document_files import read_document_file
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.deploy import scripts
 from vtkit.evaluation.systems import Bm25System
 from vtkit.recipe.load import load_recipe
 from vtkit.search.analysers import MARK, STOP_WORDS, analyser
 from vtkit.search.bm25 import Bm25
+from vtkit.search.changes import add
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import language_of_text, languages_of, misfit
 from vtkit.search.lexical import TERMS, LexicalPart
+from vtkit.search.segments import generation_of
 from vtkit.settings.analysers import refused
 from vtkit.system.errors import RecipeError
 
@@ -167,7 +170,7 @@ def test_it_is_said_that_a_declared_language_does_not_fit(capsys: pytest.Capture
     )
     Bm25System.over(mixed, "en,ko", "full")
     said = capsys.readouterr().err
-    assert "two: BM25 has the analyser of each document's language: ko 575, en 575 documents" in said, said
+    assert "two: BM25 analyses each text as its language: en 575, ko 575 documents" in said, said
     assert "Name its languages" not in said
 
 
@@ -222,7 +225,7 @@ def test_documents_in_two_languages_become_one_index(tmp_path: Path, monkeypatch
     built = invoke("build", tmp_path / "rows.jsonl", "--embedder", embedder, "--out", out, *settings)
     assert built.exception is None, (built.output, built.exception)
     assert load_recipe(out / "recipe.toml").recipe.recipe.language in ("en,ko", "ko,en")
-    lexical = IndexRecord.load(out).lexical
+    lexical = IndexRecord.load(generation_of(out)).lexical
     assert lexical is not None
     assert lexical.language in ("en,ko", "ko,en")
     for number in (10, 11):  # English, Korean
@@ -234,6 +237,11 @@ def test_documents_in_two_languages_become_one_index(tmp_path: Path, monkeypatch
         of_bm25 = {word: bm25 for word, _, _, bm25, *_ in results[0]["words"] if bm25}
         assert of_bm25
         assert "" not in of_bm25  # every term belongs to a word
+    added = {"id": "new", "text": "우라늄은 원자로의 연료로 쓰인다"}
+    (tmp_path / "more.jsonl").write_text(json.dumps(added), "utf-8")
+    assert add(out, read_document_file(str(tmp_path / "more.jsonl"))).documents == 81
+    results = json.loads(invoke("search", out, "원자로의 연료", "--json").stdout)["results"]
+    assert results[0]["id"] == "new"
 
 
 def test_a_recipe_names_languages_that_can_be_told_apart(tmp_path: Path) -> None:
