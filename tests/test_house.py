@@ -28,7 +28,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "pipeline": (3490, 270),
     "recipe": (1084, 94),
     "report": (1982, 182),
-    "search": (3200, 344),
+    "search": (3207, 344),
     "settings": (971, 112),
     "system": (689, 100),
     "training": (2330, 240),
