@@ -112,12 +112,8 @@ class Expansions:
     @classmethod
     def load(cls, folder: Path) -> Expansions:
         """Read the expansions that :func:`write_expansions` wrote."""
-        words: dict[bytes, Sequence[str]] = {}
         with (folder / EXPANSIONS).open(encoding="utf-8") as file:
-            for line in file:
-                entry = json.loads(line)
-                words[bytes.fromhex(entry["text"])] = tuple(entry["words"])
-        return cls(words)
+            return cls({bytes.fromhex(entry["text"]): tuple(entry["words"]) for entry in map(json.loads, file)})
 
     def expand(
         self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
