@@ -1,5 +1,6 @@
 """Collections that change: documents are added, replaced, deleted and merged, and the index equals one built anew."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny
+from command_line import invoke
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -17,10 +19,12 @@ from vtkit.data.documents import Document
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.search import open_searcher
-from vtkit.search.changes import add, delete, merge
+from vtkit.search.changes import MOST_SEGMENTS, add, delete, merge
+from vtkit.search.drift import Drift
 from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.results import Found
 from vtkit.search.segments import State, generation_of
+from vtkit.system.errors import DataError, RecipeError
 
 TEXTS = tiny.texts(400, seed=3, words=(3, 25))
 QUERIES = [*tiny.texts(12, seed=9, words=(2, 5)), TEXTS[5], "amber"]
@@ -28,9 +32,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "units": {"lexical": "bm25"},
     "tokens": {"lexical": "bm25", "own_tokens": True, "document_weighting": "geng", "top_dimensions": 20},
     "plain": {},
+    "passages": {"lexical": "bm25", "passages": {"words": 8, "overlap": 3}},
 }
 """Kind of an encoder and settings of its index: the rule of units with BM25, documents weighted by the tokens that
-they hold, and vectors as they are."""
+they hold, vectors as they are, and passages of documents."""
 
 
 def document(name: str, version: int) -> Document:
@@ -54,15 +59,24 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     units.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(names, unk_token="0")))
     save_encoder(tokens, folder / "tokens")
     save_encoder(units, folder / "units")
-    return {"units": folder / "units", "tokens": folder / "tokens", "plain": folder / "tokens"}
+    return {
+        "units": folder / "units",
+        "tokens": folder / "tokens",
+        "plain": folder / "tokens",
+        "passages": folder / "units",
+    }
 
 
 def built(folder: Path, model: Path, documents: Sequence[Document], settings: Mapping[str, Any]) -> Path:
     """An index of ``documents``."""
     folder.mkdir(parents=True)
     write_documents(documents, folder / "documents.jsonl")
-    vtkit.encode_texts(model, folder / "documents.jsonl", folder / "vectors", max_length=24)
-    vtkit.index_vectors(folder / "vectors", folder / "index", language="en", **settings)
+    of_index, passages = (
+        {name: value for name, value in settings.items() if name != "passages"},
+        settings.get("passages"),
+    )
+    vtkit.encode_texts(model, folder / "documents.jsonl", folder / "vectors", max_length=24, passages=passages)
+    vtkit.index_vectors(folder / "vectors", folder / "index", language="en", **of_index)
     return folder / "index"
 
 
@@ -129,3 +143,90 @@ def test_additions_replacements_and_deletions_equal_an_index_built_anew(
     assert State.load(index).segments[0].deleted == ()
     assert before != sorted(path.name for path in (index / "segments").iterdir())
     assert_equals_an_index_built_anew(index, tmp_path / "merged", model, left, settings)
+
+
+@pytest.fixture
+def index(encoders: Mapping[str, Path], tmp_path: Path) -> Path:
+    """An index of 30 documents with BM25, of units."""
+    first = [document(f"d{number}", 0) for number in range(30)]
+    return built(tmp_path / "index", encoders["units"], first, KINDS["units"])
+
+
+def ids(index: Path) -> list[str]:
+    searcher = open_searcher(index, model=None, collection=None)
+    return [searcher.documents[number].id for number in range(len(searcher.documents))]
+
+
+def test_on_the_command_line_documents_are_added_deleted_and_merged(index: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("id,text,year\nd3,amber river stone,2001\nx1,copper mirror Ωμέγα,soon\n", "utf-8")
+    added = invoke("add", index, new)
+    assert added.exception is None, (added.output, added.exception)
+    assert "1 added, 1 replaced: 31 documents in 2 segments" in added.output
+    assert "tokens each" in added.output
+    assert "the field year was integer and is text now" in added.output
+    assert ids(index)[-2:] == ["d3", "x1"]
+    found = json.loads(invoke("search", index, "amber river stone", "--json").stdout)["results"]
+    assert (found[0]["id"], found[0]["fields"]) == ("d3", {"year": "2001"})
+    (tmp_path / "ids.txt").write_text("d4\n\nd5\n")
+    deleted = json.loads(invoke("delete", index, "x1", "--ids", tmp_path / "ids.txt", "--json").stdout)
+    assert (deleted["deleted"], deleted["documents"]) == (3, 28)
+    assert not {"x1", "d4", "d5"} & set(ids(index))
+    assert "1 of 2 ids are not in" in invoke("delete", index, "d6", "x1").output
+    assert invoke("delete", index, "--where", "version = 0 and year = '2001'").exit_code == 1
+    assert "merged: 27 documents in 1 segment" in invoke("merge", index).output
+    assert len(list((index / "segments").iterdir())) == 1
+    assert len(list((index / "generations").iterdir())) == 2  # searchers may still read the one before
+
+
+def test_what_cannot_be_changed_is_refused_with_what_to_do(
+    index: Path, encoders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in index.rglob("*") if path.is_file()}
+    for arguments, kind, words in (
+        (("delete", index, "nothing"), DataError, "has no such document"),
+        (("delete", index, *ids(index)), DataError, "an index needs one"),
+        (("delete", index), RecipeError, "either the ids of documents"),
+        (("delete", index, "d3", "--where", "year = 1"), RecipeError, "either the ids of documents"),
+        (("delete", index, "--where", "yaer = 1"), RecipeError, "Did you mean year"),
+        (("add", index, tmp_path / "nothing"), DataError, "there is no such file"),
+        (("add", encoders["units"], index / "generations" / "1" / "documents.jsonl"), RecipeError, "vtkit index"),
+    ):
+        refused = invoke(*arguments)
+        assert isinstance(refused.exception, kind), (arguments, refused.exception)
+        assert words in str(refused.exception)
+    assert {path: path.stat().st_mtime_ns for path in index.rglob("*") if path in before} == before
+    (index / "collection.json").unlink()
+    for part in (index / "generations" / "1").iterdir():  # as an older version left it
+        part.rename(index / part.name)
+    assert vtkit.search_run(index, "amber river")[0]
+    refused = invoke("add", index, index / "documents.jsonl")
+    assert "an older version of vtkit made it" in str(refused.exception)
+
+
+def test_drift_is_told_with_the_reasons_to_build_again(index: Path) -> None:
+    same = vtkit.add_documents(index, [Document("a", "", TEXTS[0])])
+    assert same.drift is not None
+    assert (same.drift.other_scripts, same.drift.unread, same.drift.lost, same.reasons) == (0, 0, None, ())
+    other = vtkit.add_documents(index, [Document("b", "", "река и камень amber")])
+    assert other.drift is not None
+    assert other.drift.other_scripts == other.drift.unread == pytest.approx(11 / 16)
+    assert len(other.reasons) == 2
+    many = vtkit.add_documents(index, [Document(f"c{number}", "", TEXTS[number]) for number in range(31)])
+    assert "33 documents were added since it was made, and it has 63" in many.reasons[-1]
+    whole = tiny.tokenizer()
+    lacking = tiny.tokenizer(tuple(token for token in tiny.TOKENS if token not in ("amber", "river")))
+    whole.backend_tokenizer.save(str(index / "untrimmed.json"))
+    drift = Drift.between(["amber stone"], ["amber river", "stone stone"], lacking, index / "untrimmed.json")
+    assert drift.lost == 0.5
+    assert "lacks 50.0% of the tokens" in next(drift.reasons)
+
+
+def test_segments_are_merged_where_they_are_many_or_mostly_deleted(index: Path) -> None:
+    for number in range(MOST_SEGMENTS - 1):
+        assert vtkit.add_documents(index, [document(f"n{number}", 0)]).segments == number + 2
+    assert vtkit.add_documents(index, [document("more", 0)]).segments == 2
+    assert ids(index) == [*(f"d{n}" for n in range(30)), *(f"n{n}" for n in range(MOST_SEGMENTS - 1)), "more"]
+    assert vtkit.delete_documents(index, [f"d{number}" for number in range(13)]).segments == 2
+    assert vtkit.delete_documents(index, ["n0"]).segments == 1
+    assert State.load(index).segments[0].deleted == ()

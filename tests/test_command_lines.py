@@ -166,8 +166,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("en-ko.tsv.gz", "b.tsv.gz"):
         (made / name).write_bytes(gzip.compress(pairs.encode()))
     (made / "a.tsv").write_text(pairs, "utf-8")
-    rows = (f"{number},{text},{2000 + number}\n" for number, text in enumerate(tiny.texts(30)))
-    (made / "my_documents.csv").write_text("id,text,year\n" + "".join(rows), "utf-8")
+    rows = [f"{number},{text},{2000 + number}\n" for number, text in enumerate(tiny.texts(30))]
+    rows += [f"{name},apple cedar,2001\n" for name in ("d17", "d18", "ID")]  # of commands that delete documents
+    for name in ("my_documents.csv", "new_documents.csv"):
+        (made / name).write_text("id,text,year\n" + "".join(rows), "utf-8")
     for name in ("my_texts", "my_pdfs"):
         (made / name).mkdir()
         (made / name / "one.txt").write_text(" ".join(tiny.texts(30)), "utf-8")

@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1893, 98),
-    "deploy": (2244, 229),
+    "commands": (1936, 102),
+    "deploy": (2267, 232),
     "data": (2535, 287),
-    "encoder": (2660, 266),
+    "encoder": (2671, 266),
     "evaluation": (1444, 136),
-    "pipeline": (3490, 270),
+    "pipeline": (3497, 270),
     "recipe": (1084, 94),
     "report": (1982, 182),
-    "search": (3207, 344),
+    "search": (3301, 353),
     "settings": (971, 112),
     "system": (689, 100),
     "training": (2326, 240),
     "transfer": (1741, 140),
     "vocabulary": (2571, 229),
-    "vtkit": (494, 48),
+    "vtkit": (504, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

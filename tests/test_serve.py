@@ -585,6 +585,44 @@ def test_a_server_answers_from_the_index_that_it_opened(folder: Path, tmp_path: 
         assert "bug" not in (started.outputs / "stderr").read_text("utf-8")
 
 
+def test_a_server_takes_the_new_state_of_an_index_while_it_answers(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.txt").write_text("maple river\nmaple stone\n")
+    vtkit.encode_texts(folder / "encoder", tmp_path / "index.txt", tmp_path / "vectors")
+    vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index", lexical="bm25", language="en")
+    with running(tmp_path, "index") as started:
+
+        def found() -> list[str]:
+            status, answer = started.search(q="maple river")
+            assert status == 200
+            return sorted(each["snippet"] for each in answer["results"])
+
+        def answered(wanted: list[str]) -> bool:
+            """Until they are the results; every answer before has those of the old state."""
+            old, end = found(), time.monotonic() + 60
+            while (now := found()) != wanted and time.monotonic() < end:
+                assert now == old
+            return now == wanted
+
+        vtkit.add_documents(tmp_path / "index", [Document("1", "", "maple copper"), Document("new", "", "river dune")])
+        assert answered(["maple copper", "maple stone", "river dune"])
+        assert started.ask("GET", "/info")[1]["runs"] == {"index": 3}
+        dimensions = [entry["index"] for entry in started.embed("maple dune", prompt_name="query")[1][0]]
+        term = open_searcher(tmp_path / "index", model=None, collection=None).names.index("bm25:dune")
+        assert term in dimensions, "queries are encoded with the terms of the new state"
+        vtkit.delete_documents(tmp_path / "index", ["2"])
+        vtkit.merge_segments(tmp_path / "index")
+        assert answered(["maple copper", "river dune"])
+        state = tmp_path / "index" / "collection.json"
+        content = state.read_text()
+        state.write_text("{")
+        end = time.monotonic() + 60
+        while "is served on" not in (started.outputs / "stderr").read_text("utf-8") and time.monotonic() < end:
+            assert found() == ["maple copper", "river dune"]
+        state.write_text(content)
+        assert found() == ["maple copper", "river dune"]
+        assert "is served on" in (started.outputs / "stderr").read_text("utf-8")
+
+
 def test_serving_writes_nothing(server: Running, folder: Path) -> None:
     before = {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
     server.search(q="river", run="nasty")

@@ -1,11 +1,13 @@
 """The public names of vtkit, for type checkers and for ``__init__.py``, which loads each when it is first used."""
 
 from vtkit.api import Transfer as Transfer
+from vtkit.api import add_documents as add_documents
 from vtkit.api import build_tokenizer as build_tokenizer
 from vtkit.api import calibrate_encoder as calibrate_encoder
 from vtkit.api import change_casing as change_casing
 from vtkit.api import change_tokenizer_casing as change_tokenizer_casing
 from vtkit.api import corpus_gap as corpus_gap
+from vtkit.api import delete_documents as delete_documents
 from vtkit.api import encode as encode
 from vtkit.api import encode_texts as encode_texts
 from vtkit.api import evaluate as evaluate
@@ -17,6 +19,7 @@ from vtkit.api import index_vectors as index_vectors
 from vtkit.api import inspect_vocabulary as inspect_vocabulary
 from vtkit.api import load_encoder as load_encoder
 from vtkit.api import load_recipe as load_recipe
+from vtkit.api import merge_segments as merge_segments
 from vtkit.api import overlap as overlap
 from vtkit.api import run_recipe as run_recipe
 from vtkit.api import save_encoder as save_encoder
@@ -26,6 +29,7 @@ from vtkit.api import train_tokenizer as train_tokenizer
 from vtkit.api import transfer_encoder as transfer_encoder
 from vtkit.api import with_static_queries as with_static_queries
 from vtkit.data.corpora import read_corpus as read_corpus
+from vtkit.data.documents import Document as Document
 from vtkit.deploy.result import Export as Export
 from vtkit.encoder.asymmetric import dimension_names as dimension_names
 from vtkit.encoder.calibrated import Calibration as Calibration
@@ -36,6 +40,7 @@ from vtkit.pipeline.folder import open_run as open_run
 from vtkit.pipeline.folder import report_of as report_of
 from vtkit.report.data import ReportData as ReportData
 from vtkit.search.bm25 import Bm25 as Bm25
+from vtkit.search.changes import Changed as Changed
 from vtkit.search.exact import ExactIndex as ExactIndex
 from vtkit.search.folders import Encoding as Encoding
 from vtkit.search.folders import IndexFolder as IndexFolder

@@ -7,7 +7,7 @@ passed instead. Nothing is downloaded from the hub unless ``VTKIT_DOWNLOAD`` is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
+    from vtkit.data.documents import Document
     from vtkit.data.rows import Columns
     from vtkit.deploy.result import Export, Target
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.encoder.checkpoint import Layout
     from vtkit.evaluation.comparison import Comparison
+    from vtkit.search.changes import Changed
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.settings.recipe import Recipe
@@ -307,6 +309,57 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))
+
+
+def add_documents(index: Name, documents: Name | Sequence[Document], *, columns: Columns | None = None) -> Changed:
+    """Add documents to an index; they take the places of those with their ids. Only they are encoded, and the index
+    then equals one built anew from all documents, with the weights of encoder and BM25 that it was made with.
+
+    Args:
+        index: folder that :func:`index_vectors` or ``vtkit build`` made. Other processes that change it are waited for.
+        documents: as for ``vtkit add``, or the documents themselves.
+        columns: of a table that hold id, title and text; by default they are recognised by their names.
+
+    Returns:
+        The counts, the drift of the new documents, and reasons to build the index again.
+
+    Raises:
+        DataError: the documents cannot be read, or the index cannot change.
+        MachineError: there is no room; the index is as it was.
+        RecipeError: ``index`` is no such folder.
+    """
+    from vtkit.data.document_files import read_document_file
+    from vtkit.data.rows import RECOGNISED
+    from vtkit.search.changes import add
+
+    if isinstance(documents, str | Path):
+        documents = read_document_file(str(documents), columns or RECOGNISED)
+    return add(Path(index), documents)
+
+
+def delete_documents(index: Name, ids: Collection[str] = (), *, where: str | None = None) -> Changed:
+    """Delete documents from an index.
+
+    Args:
+        index: as for :func:`add_documents`.
+        ids: their ids; unknown ones are warned of.
+        where: a condition on the fields of further documents (docs/data.md#fields).
+
+    Raises:
+        DataError: no document is meant, or no other would be left.
+        RecipeError: ``index`` is no such folder, or the condition cannot be used.
+    """
+    from vtkit.search.changes import delete
+
+    return delete(Path(index), [ids] if isinstance(ids, str) else ids, where)
+
+
+def merge_segments(index: Name) -> Changed:
+    """Merge the segments of an index into one without deleted documents, and derive the files that a search reads
+    anew."""
+    from vtkit.search.changes import merge
+
+    return merge(Path(index))
 
 
 def export_for(

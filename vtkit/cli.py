@@ -39,12 +39,14 @@ GROUPS = {  # as the help lists them
         "casing",
         "expand-documents",
     ),
-    "Search": ("search", "explain", "encode", "index"),
+    "Search": ("search", "explain", "encode", "index", "add", "delete", "merge"),
     "Judge": ("evaluate", "compare", "analyse"),
     "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "check", "clean", "doctor"),
     "Hand over": ("serve", "export", "publish"),
 }
-MODULES = {"explain": "search", "index": "encode", "clean": "runs"}  # of commands without a file of their name
+MODULES = {"explain": "search", "index": "encode", "clean": "runs"} | dict.fromkeys(
+    ("add", "delete", "merge"), "change"
+)  # of commands without a file of their name
 
 
 class _Imported(UserDict[str, Any]):

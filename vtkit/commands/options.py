@@ -94,6 +94,14 @@ IdOption = Annotated[
 ]
 TitleOption = Annotated[str | None, option("Column with the titles. Default: by its name.", "COLUMN", "--title")]
 TextOption = Annotated[str | None, option("Column with the texts. Default: by its name.", "COLUMN", "--text")]
+WhereOption = Annotated[
+    str | None,
+    option(
+        "Only documents whose fields meet this condition: \"year >= 2020 and source in ('a', 'b')\".",
+        "CONDITION",
+        "--where",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunsOption = Annotated[
     Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.options import JsonOption, SearchedArgument, argument, option
+from vtkit.commands.options import JsonOption, SearchedArgument, WhereOption, argument, option
 from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
@@ -38,15 +38,6 @@ QueryLanguageOption = Annotated[
 ]
 CollectionOption = Annotated[
     str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
-]
-
-WhereOption = Annotated[
-    str | None,
-    option(
-        "Only documents whose fields meet this condition: \"year >= 2020 and source in ('a', 'b')\".",
-        "CONDITION",
-        "--where",
-    ),
 ]
 
 HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain RANK shows the tokens of a score."

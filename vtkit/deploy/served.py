@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -14,6 +14,8 @@ from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.results import Found
+from vtkit.system import console
+from vtkit.system.errors import VtkitError
 from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:
@@ -59,11 +61,33 @@ class Served:
 
     name: str  # name of the encoder: folder, hub id or run
     encoder: SparseEncoder
-    searchers: Mapping[str, Searcher]
+    searchers: dict[str, Searcher]
     text_tokens: int | None = None  # tokens at which a text is cut; None: the encoder's limit
     precision: Precision = "float32"
-    index: Searcher | None = None
-    """The index that queries are encoded for, with BM25's terms; None: a model was named, which encodes them alone."""
+    encoded_for: str | None = None
+    """The run for whose index queries are encoded, with BM25's terms; None: a model was named, which encodes them
+    alone."""
+
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and number of the file of each index's state
+
+    @property
+    def index(self) -> Searcher | None:
+        """The index that queries are encoded for."""
+        return None if self.encoded_for is None else self.searchers[self.encoded_for]
+
+    def renew(self) -> None:
+        """Take the newest state of each index that was changed; searches go on meanwhile, and each reads one state."""
+        for name, searcher in list(self.searchers.items()):
+            try:
+                if searcher.state is None:
+                    continue
+                known = searcher.state.stat()
+                before, self.seen[name] = self.seen.get(name), (known.st_mtime_ns, known.st_ino)
+                if before != self.seen[name] and (newest := searcher.renewed()) is not searcher:
+                    self.searchers[name] = newest
+                    console.say(f"{name} has changed: {len(newest.documents):,} documents")
+            except (VtkitError, OSError) as error:
+                console.warn(f"{name} has changed, and the state before is served on: {error}")
 
     def longest(self, side: Side) -> int:
         """Tokens of a text that are read, including special tokens."""

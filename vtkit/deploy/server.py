@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS_A_REQUEST = 4  # open connections per request in progress: most connections are idle
 BACKLOG = 2048  # connections that the system queues until they are accepted
+CHANGED_SECONDS = 1.0  # between two looks at whether an index has changed
 KEEP_ALIVE_SECONDS = 30  # lifetime of an idle connection
 
 
@@ -53,10 +55,18 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     config.patience = 2 * limits.seconds + 1  # type: ignore[attr-defined]
     server = _Server(config)
     ready(f"http://{shown}:{bound.getsockname()[1]}")
+    stopped = threading.Event()
+    threading.Thread(target=_renew, args=(served, stopped), daemon=True).start()
     with watched_elsewhere(), console.without_bars():
         server.run([bound])
+    stopped.set()
     if server.force_exit:
         leave_interrupted()
+
+
+def _renew(served: Served, stopped: threading.Event) -> None:
+    while not stopped.wait(CHANGED_SECONDS):
+        served.renew()
 
 
 class _Server(Server):

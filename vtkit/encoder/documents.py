@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ LONG = 1300  # dimensions of a document
 ROOT = 0.5  # power of the weight of a summed unit, itself the square root of the sum
 
 QUANTILE = 0.9
+WEIGHTS_AT_ONCE = 2**17  # that are pruned together
 MUCH = 1 / 3  # share of the sum of all weights from which on its loss is a warning
 
 
@@ -236,9 +237,10 @@ def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: Doc
 
 def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse.csr_matrix:
     """``vectors`` with every dimension multiplied by its weight; dimensions that become 0 are left out."""
-    result = vectors.copy()
-    result.data = result.data * weights[result.indices]
-    result.eliminate_zeros()
+    data = vectors.data * weights[vectors.indices]
+    result = sparse.csr_matrix((data, vectors.indices, vectors.indptr), vectors.shape, copy=not data.all())
+    if not data.all():
+        result.eliminate_zeros()
     return result
 
 
@@ -280,18 +282,27 @@ def pruned(
     al., 2023, arXiv:2304.12702), at most as many of them as together hold the share ``mass`` of the row's sum, and what
     the others were. Of equal weights the lower dimension comes first."""
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
-    longest = int(np.diff(vectors.indptr).max(initial=0))
+    longest = int(np.diff(vectors.indptr).max(initial=1))
     most = longest if top_dimensions is None else top_dimensions
     if mass == 1 and longest <= most and vectors.data.all():
         return vectors, before
-    vectors = vectors.copy()
-    for start, stop in pairwise(vectors.indptr.tolist()):
-        weights = vectors.data[start:stop]
-        order = np.argsort(-weights, kind="stable")
+    rows, kept = vectors.shape[0], np.zeros(vectors.nnz, dtype=np.bool_)
+    at_once = max(1, WEIGHTS_AT_ONCE // longest)
+    for first in range(0, rows, at_once):
+        starts = vectors.indptr[first : first + at_once + 1]
+        filled = np.arange(longest) < np.diff(starts)[:, None]
+        weights = np.zeros(filled.shape, dtype=vectors.dtype)
+        weights[filled] = vectors.data[starts[0] : starts[-1]]
+        ordered = -np.sort(-weights, axis=1)
+        counts = np.full(len(weights), min(most, longest))
         if mass < 1:  # else the smallest weights would be lost in the sum
-            held = np.cumsum(weights[order], dtype=np.float64)
-            weights[order[int(np.searchsorted(held, mass * held.max(initial=0))) + 1 :]] = 0.0
-        weights[order[most:]] = 0.0
-    vectors.eliminate_zeros()
+            held = np.cumsum(ordered, axis=1, dtype=np.float64)
+            counts = np.minimum(counts, 1 + (held < mass * held[:, -1:]).sum(axis=1))
+        least = np.take_along_axis(ordered, counts[:, None] - 1, axis=1)
+        above, equal = weights > least, (weights == least) & (weights != 0)
+        left = (counts - above.sum(axis=1))[:, None]
+        kept[starts[0] : starts[-1]] = (above | (equal & (np.cumsum(equal, axis=1) <= left)))[filled]
+    indptr = np.concatenate([[0], np.cumsum(kept)])[vectors.indptr]
+    vectors = sparse.csr_matrix((vectors.data[kept], vectors.indices[kept], indptr), vectors.shape)
     after = float(vectors.data.sum(dtype=np.float64))
     return vectors, Removed(before.weights, before.weights - vectors.nnz, before.mass, max(0.0, before.mass - after))

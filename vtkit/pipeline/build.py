@@ -29,6 +29,7 @@ from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.drift import UNTRIMMED
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import languages_of
@@ -42,6 +43,7 @@ from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.training.crops import joined, units
+from vtkit.vocabulary.existing import load_tokenizer
 
 RECIPE, CORPUS, TEXTS, RUNS, BUILT = "recipe.toml", "corpus.jsonl", "texts.txt", "runs", "built.json"
 """In the folder: the recipe, the documents as they were read, pieces of them to learn from, the run, and what is known
@@ -128,7 +130,7 @@ def build_index(
         documents=f"./{CORPUS}",
         trimmed=sum(1 for document in islice(read, TRIMMED) for _ in _pieces(document.contents)) >= TRIMMED,
     )
-    load_recipe(out / RECIPE, list(settings), text=text)
+    source_model = load_recipe(out / RECIPE, list(settings), text=text).recipe.source.model
     write_atomically(out / RECIPE, text)
     with replaced(out / CORPUS) as fresh:
         write_documents(read, fresh)
@@ -144,6 +146,9 @@ def build_index(
     publish(found.folder, out / GENERATIONS / "1")
     _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
     State(1, (Segment("1", len(read)),)).save(out)
+    trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
+    if trimmed is not None and source_model is not None:
+        load_tokenizer(source_model).backend_tokenizer.save(str(out / UNTRIMMED))
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
     record = IndexFolder("model", len(read), len(searcher.index.postings.weights), found.settings.engine, of_index)
     write_record(out / SEARCH, record.to_json(), loaded_files(out / "model"))  # from here on it is an index
@@ -155,7 +160,6 @@ def build_index(
         times.append(1000 * (time.perf_counter() - asked))
         examples += [Example(query, found.id, found.title, found.shown) for found in first]
     balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
-    trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
     built = BuiltIndex(
         documents=len(read),
         language=language,

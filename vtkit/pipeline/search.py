@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vtkit.settings.index import OF_A_CLUSTER, IndexSection
-from vtkit.system.errors import RecipeError, VtkitError
+from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.system.runtime import fastest_device
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
     name: str  # of the model or of the first run
     encoder: SparseEncoder
     searchers: dict[str, Searcher]
-    encoded_for: Searcher | None  # whose queries texts are encoded as; None for a model of its own
+    encoded_for: str | None  # the searcher whose queries texts are encoded as; None for a model of its own
 
 
 def open_searcher(
@@ -43,7 +43,13 @@ def open_searcher(
     from vtkit.search.searcher import Searcher
 
     if query_language is None:
-        return Searcher.load(*loaded_from)
+        while True:
+            try:
+                return Searcher.load(*loaded_from)
+            except (DataError, OSError):  # of a state that was replaced, and removed with the next change
+                before, loaded_from = loaded_from, searched(folder, model=model, collection=collection)
+                if loaded_from.folder == before.folder:
+                    raise
     from vtkit.pipeline.folder import is_run_folder, open_run
     from vtkit.search.bridge_queries import FOLDER
 
@@ -148,5 +154,5 @@ def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection:
     for called, searcher in searchers.items():
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
-    index = None if models else next(iter(searchers.values()))
-    return Opened(models[0] if models else next(iter(wanted)), encoder, searchers, index)
+    first = None if models else next(iter(wanted))
+    return Opened(first or models[0], encoder, searchers, first)

@@ -20,13 +20,17 @@ from numpy.typing import NDArray
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.retrieval import Document
+from vtkit.data.sequences import Lazy
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.analysers import Analyser, analyser
 from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
 from vtkit.search.folders import ENCODING, encode_folder, is_index_folder, read_encoding, searched_by, write_index
 from vtkit.search.index_info import REBUILD, IndexRecord
 from vtkit.search.lexical import LexicalPart
+from vtkit.search.passages import row_contents
+from vtkit.search.searcher import Documents
 from vtkit.search.segments import (
     GENERATIONS,
     HELD,
@@ -37,7 +41,9 @@ from vtkit.search.segments import (
     generation_of,
     keep_held,
     living_counts,
+    living_passages,
     living_vectors,
+    passages_of,
     write_living_documents,
 )
 from vtkit.search.stored_vectors import VECTORS, write_vectors
@@ -56,6 +62,10 @@ if TYPE_CHECKING:
 MOST_SEGMENTS = 10  # with more, all but the first are merged
 MOST_DELETED = 1 / 3  # share of deleted documents in the segments; with more, all are merged
 
+MOST_ADDED = 1 / 2
+"""Share of the documents that may be added before it is advised to build the index again: units, vocabulary and the
+weight of BM25 come from those it was made with."""
+
 LOCK = ".lock"  # file that the process holds which changes an index
 SHARDS = ".adding"  # folder of documents that are being encoded
 
@@ -69,6 +79,8 @@ class Changed(Result):
     deleted: int
     documents: int
     segments: int
+    drift: Drift | None = None  # of documents that were added
+    reasons: tuple[str, ...] = ()  # to build the index again
 
 
 def add(home: Path, documents: Sequence[Document]) -> Changed:
@@ -92,18 +104,24 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             encode_folder(
                 encoder, change.model, documents, work, home / SHARDS,
                 max_length=first.max_length, top_dimensions=first.top_dimensions, precision=first.precision,
-                run=first.run, language=first.language,
+                passages=change.index.passages, run=first.run, language=first.language,
             )  # fmt: skip
-            texts = [document.contents for document in documents]
+            texts = row_contents(documents, passages_of(work))
             keep_held(work, encoder, texts, change.index)
             if change.record.lexical is not None:
                 TermCounts.of(texts, TermDimensions(change.analyser, {})).save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
+            drift = change.drift(encoder, row_contents(documents, None))
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
-        state = replace(state, segments=(*state.segments, Segment(name, len(documents))))
-        state = change.switch(change.merged_where_needed(state), encoder)
-        return Changed(len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments))
+        segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
+        state = change.merged_where_needed(replace(state, segments=segments, added=added))
+        state = change.switch(state, encoder)
+        reasons = [*drift.reasons]
+        if state.added > MOST_ADDED * state.documents:
+            reasons.append(f"{state.added:,} documents were added since it was made, and it has {state.documents:,}")
+        counts = len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments)
+        return Changed(*counts, drift, tuple(reasons))
 
 
 def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> Changed:
@@ -201,6 +219,14 @@ class _Change:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
 
+    def drift(self, encoder: SparseEncoder, texts: Sequence[str]) -> Drift:
+        """The drift from the living documents to ``texts``."""
+        from vtkit.encoder.sides import tokenizer_of
+
+        documents = Documents.open(generation_of(self.home) / DOCUMENTS)
+        old = Lazy(len(documents), lambda number: documents[number].contents)
+        return Drift.between(old, texts, tokenizer_of(encoder, "document"), self.home / UNTRIMMED)
+
     def passing(self, where: str) -> NDArray[np.int64]:
         """The numbers of the living documents that meet a condition."""
         if self.record.fields is None:
@@ -228,6 +254,8 @@ class _Change:
             if (first / TERM_COUNTS).is_dir():
                 living_counts(self.home, parts).save(work / TERM_COUNTS)
             write_living_documents(self.home, parts, work / DOCUMENTS)
+            if (passages := living_passages(self.home, parts)) is not None:
+                passages.save(work)
             encoding = replace(read_encoding(first), texts=vectors.shape[0], postings=vectors.nnz)
             write_record(work / ENCODING, encoding.to_json(), files_of(work))
         return replace(state, segments=(*state.segments[:kept], whole))
@@ -267,4 +295,5 @@ class _Change:
             part = LexicalPart.scaled(before.lexical, terms, matrix, impacts)
             matrix = part.documents(matrix, impacts)
         write_living_documents(self.home, state, out / DOCUMENTS)
-        write_index(out, self.index, matrix, out / DOCUMENTS, before.tokenizer, part)
+        passages = living_passages(self.home, state)
+        write_index(out, self.index, matrix, out / DOCUMENTS, before.tokenizer, part, passages)

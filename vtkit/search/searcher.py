@@ -28,6 +28,7 @@ from vtkit.search.fields import ConditionError, Fields, typed_fields
 from vtkit.search.index_info import REBUILD, Contributions, IndexRecord, Kind
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
+from vtkit.search.segments import GENERATIONS, STATE, generation_of
 from vtkit.search.words import QueryWords
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -38,6 +39,8 @@ from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
     from vtkit.encoder.sides import EncoderQueries
+
+    QueryEncoder = StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
 
 TOKENS_SHOWN = 12
 
@@ -103,7 +106,7 @@ class Searcher:
     """A query encoder, the index of its documents, and the names of the dimensions, loaded once for many queries.
     Special tokens stand for no word, so they are listed separately, although their weights count in every score."""
 
-    encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
+    encoder: QueryEncoder
     index: Index
     documents: Documents
     names: list[str]
@@ -117,20 +120,29 @@ class Searcher:
     lexical: LexicalPart | None = None  # BM25's terms behind the encoder's dimensions, if the index has them
 
     @classmethod
-    def load(cls, model: str, index: Path, settings: IndexSection, bridge: tuple[Path, str] | None = None) -> Searcher:
+    def load(
+        cls,
+        model: str,
+        index: Path,
+        settings: IndexSection,
+        bridge: tuple[Path, str] | None = None,
+        encoder: QueryEncoder | None = None,
+    ) -> Searcher:
         """The searcher of a model and an index.
 
         Args:
             index: the folder of one set's index: ``postings/``, ``documents.jsonl`` and ``index.json``.
             settings: how its engine searches, and how queries are encoded; the engine itself is in ``index.json``.
             bridge: folder of translations that encode queries instead of the model, and the language of the queries.
+            encoder: the model's query encoder, if it was loaded before.
         """
         record = IndexRecord.load(index)
         opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
         documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.postings.ranked:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
-        encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(model, record.tokenizer)
+        if encoder is None:
+            encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(model, record.tokenizer)
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
@@ -145,6 +157,21 @@ class Searcher:
         fields = None if record.fields is None else Fields.open(index, record.fields, len(documents))
         described = names, telling, vocabulary, input_vocabulary, special
         return cls(encoder, opened, documents, *described, *limits, fields, lexical)
+
+    @property
+    def state(self) -> Path | None:
+        """The file that names the generation which this searcher should read; None if the index cannot change."""
+        state = self.documents.path.parents[2] / STATE
+        return state if self.documents.path.parents[1].name == GENERATIONS and state.is_file() else None
+
+    def renewed(self) -> Searcher:
+        """The searcher of the newest generation of the index, with the same query encoder; itself if it is that."""
+        if self.state is None or (newest := generation_of(self.state.parent)) == self.documents.path.parent:
+            return self
+        from vtkit.search.folders import searched_by
+
+        model, settings = searched_by(self.state.parent)
+        return Searcher.load(model, newest, settings, encoder=self.encoder)
 
     def search(
         self, queries: Sequence[str], depth: int, *, skip: int = 0, where: str | None = None, why: bool = False

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.encoder.documents import tokens_held
 from vtkit.search.bm25 import TermCounts
+from vtkit.search.passages import PASSAGES, Passages
 from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system.checksums import write_record
@@ -55,6 +56,7 @@ class State(Result):
 
     generation: int
     segments: tuple[Segment, ...]
+    added: int = 0  # documents, since the index was made
 
     @classmethod
     def load(cls, home: Path) -> State:
@@ -115,17 +117,37 @@ def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index
 def living_vectors(home: Path, state: State, part: str = VECTORS) -> sp.csr_matrix:
     """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, (rows, dimensions)."""
     parts = [(read_vectors(home / SEGMENTS / segment.name / part), segment) for segment in state.segments]
-    return sp.vstack([_living(rows, segment) for rows, segment in parts], format="csr")
+    return sp.vstack([_living(home, segment, rows) for rows, segment in parts], format="csr")
 
 
 def living_counts(home: Path, state: State) -> TermCounts:
     """The counts of BM25's terms in the rows of all living documents."""
     parts = [(TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS), segment) for segment in state.segments]
-    return TermCounts.joined([replace(part, counts=_living(part.counts, segment)) for part, segment in parts])
+    return TermCounts.joined([replace(part, counts=_living(home, segment, part.counts)) for part, segment in parts])
 
 
-def _living(rows: sp.csr_matrix, segment: Segment) -> sp.csr_matrix:
-    return rows[segment.living] if segment.deleted else rows
+def living_passages(home: Path, state: State) -> Passages | None:
+    """The passages of all living documents, if the rows are passages."""
+    parts = []
+    for segment in state.segments:
+        passages, living = passages_of(home / SEGMENTS / segment.name), segment.living
+        if passages is not None:
+            rows = passages.rows[living[passages.documents]]
+            passages = Passages(np.column_stack([(np.cumsum(living, dtype=np.int32) - 1)[rows[:, 0]], rows[:, 1:]]))
+        parts.append((passages, int(living.sum())))
+    return Passages.joined(parts)
+
+
+def passages_of(segment: Path) -> Passages | None:
+    """The passages whose vectors a segment holds; None if they are of documents."""
+    return Passages.load(segment, read_vectors(segment / VECTORS).shape[0]) if (segment / PASSAGES).exists() else None
+
+
+def _living(home: Path, segment: Segment, rows: sp.csr_matrix) -> sp.csr_matrix:
+    if not segment.deleted:
+        return rows
+    passages = passages_of(home / SEGMENTS / segment.name)
+    return rows[segment.living if passages is None else segment.living[passages.documents]]
 
 
 def write_living_documents(home: Path, state: State, path: Path) -> None:

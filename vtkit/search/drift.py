@@ -1,0 +1,84 @@
+"""Differences between documents that are added to an index and those that its model was made for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.encoder.truncation import TEXTS_LOOKED_AT, whole_encodings
+from vtkit.system.results import Result
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.words import script_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+UNTRIMMED = "untrimmed.json"  # tokenizer file of the source, in the folder of an index with a trimmed vocabulary
+
+CHARACTERS_LOOKED_AT = 10_000  # of a text
+OF_OLD = 0.01  # share of the old letters from which on a script is one of theirs
+
+LOST, OTHER = 0.02, 0.05
+"""Shares of lost tokens and of letters in other scripts from which on the index should be built again; a vocabulary
+that is trimmed to 2,000 pieces of a collection loses half a percent of the tokens of others."""
+
+
+@dataclass(frozen=True)
+class Drift(Result):
+    """Shares of new documents that the encoder reads worse than the old ones, from samples of both."""
+
+    lost: float | None  # share of their tokens that trimming removed from the vocabulary; None if it is not trimmed
+    other_scripts: float  # share of their letters in scripts that the old documents hardly have
+    unread: float  # share of their letters that the vocabulary lacks
+    tokens: float  # mean number of tokens
+    old_tokens: float  # that of the old documents
+
+    @classmethod
+    def between(
+        cls, old: Sequence[str], new: Sequence[str], tokenizer: PreTrainedTokenizerFast, untrimmed: Path
+    ) -> Drift:
+        """The drift from ``old`` to ``new`` texts, by :data:`TEXTS_LOOKED_AT` of each.
+
+        Args:
+            tokenizer: cuts the texts for the encoder.
+            untrimmed: the tokenizer file that it was trimmed from, if there is one.
+        """
+        old, new = _sample(old), _sample(new)
+        vocabulary, lost = Vocabulary(tokenizer), None
+        if untrimmed.is_file():
+            from tokenizers import Tokenizer
+
+            whole = Tokenizer.from_file(str(untrimmed))
+            tokens = [
+                token for each in whole.encode_batch(list(new), add_special_tokens=False) for token in each.tokens
+            ]
+            lost = sum(token not in vocabulary.ids for token in tokens) / max(len(tokens), 1)
+        before, scripts = (Counter(map(script_of, filter(str.isalpha, "".join(texts)))) for texts in (old, new))
+        known = {script for script, count in before.items() if count >= OF_OLD * before.total()}
+        other = sum(count for script, count in scripts.items() if script not in known)
+        letters = max(sum(map(str.isalnum, "".join(new))), 1)
+        unread = sum(len(vocabulary.unread(text)) for text in new) / letters
+        lengths = [
+            sum(len(encoding.ids) for encoding in whole_encodings(tokenizer, texts)) / max(len(texts), 1)
+            for texts in (new, old)
+        ]
+        return cls(lost, other / max(scripts.total(), 1), unread, *lengths)
+
+    @property
+    def reasons(self) -> Iterator[str]:
+        """The reasons to build the index again."""
+        if self.lost is not None and self.lost >= LOST:
+            yield f"the trimmed vocabulary lacks {self.lost:.1%} of the tokens of the new documents"
+        if self.other_scripts >= OTHER:
+            yield f"{self.other_scripts:.0%} of their letters are in scripts that the others hardly have"
+        if self.unread >= OTHER:
+            yield f"the vocabulary lacks {self.unread:.0%} of their letters"
+
+
+def _sample(texts: Sequence[str]) -> list[str]:
+    """The beginnings of up to :data:`TEXTS_LOOKED_AT` of ``texts``, spread evenly."""
+    numbers = range(0, len(texts), -(-len(texts) // TEXTS_LOOKED_AT) or 1)
+    return [texts[number][:CHARACTERS_LOOKED_AT] for number in numbers]
