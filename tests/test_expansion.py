@@ -287,6 +287,17 @@ def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Pa
     assert all(again.tokenize(token.replace("Ġ", " ")) == [token] for token in found.added if token.startswith("Ġ"))
 
 
+def test_special_tokens_that_a_normalizer_reaches_keep_their_ids_and_no_token_comes_beside_the_size(
+    shared: Path,
+) -> None:
+    """The padding token of the uncased BERT is normalized, so that the library itself calls it [pad]."""
+    base = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    found = expand_vocabulary(base, real_texts(shared, 300), section(size=len(base) + 50, increment=50)).tokenizer
+    assert len(found) == len(base) + 50
+    assert found.all_special_ids == base.all_special_ids
+    assert found(["a b", "a"], padding=True)["input_ids"][1][-1] == base.pad_token_id
+
+
 def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Kinase KINASE kinase DNA"] * 4
     base = wordpiece("DNA", *"DNAKISE", *(f"##{letter}" for letter in "DNAKISE"), lowercase=False)

@@ -70,7 +70,7 @@ class Units(Section):
     they are taken over, and the texts only name them (docs/language.md#ready-dictionaries). Default: units are
     learned."""
 
-    size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
+    size: Annotated[int, Field(ge=16, le=1_000_000)] = 8192
     """Number of units."""
 
     active: Annotated[int, Field(ge=1, le=1000)] = 16

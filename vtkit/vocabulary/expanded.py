@@ -23,7 +23,7 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.existing import special_roles, with_casing, wrap
+from vtkit.vocabulary.existing import with_casing, wrapped_like
 from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE, Notation
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
@@ -126,8 +126,7 @@ def expand_vocabulary(
         say_if_smaller(len(base) + len(added), section.size, len(base))
     unused = int((counts[len(base) :] == 0).sum())
     stats = ExpansionStats(len(base), len(added), unused, stopped, WHY[stopped], tuple(curve))
-    roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
-    return Expansion(wrap(extended, roles, "expanded", require_roles=False), tuple(added), stats)
+    return Expansion(wrapped_like(extended, base), tuple(added), stats)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), family, corpus, expansion, trimmed)
 
 
-VOCABULARY = Stage("vocabulary", version=7, reads=("vocabulary", "casing.input"), function=build_vocabulary)
+VOCABULARY = Stage("vocabulary", version=8, reads=("vocabulary", "casing.input"), function=build_vocabulary)
 
 
 def vocabulary_stage(recipe: Recipe) -> Stage[VocabularyResult]:
