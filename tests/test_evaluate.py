@@ -26,6 +26,7 @@ from vtkit.evaluation.comparison import Comparison
 from vtkit.evaluation.mteb_results import languages_in_mteb, mteb_task
 from vtkit.pipeline.folder import report_of
 from vtkit.search.measures.significance import bonferroni, mean_interval, paired_t
+from vtkit.system.console import size
 from vtkit.system.errors import RecipeError
 
 MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
@@ -321,6 +322,10 @@ def test_mteb_s_files_hold_its_measures_and_the_page_says_what_the_table_does(pl
     for shown in (f"{own['nDCG@10']:.3f}", "p (randomisation)", "Queries won and lost", "NEXT-GEQ", "<img"):
         assert shown in page
     assert f"{own['nDCG@10']:.3f} ±" in words
+    for cell in found.cells:
+        assert cell.evaluated.cost is not None
+        whole, documents = cell.evaluated.cost.index_bytes, cell.evaluated.documents
+        assert f"{size(whole)} | {size(whole / documents)} |" in words
     assert "<script" not in page
 
 

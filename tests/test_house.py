@@ -27,7 +27,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "evaluation": (1444, 136),
     "pipeline": (3497, 270),
     "recipe": (1084, 94),
-    "report": (1982, 182),
+    "report": (1984, 182),
     "search": (3301, 353),
     "settings": (971, 112),
     "system": (689, 100),

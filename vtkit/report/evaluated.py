@@ -21,6 +21,7 @@ COSTS = {  # column of the table of costs -> its explanation
     "NEXT-GEQ": "Jumps to the posting of a document that another list holds.",
     "mean": "To search an encoded query for 10 results with one thread, by vtkit's exact search.",
     "index": "Bytes of the lists, without the documents' texts.",
+    "a document": "Size of the index by the number of documents.",
 }
 
 
@@ -95,6 +96,7 @@ def _costs(collection: str, cells: Sequence[Cell]) -> Table:
         of_lists = (f"{amount(each[5])} / {amount(each[-1])}" for each in deciles)
         steps = map(amount, (cost.score, cost.insert, cost.next, cost.next_geq))
         mean = f"{cost.mean_ms:.2f} ms (p50 {cost.median_ms:.2f}, p99 {cost.p99_ms:.2f})"
-        rows.append((cell.system, *shown, *of_lists, *steps, mean, size(cost.index_bytes)))
+        sizes = (size(cost.index_bytes), size(cost.index_bytes / of.documents))
+        rows.append((cell.system, *shown, *of_lists, *steps, mean, *sizes))
     notes = {name: COLUMNS[name] for name in ("query dims", "doc dims", "FLOPS")} | COSTS
     return Table(f"{collection}, a query", ("system", *notes), rows, notes=notes)
