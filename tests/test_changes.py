@@ -1,15 +1,25 @@
 """Collections that change: documents are added, replaced, deleted and merged, and the index equals one built anew."""
 
 import json
+import os
+import resource
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
 import tiny
 from command_line import invoke
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -24,7 +34,7 @@ from vtkit.search.drift import Drift
 from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.results import Found
 from vtkit.search.segments import State, generation_of
-from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.errors import DataError, MachineError, RecipeError
 
 TEXTS = tiny.texts(400, seed=3, words=(3, 25))
 QUERIES = [*tiny.texts(12, seed=9, words=(2, 5)), TEXTS[5], "amber"]
@@ -230,3 +240,102 @@ def test_segments_are_merged_where_they_are_many_or_mostly_deleted(index: Path) 
     assert vtkit.delete_documents(index, [f"d{number}" for number in range(13)]).segments == 2
     assert vtkit.delete_documents(index, ["n0"]).segments == 1
     assert State.load(index).segments[0].deleted == ()
+
+
+@pytest.mark.parametrize("limit", [300, 3_000, 12_000])
+def test_a_change_that_finds_no_room_leaves_the_index_as_it_was(index: Path, limit: int) -> None:
+    before, state = ids(index), (index / "collection.json").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(MachineError):
+            add(index, [document(f"n{number}", 0) for number in range(40)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (ids(index), (index / "collection.json").read_bytes()) == (before, state)
+    assert add(index, [document("new", 0)]).documents == 31
+    assert sorted(path.name for path in (index / "segments").iterdir()) == ["1", "2"]
+
+
+def test_a_second_writer_waits_and_says_for_whom(index: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        changes = [pool.submit(add, index, [document(f"n{number}", 0)]) for number in range(3)]
+        assert sorted(change.result().documents for change in changes) == [31, 32, 33]
+    assert "waiting for process" in capfd.readouterr().err
+    assert set(ids(index)) >= {"n0", "n1", "n2"}
+
+
+def test_a_killed_change_leaves_the_old_state_or_the_new_one(index: Path, tmp_path: Path) -> None:
+    """At moments spread over the whole change."""
+    write_documents([document("new", 0), document("d3", 1)], tmp_path / "new.jsonl")
+    arguments = ["add", str(index), str(tmp_path / "new.jsonl")]
+    old = ids(index)
+    new = [name for name in old if name != "d3"] + ["new", "d3"]
+    begun = time.monotonic()
+    copy = tmp_path / "copy"
+    shutil.copytree(index, copy)
+    assert command_line.call(tmp_path, ["add", str(copy), arguments[2]], os.environ).returncode == 0
+    seconds = time.monotonic() - begun
+    for moment in range(1, 6):
+        process = command_line.start(tmp_path, arguments, os.environ, tmp_path)
+        process.join(seconds * moment / 6)
+        process.kill()
+        process.join()
+        assert ids(index) in (old, new)
+    assert command_line.call(tmp_path, arguments, os.environ).returncode == 0
+    assert ids(index) == new
+    assert not list((index / "segments").glob(".*"))
+
+
+class Changing(RuleBasedStateMachine):
+    """Any sequence of additions, replacements, deletions and merges, with the documents that should be there."""
+
+    encoders: Mapping[str, Path]
+    folder: Path
+    kind = "passages"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = Path(tempfile.mkdtemp(dir=self.folder))
+        self.documents = {f"d{number}": document(f"d{number}", 0) for number in range(12)}
+        self.versions = 0
+        first = list(self.documents.values())
+        self.index = built(self.place / "index", self.encoders[self.kind], first, KINDS[self.kind])
+
+    @rule(numbers=st.sets(st.integers(0, 25), min_size=1, max_size=5))
+    def add(self, numbers: set[int]) -> None:
+        self.versions += 1
+        new = [document(f"d{number}", self.versions) for number in sorted(numbers)]
+        changed = add(self.index, new)
+        assert changed.replaced == len(self.documents.keys() & {each.id for each in new})
+        for each in new:
+            self.documents.pop(each.id, None)
+            self.documents[each.id] = each
+
+    @precondition(lambda self: len(self.documents) > 6)
+    @rule(choice=st.sets(st.integers(0, 100), min_size=1, max_size=4))
+    def delete(self, choice: set[int]) -> None:
+        names = list(self.documents)
+        chosen = {names[number % len(names)] for number in choice}
+        assert delete(self.index, chosen).deleted == len(chosen)
+        for name in chosen:
+            del self.documents[name]
+
+    @rule()
+    def merge(self) -> None:
+        assert merge(self.index).segments == 1
+
+    @invariant()
+    def the_documents_are_there(self) -> None:
+        assert ids(self.index) == list(self.documents)
+
+    def teardown(self) -> None:
+        documents = list(self.documents.values())
+        assert_equals_an_index_built_anew(
+            self.index, self.place / "anew", self.encoders[self.kind], documents, KINDS[self.kind]
+        )
+
+
+def test_any_sequence_of_changes_equals_an_index_built_anew(encoders: Mapping[str, Path], tmp_path: Path) -> None:
+    Changing.encoders, Changing.folder = encoders, tmp_path
+    run_state_machine_as_test(Changing, settings=settings(max_examples=4, stateful_step_count=8, deadline=None))
