@@ -165,7 +165,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
         text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "x"}]'),
         "folder .*x .*missing"
     ),
-    "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer\.json is damaged or cut short"),
+    "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer\.json is damaged: it is not valid JSON"),
     "tokenizer: gone": (gone("tokenizer.json"), r"holds no tokenizer"),
     "tokenizer: larger": (
         lambda folder: tokenizer((*TOKENS, "later")).save_pretrained(str(folder)),

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
     (tmp_path / "numbers.txt").write_text("".join(f"{number} {number + 1}\n" for number in range(40)))
     vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
     refused = invoke("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")
-    assert "BM25 needs the language, which the texts do not show. Give language." in str(refused.exception)
+    assert "BM25 needs the language, which the texts do not show. Name it with --language." in str(refused.exception)
     for wrong in ("query_length", "query_length=0", "nothing=1", "heap=1", "engine.fast=1"):
         refused = invoke("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
         assert isinstance(refused.exception, RecipeError), wrong

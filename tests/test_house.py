@@ -21,20 +21,20 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1936, 102),
-    "deploy": (2267, 232),
-    "data": (2535, 287),
-    "encoder": (2671, 266),
+    "deploy": (2269, 232),
+    "data": (2543, 287),
+    "encoder": (2692, 266),
     "evaluation": (1444, 136),
-    "pipeline": (3497, 270),
-    "recipe": (1084, 94),
+    "pipeline": (3501, 270),
+    "recipe": (1111, 95),
     "report": (1984, 182),
-    "search": (3301, 353),
-    "settings": (971, 112),
-    "system": (689, 100),
+    "search": (3305, 353),
+    "settings": (974, 112),
+    "system": (726, 103),
     "training": (2326, 240),
     "transfer": (1741, 140),
-    "vocabulary": (2571, 229),
-    "vtkit": (504, 51),
+    "vocabulary": (2594, 230),
+    "vtkit": (506, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

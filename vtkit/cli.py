@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections import UserDict
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ import typer
 from vtkit.commands.options import STYLE, PlainCommand
 from vtkit.system import console
 from vtkit.system.distributed import is_main, leave
-from vtkit.system.errors import RecipeError, VtkitError, machine_failure
+from vtkit.system.errors import RecipeError, VtkitError, as_exception, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 from vtkit.system.version import __version__
 
@@ -102,10 +103,11 @@ def main() -> None:
         _refuse_undecodable()
         if not is_main() and "run" not in sys.argv[1:2]:
             return  # one of several processes is enough
-        app(prog_name="vtkit")
-    except VtkitError as error:
-        console.fail(str(error))
-        sys.exit(error.exit_code)
+        try:
+            app(prog_name="vtkit")
+        finally:
+            with suppress(BrokenPipeError), console.standard_output():
+                sys.stdout.flush()
     except KeyboardInterrupt:
         leave_interrupted()
     except SystemExit as leaving:
@@ -114,8 +116,9 @@ def main() -> None:
         if not leaving.code:
             leave()
         raise
-    except Exception as error:
-        failure = machine_failure(error)
+    except BaseException as raised:
+        error = as_exception(raised)
+        failure = error if isinstance(error, VtkitError) else machine_failure(error)
         if failure is None:
             _report_defect(error)
             sys.exit(DEFECT)

@@ -15,11 +15,13 @@ Row = TypeVar("Row")
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
-    """``values`` as finite numbers, ValueError if one is none. Every number from outside passes through here."""
+    """``values`` as finite numbers, ValueError if one is none. Every number from outside passes through here; Python
+    alone reads ``1_0`` and the digits of other scripts."""
     finite = []
     for value in values:
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
+            odd = isinstance(value, bool) or (isinstance(value, str) and ("_" in value or not value.isascii()))
+            number = math.nan if odd else float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):

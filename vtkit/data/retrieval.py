@@ -312,6 +312,6 @@ def _grade(value: str | float) -> int | str:
         (number,) = numbers([value])
     except ValueError:
         number = 0.5
-    if not number.is_integer():
+    if not number.is_integer() or (isinstance(value, str) and "e" in value.lower()):
         return f"the grade {value!r} is not a whole number"
     return int(number) if abs(number) < 2**31 else f"the grade {value!r} does not fit into 32 bits"

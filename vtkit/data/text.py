@@ -18,6 +18,8 @@ from vtkit.system.errors import DataError
 Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
 
+STREAMS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # names that shells give to what a command writes
+
 LONGEST_LINE = 64 * 2**20  # largest line in bytes, if it cannot be cut (jsonl, tsv)
 
 LONGEST_TEXT = 2**20
@@ -70,10 +72,19 @@ def read_jsonl(
             continue
         if not isinstance(entry, kinds):
             yield number, f"is not a JSON object but {_JSON_KINDS[type(entry)]}"
+        elif line.count('"_id"') > 1 and _twice(line, "_id"):
+            yield number, 'has "_id" twice'
         elif _UNPAIRED.search(line) and not console.is_utf8(json.dumps(entry, ensure_ascii=False)):
             yield number, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
         else:
             yield number, entry
+
+
+def _twice(line: str, name: str) -> bool:
+    """Report whether the JSON object of a line has two entries called ``name``, of which readers take the last."""
+    names: list[list[str]] = []  # of each object; the outermost one ends last
+    json.loads(line, object_pairs_hook=lambda pairs: names.append([key for key, _ in pairs]))
+    return bool(names) and names[-1].count(name) > 1
 
 
 def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
@@ -208,6 +219,8 @@ def _decoded(
 def open_bytes(path: Path) -> BinaryIO:
     """The bytes of ``path``, decompressed if its name or its first bytes show that it is compressed."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir() or str(path).startswith(STREAMS)):
+            raise DataError(f"{path}: is no regular file. Write what it gives to a file first.")
         file = path.open("rb")
         suffix, first = path.suffix.lower(), file.peek(4)[:4]
     except FileNotFoundError as error:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
+from vtkit.system.errors import as_exception
+
 Kind = TypeVar("Kind")
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
@@ -73,5 +75,7 @@ class Batcher(Generic[Kind, Work, Answer]):
         not fail the others."""
         try:
             return self._compute(batch[0].kind, [waiting.work for waiting in batch])
-        except Exception as error:
-            return [error] if len(batch) == 1 else [answer for each in batch for answer in self._computed([each])]
+        except BaseException as error:  # a panic of a library must not end the thread
+            if len(batch) == 1:
+                return [as_exception(error)]
+            return [answer for each in batch for answer in self._computed([each])]

@@ -9,7 +9,7 @@ import sentence_transformers
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
-from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
+from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -100,11 +100,11 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             f"{called} ranks by {encoder.similarity_fn_name} distance, which no inverted index can. If it was trained "
             'by dot products, write "similarity_fn_name": "dot" into its config_sentence_transformers.json.'
         )
-    for side in (encoder, query_side(encoder)):
-        if side is not None and isinstance(side[0], Transformer):
+    for side in [side for side in (encoder, query_side(encoder)) if side is not None]:
+        _refuse_not_finite(called, side)
+        if isinstance(side[0], Transformer):
             if not has_token_units(side):
                 side[0].model = with_plain_head(side[0].model)
-            _refuse_not_finite(called, side)
             # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
             longest = max_input_length(side[0].model, side.tokenizer)
             side.max_seq_length = min(side.max_seq_length or longest, longest)
@@ -275,6 +275,9 @@ def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
             f"{name}: weights are not finite numbers (NaN or infinite): {first_of(bad)}. The file is damaged, or the "
             "model's training diverged. Fetch it again, or name another."
         )
+    for table in [module for module in model.modules() if isinstance(module, SparseStaticEmbedding)]:
+        if len(table.weight) and float(table.weight.min()) < 0:
+            raise DataError(f"{name}: its query table has weights below zero. The file is damaged: fetch it again.")
 
 
 def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int | None = None) -> None:

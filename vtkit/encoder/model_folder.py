@@ -82,6 +82,16 @@ _CONFIGURATIONS = (
 )
 
 
+_MOST = {
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "num_attention_heads", "n_heads"), 1000),
+    **dict.fromkeys(("hidden_size", "dim", "d_model", "embedding_size", "intermediate_size", "hidden_dim"), 2**18),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings"), 2**24),
+}
+"""Setting of config.json -> its largest value, far above that of any encoder; the smallest is 1. Libraries make a model
+of whatever size the file says, before they look at the weights."""
+
+_LONGEST_PROMPT = 10_000  # characters in front of each text
+
 _READ = ("*.json", "*.txt", "*.model")
 _NOT_READ = (
     "*.index.json",
@@ -317,6 +327,16 @@ def _inside(path: str) -> bool:
 
 def _check_configuration(path: Path, label: str) -> None:
     content = read_settings(path, label)
+    for name, most in _MOST.items() if path.name == "config.json" else ():
+        if isinstance(value := content.get(name), int) and not 1 <= value <= most:
+            raise DataError(f"{label}: {path} says {name} {value!r}, which no encoder has. {fetch_again()}")
+    prompts = content.get("prompts")
+    for prompt in prompts.values() if isinstance(prompts, dict) else ():
+        if isinstance(prompt, str) and len(prompt) > _LONGEST_PROMPT:
+            raise DataError(
+                f"{label}: {path} has a prompt of {len(prompt):,} characters; at most {_LONGEST_PROMPT:,} can stand "
+                "before each text."
+            )
     if path.name == "config.json" and "model_type" in content:
         from transformers import CONFIG_MAPPING
 
@@ -373,8 +393,12 @@ def _check_file(file: Path, label: str) -> None:
     from safetensors import safe_open
     from tokenizers import Tokenizer
 
+    from vtkit.vocabulary.tokenizer_file import beyond_bounds
+
     try:
         if file.suffix == ".json":
+            if wrong := beyond_bounds(read_settings(file, label)):
+                raise DataError(f"{label}: {file}: {wrong}, which is no tokenizer for texts. Name another model.")
             Tokenizer.from_file(str(file))
             return
         if file.suffix == ".safetensors":
@@ -391,7 +415,7 @@ def _check_file(file: Path, label: str) -> None:
             f"{label}: {file} is refused by torch's weights-only loader: it does not hold only weights"
             f"{f' ({named[1]})' if named else ''}, which could run code. Name a model with safetensors."
         ) from error
-    except (MemoryError, PermissionError):
+    except (MemoryError, PermissionError, DataError):
         raise
     except Exception as error:  # each library has exceptions of its own for files that are cut short
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]

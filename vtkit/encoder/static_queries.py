@@ -95,7 +95,7 @@ class StaticQueries:
             if list(table.keys()) != ["weight"] or table.get_slice("weight").get_dtype() != "F32":
                 return None
             weights = table.get_tensor("weight")
-        if weights.ndim != 1:
+        if weights.ndim != 1 or not (np.isfinite(weights).all() and weights.min(initial=0) >= 0):
             return None
         cutting, naming = (query_tokenizer(side, name, tokenizer) for side in sides)
         if cutting is None or naming is None:

@@ -163,7 +163,7 @@ def beside_bm25(
     analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
     language, probed = probed_beside_bm25(encoder, documents, index, language, seed)
     if language is None:
-        raise RecipeError("BM25 needs the language, which the texts do not show. Give language.")
+        raise RecipeError("BM25 needs the language, which the texts do not show. Name it with --language.")
     encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
     bm25 = Bm25System.over(collection, language, analysis, passages, counts)
     about_bm25 = language, analysis, probed, "nDCG@10", passages

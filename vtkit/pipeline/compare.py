@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections import Counter
@@ -87,6 +88,8 @@ def compare_runs(
     """
     if len(folders) < 2:
         raise RecipeError("Name at least two runs to compare.")
+    if len({os.path.realpath(folder) for folder in folders}) < len(folders):
+        raise RecipeError("A run is named twice. Name different runs to compare.")
     opened = [open_run(folder) for folder in folders]
     names = [folder.absolute().name for folder in folders]
     names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]

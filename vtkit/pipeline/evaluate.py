@@ -171,7 +171,9 @@ def evaluate_named(
             problems.append(f"{each.label}: only models can be summed with BM25. Evaluate other sums as run files.")
     for place in opened if any(each.summed or each.kind.startswith("bm25") for each in named) else ():
         if place.language is None:
-            problems.append(f"{place.name}: BM25 needs the language, which the texts do not show. Give language.")
+            problems.append(
+                f"{place.name}: BM25 needs the language, which the texts do not show. Name it with --language."
+            )
         elif setting.language is None and not problems:
             console.say(f"{place.name}: language {place.language}, detected from its texts")
     if problems:

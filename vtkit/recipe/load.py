@@ -30,6 +30,8 @@ PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".js
 """A name with one of these endings is a path, whether it exists or not."""
 
 MOST_BYTES = 100_000  # a recipe may have so many bytes; those that ship with vtkit have some three thousand
+MOST_FILES = 100  # that a recipe may extend, directly or not
+_LONG_KEY = re.compile(r"""(?:["'\w-]+[ \t]*\.[ \t]*){50}""")  # the parser's memory grows with the square of its parts
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _NAMED = re.compile(r"\[\w+\]|\b\w+\.\w+\b")  # sections and settings in a message about several sections
@@ -148,6 +150,7 @@ class _Reading:
         self.settings: Settings = {}
         self.places: dict[str, str] = {}
         self.problems: list[Problem] = []
+        self.files: dict[Path, tuple[Settings, dict[str, str]]] = {}  # each is read once, however often it is extended
 
     def start(self, path: Path, overrides: Sequence[str], text: str | None = None) -> None:
         """Read ``path`` and what it extends, and lay ``overrides`` over it."""
@@ -162,17 +165,24 @@ class _Reading:
         """The settings of ``path``, or of the ``text`` that it will have, over those of the files that it extends;
         ``shown`` is its name in messages, empty for the recipe itself, and ``chain`` the files that led here."""
         path = Path(os.path.abspath(path))
+        if chain and path in self.files:
+            self.places |= self.files[path][1]
+            return self.files[path][0]
         line = f"{plain(shown)} line".lstrip() if text is None else ""
         try:
             if text is None:
+                if path.exists() and not (path.is_file() or path.is_dir()):
+                    raise OSError(0, "it is no regular file")
+                if len(self.files) + len(chain) > MOST_FILES:
+                    raise OSError(0, f"recipes extend more than {MOST_FILES} files")
                 with path.open("rb") as file:
                     raw = file.read(MOST_BYTES + 1)
                 if len(raw) > MOST_BYTES:
                     raise OSError(0, f"it has more than {MOST_BYTES} bytes and is not a recipe")
                 text = raw.decode("utf-8-sig")  # some editors put a byte order mark in front, which TOML does not know
-            own = _absolute_names(tomllib.loads(text), path.parent)
+            own = _absolute_names(_toml(text), path.parent)
             lines = {".".join(key): f"{line} {number}" for key, number in key_lines(text).items()} if line else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             number, what = _unreadable(path, error, text or "")
             self.problems.append(
                 Problem(f"{line} {number}", "", what) if line and number else Problem("", plain(shown), what)
@@ -188,6 +198,7 @@ class _Reading:
             self.problems.append(Problem(stands, "extends", what))
             names = []
         settings: Settings = {}
+        others, self.places = self.places, {}
         chain = (*chain, path)
         for name in names:
             base = Path(os.path.abspath(path.parent / os.path.expanduser(name)))
@@ -203,7 +214,9 @@ class _Reading:
                 base_shown = os.path.normpath(os.path.join(beside, os.path.expanduser(name)))
                 settings = _merged(settings, self.read(base, None, base_shown, chain))
         self.places |= {setting: _place_in(lines, setting) for setting, _ in _dotted(own)} | lines
-        return _merged(settings, own)
+        self.files[path] = _merged(settings, own), self.places
+        self.places = others | self.places
+        return self.files[path][0]
 
     def override(self, override: str, place: str) -> None:
         """Lay one ``section.key=value`` over the settings."""
@@ -296,6 +309,21 @@ class _Reading:
         return model
 
 
+def _toml(text: str) -> Settings:
+    """The tables of a recipe within bounds that the parser does not have. ValueError or RecursionError: beyond them."""
+    if _LONG_KEY.search(text):
+        raise ValueError("a key has more than 50 parts")
+    settings: Settings = tomllib.loads(text)
+    values: list[Any] = [settings]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, int) and value.bit_length() > 1000:
+            raise ValueError("a whole number has more than 300 digits")
+    return settings
+
+
 def _unreadable(path: Path, error: Exception, text: str) -> tuple[int, str]:
     """The line of the fault that keeps a file from being read, 0 if it is the whole file, and the fault in words."""
     match error:
@@ -306,6 +334,8 @@ def _unreadable(path: Path, error: Exception, text: str) -> tuple[int, str]:
             return 0, f"it is a folder, not a recipe.{f' Recipes in it: {inside}.' if inside else ''}"
         case OSError():
             return 0, f"the file cannot be read: {error.strerror}."
+        case RecursionError():
+            return 0, "tables or lists are nested too deeply: this is not a recipe."
         case UnicodeDecodeError():
             raw: bytes = error.object  # without the byte order mark
             what = f"byte 0x{raw[error.start]:02x} is not valid UTF-8. Save the file in the encoding UTF-8."
@@ -314,7 +344,7 @@ def _unreadable(path: Path, error: Exception, text: str) -> tuple[int, str]:
         return 0, f"the file cannot be read: {error}."
     lines = text.split("\n")  # the message is that of the standard library's reader
     position = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", str(error))
-    number = int(position[1]) if position and position[1] else len(lines)
+    number = int(position[1]) if position and position[1] else len(lines) if position else 0
     what = str(error)[: position.start()] if position else str(error)
     if what == "Invalid value":
         what = "write text in quotes, a list in [ ], true and false in lower case"
@@ -474,7 +504,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
 def one_value(text: str) -> tuple[Any, bool]:
     """``text`` read as one TOML value, and whether it is one (nothing before, after or beside it)."""
     try:
-        read = tomllib.loads(f"value = {text}")
-    except ValueError:
+        read = _toml(f"value = {text}")
+    except (ValueError, RecursionError):
         return None, False
     return (read["value"], True) if set(read) == {"value"} else (None, False)

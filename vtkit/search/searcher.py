@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 TOKENS_SHOWN = 12
 
+LONGEST_QUERY = 100_000  # characters
+
 QUERIES_AT_ONCE = 256  # queries that are encoded and searched together
 
 
@@ -187,8 +189,8 @@ class Searcher:
         passing = None if where is None else self.passing(where)
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
-            warnings = self._lost_text(batch)
             whole = self._vectors(batch)
+            warnings = self._lost_text(batch)
             vectors, _ = pruned(whole, self.index.most_weights)
             if passing is None:
                 ids, scores = self.index.search(vectors, skip + depth)
@@ -276,6 +278,8 @@ class Searcher:
 
     def _vectors(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """The vectors of queries with all their weights, whatever the engine takes."""
+        if (longest := max(map(len, queries), default=0)) > LONGEST_QUERY:
+            raise VtkitError(f"A query has {longest:,} characters. Cut it: a search takes {LONGEST_QUERY:,}.")
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)
@@ -302,7 +306,8 @@ class Searcher:
             shown, said = console.one_line(query, 40), []
             if len(ids) > limit:
                 why = "the model's limit" if limit < self.query_length else "index.query_length"
-                said.append(f'the query "{shown}" is cut at {limit} tokens ({why}); the rest is ignored')
+                rest = "the rest is ignored" if self.lexical is None else "only BM25 reads the rest"
+                said.append(f'the query "{shown}" is cut at {limit} tokens ({why}); {rest}')
             if lost := self.input_vocabulary.unread(query):
                 letters = console.one_line("".join(dict.fromkeys(lost)), 20)
                 said.append(

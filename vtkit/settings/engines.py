@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator
 
@@ -40,10 +40,13 @@ def not_installed(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 def _address(value: str) -> str:
     parts = urlsplit(value)
+    if "@" in unquote(value) or parts.query or parts.fragment:
+        raise ValueError(
+            "an address in a recipe has no name, password, token or other part behind ? or #: set name and password in "
+            "the environment (docs/engines.md)"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{value!r} is not a server's address: write it as https://HOST:PORT")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("name and password do not belong in a recipe: set them in the environment (docs/engines.md)")
+        raise ValueError("this is not a server's address: write it as https://HOST:PORT")
     return value
 
 

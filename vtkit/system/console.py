@@ -9,6 +9,7 @@ move or rename, direction overrides reverse text. Everything written here has pa
 """
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -31,6 +32,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from vtkit.system.errors import STANDARD_OUTPUT
 
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
@@ -55,13 +58,31 @@ def write(text: str = "", *, exact: bool = False) -> None:
     Args:
         exact: whether other programs read it: it stays unchanged unless standard output is a terminal.
     """
-    print(text if exact and not sys.stdout.isatty() else clean(text))
+    _print(text if exact and not sys.stdout.isatty() else clean(text))
 
 
 def write_json(value: Any, indent: int | None = 2) -> None:
     r"""``value`` as JSON on standard output; characters that a terminal executes are written as ``\u001b``."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    print("".join(json.dumps(each)[1:-1] if _is_command(each) and each != "\n" else each for each in text))
+    _print("".join(json.dumps(each)[1:-1] if _is_command(each) and each != "\n" else each for each in text))
+
+
+def _print(text: str) -> None:
+    with standard_output():
+        print(text)
+
+
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """Name standard output in errors of the system that the block raises: no file of the user's is at fault. It takes
+    nothing more then, so that the interpreter's own flush does not fail again."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = STANDARD_OUTPUT
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

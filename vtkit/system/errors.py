@@ -41,6 +41,8 @@ class MachineError(VtkitError):
     """The machine refused: no disk space, no permission, no memory."""
 
 
+STANDARD_OUTPUT = "standard output"  # in place of a file's name (vtkit.system.console.standard_output)
+
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 _REFUSED = {
@@ -54,7 +56,21 @@ _WRITTEN_IN_PART = re.compile(
     r"\d+ requested and \d+ written|PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|"
     r"file write failed|iostream error|database or disk is full"
 )
-_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Unable to allocate", re.IGNORECASE)
+_NO_MEMORY = re.compile(
+    r"out of memory|can(?:'|no)t allocate memory|unable to allocate|bad_alloc|failed to map segment", re.IGNORECASE
+)
+
+
+def as_exception(error: BaseException) -> Exception:
+    """``error``; a DataError in place of a panic of a compiled library, which Python does not count as an Exception."""
+    if isinstance(error, Exception):
+        return error
+    lines = str(error).strip().splitlines()
+    return DataError(
+        f"a compiled library gave up ({type(error).__name__}: {lines[0][:200] if lines else 'no reason'}). A file "
+        "of the model or tokenizer is damaged or hostile, or a text has millions of letters without a space. Name "
+        "another model, or leave the text out."
+    )
 
 
 def machine_failure(error: BaseException, folder: Path | None = None, then: str = "") -> MachineError | None:
@@ -76,12 +92,15 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
         number = _number_of(cause)
         name = getattr(cause, "filename", None)
         path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
+        if number in _NO_ROOM and name == STANDARD_OUTPUT:
+            return MachineError(f"{name}: {os.strerror(number or 0).lower()}. Write it to another place.{then}")
         if number in _NO_ROOM or number in _REFUSED:
             remedy = "Use another folder or name, or change what forbids it."
             if number in _NO_ROOM:
                 remedy = f"{_free(path or Path.cwd())}Free some space and run the same command again."
             return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
-        if isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause))):
+        by_text = isinstance(cause, RuntimeError | ImportError) and _NO_MEMORY.search(str(cause))
+        if isinstance(cause, MemoryError) or number == errno.ENOMEM or by_text:
             return MachineError(
                 "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
                 f"use a machine with more memory.{then}"

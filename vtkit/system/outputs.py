@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from vtkit.system import console
 from vtkit.system.distributed import by_main
-from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_errors
+from vtkit.system.errors import DataError, MachineError, RecipeError, VtkitError, machine_errors
 from vtkit.system.interrupt import unfinished
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     the folders above it that were created for it.
 
     Raises:
-        RecipeError: ``out`` exists.
+        RecipeError: ``out`` exists; another process that is making it is waited for.
         VtkitError: it cannot be written, or the machine refuses something.
     """
     refuse_existing(out)
@@ -49,10 +49,18 @@ def new_folder(out: Path) -> Iterator[Path]:
             raise VtkitError(
                 f"{out} cannot be written: {error.filename} is a file, not a folder. Choose another name."
             ) from error
+        except FileNotFoundError as error:  # of a folder such as /proc
+            raise MachineError(f"{out} cannot be written: {work.parent} takes no folders. Name another.") from error
         unfinished.add(work)
+        lock = work.with_name(f".{out.name}.lock")
         try:
-            yield work
-            work.rename(out)
+            with held(lock, str(out)):
+                try:
+                    refuse_existing(out)
+                    yield work
+                    work.rename(out)
+                finally:
+                    lock.unlink(missing_ok=True)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             unfinished.discard(work)
@@ -148,6 +156,8 @@ def held(path: Path, what: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        if not path.exists():
+            raise MachineError(f"{path.parent} takes no files. Name another folder.") from None
         console.say(f"waiting for {holder_of(path)}, which is making {what}")
         lock.acquire()
     try:

@@ -20,6 +20,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
 from vtkit.vocabulary.notation import WORD_ENDS, WORDPIECE
+from vtkit.vocabulary.tokenizer_file import beyond_bounds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -295,6 +296,8 @@ def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
 
 def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, int]]:
     content = read_settings(path, "tokenizer")
+    if wrong := beyond_bounds(content):
+        raise DataError(f"{path}: {wrong}, which is no tokenizer for texts. Name another one.")
     try:
         backend = Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read

@@ -11,12 +11,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from vtkit.system.errors import DataError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 FILE = "tokenizer.json"
 
 NO_LIMIT = 10**30  # `model_max_length` where nothing says otherwise, as in transformers
+
+
+MOST_GROWTH, MOST_PIECES, MOST_PADDING = 1000, 64, 2**20
+"""Bounds on a tokenizer's parts, far above any that is in use: how much longer replacements make a text, the pieces
+that stand around it, and the tokens that it is padded to. The library would fill the memory."""
+
+
+def beyond_bounds(parts: Mapping[str, Any]) -> str:
+    """The part of a ``tokenizer.json``, read as JSON, that is beyond bounds, in words; empty if none is."""
+    growth, open_parts = 1.0, [parts.get("normalizer"), parts.get("pre_tokenizer")]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, dict):
+            open_parts += [*(part.get("normalizers") or ()), *(part.get("pretokenizers") or ())]
+            growth *= max(1, len(str(part.get("content", "")))) if part.get("type") == "Replace" else 1
+    if growth > MOST_GROWTH:
+        return f"its replacements make a text {growth:,.0f} times as long"
+    padding, after = parts.get("padding"), parts.get("post_processor")
+    if isinstance(padding, dict):
+        strategy = padding.get("strategy")
+        fixed = strategy.get("Fixed", 0) if isinstance(strategy, dict) else 0
+        if max(fixed, padding.get("pad_to_multiple_of") or 0) > MOST_PADDING:
+            return "it pads texts to more than a million tokens"
+    processors = [after, *(after.get("processors") or ())] if isinstance(after, dict) else []
+    if any(len(each.get(side) or ()) > MOST_PIECES for each in processors for side in ("single", "pair")):
+        return f"it puts more than {MOST_PIECES} pieces around a text"
+    return ""
 
 
 class Tokenized(NamedTuple):
@@ -42,6 +71,8 @@ class TokenizerFile:
     def load(cls, folder: Path, settings: Mapping[str, Any]) -> TokenizerFile:
         """The one in ``folder``; transformers reads more than this file, so its tokens may differ
         (:func:`tokenizer_digest` tells)."""
+        if wrong := beyond_bounds(json.loads((folder / FILE).read_text("utf-8"))):
+            raise DataError(f"{folder / FILE}: {wrong}, which is no tokenizer for texts. Name another model.")
         return cls(Tokenizer.from_file(str(folder / FILE)), settings)
 
     def __getattr__(self, name: str) -> str | None:

@@ -1,0 +1,225 @@
+"""Hostile and unlucky input: each ends in a sentence, neither in a traceback nor without end."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import command_line
+import pytest
+import tiny
+from command_line import invoke
+from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+import vtkit
+from vtkit.data.problems import numbers
+from vtkit.data.text import read_jsonl
+from vtkit.deploy.batching import Batcher
+from vtkit.encoder.query_tables import with_static_queries
+from vtkit.system.errors import DataError, RecipeError, VtkitError
+from vtkit.system.outputs import new_folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("model")
+    vtkit.save_encoder(tiny.encoder(root / "made"), root / "encoder")
+    return root / "encoder"
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads(path.read_text("utf-8"))
+    change(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+ENDLESS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+def test_a_panic_of_a_library_fails_one_request_and_not_the_thread() -> None:
+    endless = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    endless.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+
+    async def answers() -> list[Any]:
+        batcher = Batcher(lambda _, works: [endless.encode(work).ids for work in works], 10, lambda *_: None)
+        asked = [batcher.submit("text", work, 1) for work in ("b", "a" * 60 + "b")]
+        answered = await asyncio.gather(*asked, return_exceptions=True)
+        return [*answered, await batcher.submit("text", "b", 1)]
+
+    first, panicked, later = asyncio.run(answers())
+    assert first == later == [0]
+    assert isinstance(panicked, DataError)
+    assert "a compiled library gave up (PanicException: " in str(panicked)
+
+
+def test_a_panic_of_a_library_ends_a_command_with_a_sentence(model: Path, tmp_path: Path) -> None:
+    bad = Path(shutil.copytree(model, tmp_path / "bad"))
+    for path in bad.rglob("tokenizer.json"):
+        edit(path, lambda content: content.update(pre_tokenizer=ENDLESS))
+    (tmp_path / "texts.txt").write_text("a" * 60 + "b\n")
+    done = command_line.call(tmp_path, ["encode", "bad", "texts.txt", "--out", "vectors"], os.environ)
+    assert done.returncode == 1
+    assert "error: a compiled library gave up" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "texts.txt"]
+
+
+def test_of_two_processes_that_make_one_folder_the_second_waits_and_says_so(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as work:
+        (work / "file").write_text("first")
+        program = "import sys; from pathlib import Path; from vtkit.system.outputs import new_folder\n"
+        program += "with new_folder(Path(sys.argv[1])) as work: (work / 'file').write_text('second')"
+        other = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "out")],
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+        assert other.stderr is not None
+        assert f"waiting for process {os.getpid()}" in other.stderr.readline()
+    _, said = other.communicate(timeout=60)
+    assert "out already exists and will not be overwritten" in said
+    assert (tmp_path / "out" / "file").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that takes no files")
+def test_a_folder_that_takes_no_files_is_refused() -> None:
+    with pytest.raises(VtkitError, match="/proc takes no folders"), new_folder(Path("/proc/x")):
+        pass
+
+
+RECIPES = {
+    "nested brackets": ("x = " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
+    "a long dotted key": (".".join("a" * 20_000) + " = 1", "a key has more than 50 parts"),
+    "a huge number": (f"[recipe]\nseed = 0x{'f' * 5000}", "a whole number has more than 300 digits"),
+}
+
+
+@pytest.mark.parametrize("case", RECIPES)
+def test_a_recipe_without_bounds_is_refused(case: str, tmp_path: Path) -> None:
+    text, said = RECIPES[case]
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(RecipeError, match=said):
+        vtkit.load_recipe(tmp_path / "recipe.toml")
+
+
+def test_a_file_that_many_extend_is_read_once_and_keeps_its_places(tmp_path: Path) -> None:
+    for number in range(30):  # 2 to the power of 30 ways lead to the last
+        (tmp_path / f"{number}.toml").write_text(f'extends = ["{number + 1}.toml", "./{number + 1}.toml"]\n')
+    (tmp_path / "30.toml").write_text("[recipe]\nname = 1\n")
+    with pytest.raises(RecipeError, match=r"30\.toml line 2"):
+        vtkit.load_recipe(tmp_path / "0.toml")
+    for number in range(30, 150):
+        (tmp_path / f"{number}.toml").write_text(f'extends = "{number + 1}.toml"\n')
+    (tmp_path / "150.toml").write_text("")
+    with pytest.raises(RecipeError, match="extend more than 100 files"):
+        vtkit.load_recipe(tmp_path / "0.toml")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(RecipeError, match="it is no regular file"):
+        vtkit.load_recipe(tmp_path / "pipe.toml")
+    with pytest.raises(DataError, match="is no regular file"):
+        list(read_jsonl(tmp_path / "pipe.toml"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://h/?token=SECRET", "https://h/#SECRET", "https://u%3ASECRET%40h", "https://u:SECRET@h", "SECRET"],
+)
+def test_an_address_with_a_secret_is_refused_and_not_shown(address: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(f'[index]\nengine = "opensearch"\nurl = "{address}"\n')
+    with pytest.raises(RecipeError) as error:
+        vtkit.load_recipe(tmp_path / "recipe.toml")
+    assert "index.url" in str(error.value)
+    assert "SECRET" not in str(error.value)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_a_full_standard_output_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vtkit", "--version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: no space left on device. Write it to another place.")
+
+
+def test_numbers_that_only_python_reads_are_refused() -> None:
+    assert numbers(["1", "-2.5", "1e3"]) == [1, -2.5, 1000]
+    for odd in ("1_0", "١٢", "１"):
+        with pytest.raises(ValueError, match="not a number"):
+            numbers([odd])
+
+
+def test_an_object_with_two_ids_is_refused(tmp_path: Path) -> None:
+    lines = ['{"_id": "a", "_id": "b"}', '{"_id": "a", "metadata": {"_id": "b"}}', '{"_id": "a", "text": "\\"_id\\""}']
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    first, *others = [entry for _, entry in read_jsonl(tmp_path / "corpus.jsonl")]
+    assert first == 'has "_id" twice'
+    assert [entry["_id"] for entry in others] == ["a", "a"]
+
+
+@pytest.mark.parametrize(("weight", "said"), [(float("nan"), "not finite numbers"), (-1.0, "weights below zero")])
+def test_weights_of_a_query_table_are_checked(weight: float, said: str, tmp_path: Path) -> None:
+    encoder = with_static_queries(tiny.encoder(tmp_path / "made"), "binary", ())
+    vtkit.save_encoder(encoder, tmp_path / "encoder")
+    (table,) = [
+        path for path in (tmp_path / "encoder").rglob("model.safetensors") if list(load_file(path)) == ["weight"]
+    ]
+    weights = load_file(table)
+    weights["weight"][7] = weight
+    save_file(weights, table)
+    (tmp_path / "queries.txt").write_text("maple\n")
+    refused = invoke("encode", tmp_path / "encoder", tmp_path / "queries.txt", "--queries", "--out", tmp_path / "out")
+    assert said in str(refused.exception)
+
+
+BEYOND: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
+    "a billion layers": ("config.json", lambda c: c.update(num_hidden_layers=10**9), "num_hidden_layers 1000000000"),
+    "heads below zero": ("config.json", lambda c: c.update(num_attention_heads=-1), "num_attention_heads -1"),
+    "a long prompt": (
+        "config_sentence_transformers.json", lambda c: c.update(prompts={"query": "x" * 10**7}), "10,000,000 characters"
+    ),
+    "replacements that grow": (
+        "tokenizer.json",
+        lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}] * 9}),
+        "replacements make a text",
+    ),
+    "endless padding": (
+        "tokenizer.json",
+        lambda c: c.update(padding={"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None,
+                                    "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}),
+        "pads texts to more than a million",
+    ),
+    "300 tokens around a text": (
+        "tokenizer.json",
+        lambda c: c["post_processor"].update(
+            type="TemplateProcessing", single=[{"SpecialToken": {"id": "[CLS]", "type_id": 0}}] * 300),
+        "more than 64 pieces",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_model_without_bounds_is_refused_before_a_library_opens_it(case: str, model: Path, tmp_path: Path) -> None:
+    name, change, said = BEYOND[case]
+    bad = Path(shutil.copytree(model, tmp_path / "bad"))
+    for path in bad.rglob(name):
+        edit(path, change)
+    with pytest.raises(DataError, match=said):
+        vtkit.load_encoder(bad)
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    refused = invoke("compare", tmp_path, tmp_path / ".." / tmp_path.name)
+    assert "A run is named twice" in str(refused.exception)
