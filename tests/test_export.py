@@ -549,17 +549,58 @@ def test_bulk_files_have_the_exact_scores(
     )  # fmt: skip
     for body, results in made:
         (body, scale) = body if target == "opensearch" else (body, 1.0)
-        query = body["query"]
         tokens = (
-            query["neural_sparse"]["weights"]["query_tokens"]
+            body["query"]["neural_sparse"]["weights"]["query_tokens"]
             if target == "opensearch"
-            else query["sparse_vector"]["query_vector"]
+            else body["query"]["sparse_vector"]["query_vector"]
         )
         assert max(tokens.values()) <= 64
         for result in results:
             vector = documents[result["id"]]
             score = scale * sum(nine_bits(vector.get(token, 0.0)) * weight for token, weight in tokens.items())
             assert score == pytest.approx(result["score"], rel=1e-3)
+
+
+def test_elasticsearch_is_asked_for_the_sum_of_the_encoder_and_its_bm25(
+    plain: Path, transferred: Path, exported: Exported
+) -> None:
+    """By the linear retriever, with the weights of the export for OpenSearch; there is no server to try it on."""
+    out, _ = exported(plain, "elasticsearch")
+    weights = json.loads((out / "hybrid.json").read_text("utf-8"))
+    assert sum(weights.values()) == pytest.approx(1)
+    (processor,) = json.loads((exported(plain, "opensearch")[0] / "hybrid.json").read_text("utf-8")).values()
+    combination = processor[0]["normalization-processor"]["combination"]
+    assert combination["parameters"]["weights"] == list(weights.values())
+    properties = json.loads((out / "mapping.json").read_text("utf-8"))["mappings"]["properties"]
+    assert properties["contents"] == {"type": "text", "analyzer": "english"}
+    assert properties["title"]["copy_to"] == properties["text"]["copy_to"] == "contents"
+    code = "import json, index\nprint(json.dumps(index.hybrid_query('a raven', {0: 1.5}, 7)))"
+    condition = {"term": {"fields.a": 1}}
+    body = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=out, env=os.environ | {"FILTER": json.dumps(condition)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    (name, *_) = json.loads((out / "dimensions.json").read_text("utf-8"))
+    linear = body["retriever"]["linear"]
+    assert (body["size"], linear["rank_window_size"]) == (7, 1000)
+    clauses = (
+        {"sparse_vector": {"field": "weights", "query_vector": {name: 1.5}, "prune": False}},
+        {"match": {"contents": "a raven"}},
+    )
+    for each, clause, weight in zip(linear["retrievers"], clauses, weights.values(), strict=True):
+        query = {"bool": {"must": [clause], "filter": [condition]}}
+        assert each == {"retriever": {"standard": {"query": query}}, "weight": weight, "normalizer": "minmax"}
+    readme = (out / "README.md").read_text("utf-8")
+    assert 'python index.py hybrid "a query"' in readme
+    assert "cut by the analyser `english`" in readme
+    one_index, _ = exported(transferred, "elasticsearch")  # which has BM25's terms already
+    assert not (one_index / "hybrid.json").exists()
+    assert "index.py hybrid" not in (one_index / "README.md").read_text("utf-8")
+    refused = subprocess.run([sys.executable, "index.py", "hybrid", "a"], cwd=one_index, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "usage" in refused.stderr
 
 
 def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(

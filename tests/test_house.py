@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1936, 102),
-    "deploy": (2269, 232),
+    "deploy": (2287, 235),
     "data": (2543, 287),
     "encoder": (2692, 266),
     "evaluation": (1444, 136),

@@ -420,7 +420,7 @@ def export_for(
     from vtkit.deploy.portable import QUERIES, Source, first_words
 
     beside = None
-    if target == "opensearch" and searcher is not None and searcher.lexical is None:
+    if target in ("elasticsearch", "opensearch") and searcher is not None and searcher.lexical is None:
         from vtkit.data.sequences import Lazy
         from vtkit.evaluation.balance import ENCODER_WEIGHT
         from vtkit.evaluation.balancing import probed_beside_bm25

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.deploy.documents import Collection
 from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
-from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
+from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_hybrid, write_mapping
 from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
@@ -27,14 +27,15 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
     names = token_names(source.encoder, lambda token: token.replace(".", "__"))
     why = model_stays_outside(source, names, (isinstance(tokenization, str), str(tokenization)))
+    facts: Facts = {"why": why, "model": MODEL}
     if collection is not None:
-        write_mapping(
-            folder / "mapping.json", collection.columns, {"type": "sparse_vector", "index_options": {"prune": False}}
-        )
+        facts |= write_hybrid(source, folder, dict)
+        field = {"type": "sparse_vector", "index_options": {"prune": False}}
+        write_mapping(folder / "mapping.json", collection.columns, field, analyser=facts.get("analyser"))
         write_bulk(collection, folder, None if why else names)
     if why is None:
         _write_model(source, folder / "model", tokenization)
-    return {"why": why, "model": MODEL}
+    return facts
 
 
 def _write_model(source: Source, folder: Path, tokenization: Any) -> None:

@@ -11,9 +11,11 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.portable import Source
+from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import dimension_names, own_output
 from vtkit.search.index_info import Kind
 from vtkit.search.opensearch import LEAST_WEIGHT
+from vtkit.settings.analysers import LUCENE
 
 FIELD, CONTENTS = "weights", "contents"
 NAMES = "dimensions.json"  # file of the dimensions' names
@@ -90,6 +92,18 @@ def write_mapping(
     body = {} if settings is None else {"settings": {"index": settings}}
     body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
     path.write_text(json.dumps(body, indent=1), encoding="utf-8")
+
+
+def write_hybrid(source: Source, folder: Path, form: Callable[[Mapping[str, float]], Any]) -> Facts:
+    """Write ``hybrid.json``, the ``form`` in which the engine takes the weights of the encoder and of its own BM25. The
+    facts are the encoder's weight and the analyser of the texts, in most cases Lucene's, called after the language."""
+    if source.beside_bm25 is None:
+        return {}
+    language, weight = source.beside_bm25
+    lucene = "cjk.CJKAnalyzer" if language == "ja" else LUCENE.get(language or "", "standard.StandardAnalyzer")
+    weights = {"encoder": round(weight, 4), "bm25": round(1 - weight, 4)}
+    (folder / "hybrid.json").write_text(json.dumps(form(weights), indent=1), encoding="utf-8")
+    return {"analyser": lucene.partition(".")[2].removesuffix("Analyzer").lower(), "weight": weight}
 
 
 def _bulk(entry: Entry, names: Sequence[str]) -> str:

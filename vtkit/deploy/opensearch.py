@@ -5,6 +5,7 @@ weights to 256 steps below a ceiling, so ``seismic.json`` numbers the used dimen
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from vtkit.deploy.documents import Collection
 from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
-from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_mapping
+from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_hybrid, write_mapping
 from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenizer_parts, write_zip
 from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
@@ -24,7 +25,6 @@ from vtkit.encoder.documents import pruned
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 from vtkit.search.opensearch import MOST_CLAUSES
-from vtkit.settings.analysers import LUCENE
 
 NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
@@ -48,12 +48,8 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     facts: Facts = {"why": why, "most_clauses": MOST_CLAUSES, "long": int(long.sum())}
     facts["lost"] = float(1 - shares[long].min(initial=1.0))
     if collection is not None:
-        analyser, columns = None, collection.columns
-        if source.beside_bm25 is not None:
-            language, weight = source.beside_bm25
-            analyser = _analyser(language)
-            (folder / "hybrid.json").write_text(json.dumps(_sum(weight), indent=1), encoding="utf-8")
-            facts |= {"analyser": analyser, "weight": weight}
+        facts |= write_hybrid(source, folder, _sum)
+        analyser, columns = facts.get("analyser"), collection.columns
         write_mapping(folder / "mapping.json", columns, {"type": "rank_features"}, {"number_of_shards": 1}, analyser)
         write_bulk(collection, folder, None if why else names)
         facts["seismic"] = _seismic(collection, queries, folder, analyser)
@@ -85,16 +81,9 @@ def _write_models(source: Source, folder: Path) -> None:
         register(folder / "queries.zip", f"{source.identifier}-queries", "SPARSE_TOKENIZE")
 
 
-def _analyser(language: str | None) -> str:
-    """OpenSearch's analyser of a language: in most cases Lucene's, called after the language."""
-    lucene = "cjk.CJKAnalyzer" if language == "ja" else LUCENE.get(language or "", "standard.StandardAnalyzer")
-    return lucene.partition(".")[2].removesuffix("Analyzer").lower()
-
-
-def _sum(weight: float) -> dict[str, Any]:
+def _sum(weights: Mapping[str, float]) -> dict[str, Any]:
     """The search pipeline that adds the encoder's scores and BM25's, each scaled to 0 to 1 within a query."""
-    weights = {"weights": [round(weight, 4), round(1 - weight, 4)]}
-    combination = {"technique": "arithmetic_mean", "parameters": weights}
+    combination = {"technique": "arithmetic_mean", "parameters": {"weights": list(weights.values())}}
     processor = {"normalization": {"technique": "min_max"}, "combination": combination}
     return {"phase_results_processors": [{"normalization-processor": processor}]}
 

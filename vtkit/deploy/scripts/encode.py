@@ -221,8 +221,14 @@ def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> Non
     print(f"{queries} queries: {same} of {wanted} results as expected ({same / max(wanted, 1):.2%})")
 
 
-def index_main(load: Callable[[], None], search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
-    """The command line of index.py: load, search "a query", or replay; without any weight a query finds nothing."""
+def index_main(
+    load: Callable[[], None],
+    search: Callable[[Vector, int], Results],
+    close: float = 1e-3,
+    hybrid: Callable[[str, Vector, int], Results] | None = None,
+) -> None:
+    """The command line of index.py: load, search "a query", replay, or ``hybrid`` "a query" if the export has it;
+    without any weight a query finds nothing."""
 
     def found(vector: Vector, top: int) -> Results:
         return search(vector, top) if vector else []
@@ -232,8 +238,10 @@ def index_main(load: Callable[[], None], search: Callable[[Vector, int], Results
             load()
         case ["replay"]:
             replay(found, close)
-        case ["search", query]:
-            for rank, (identity, score) in enumerate(found(Encoder().queries([query])[0], 10), 1):
+        case ["search" | "hybrid" as form, query] if form == "search" or hybrid is not None:
+            vector = Encoder().queries([query])[0]
+            results = hybrid(query, vector, 10) if hybrid is not None and form == "hybrid" else found(vector, 10)
+            for rank, (identity, score) in enumerate(results, 1):
                 print(f"{rank:3}  {score:9.4f}  {identity}")
         case _:
             sys.exit('usage: python index.py load, python index.py search "a query", or python index.py replay')

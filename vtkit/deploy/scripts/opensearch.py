@@ -15,11 +15,10 @@ import time
 from functools import cache
 from typing import Any
 
-from encode import HERE, Encoder, Results, Vector, index_main, largest, opened
-from rest import Server, filtered, grouped, hits, index_name, load_bulk
+from encode import HERE, Results, Vector, index_main, largest, opened
+from rest import DEEP, Server, filtered, grouped, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
-DEEP, BAD = 1000, 400
 LARGEST, MOST = 64.0, 1024
 PASSAGES = 10  # that SEISMIC collects for a document to be returned
 SEISMIC = bool(os.environ.get("SEISMIC"))
@@ -30,14 +29,7 @@ MAPPING = "mapping-seismic.json" if SEISMIC else "mapping.json"
 
 def load() -> None:
     """Create the index and send bulk/, file by file; a load that was broken off goes on."""
-    mapping = opened(HERE / MAPPING)
-    contents = mapping["mappings"]["properties"].get("contents")
-    if contents is not None:
-        asked = {"analyzer": contents["analyzer"], "text": "a"}
-        if SERVER("POST", "_analyze", asked, unless=[BAD]) is None:
-            print(f"the server has no analyser {contents['analyzer']}: texts are analysed by standard")
-            contents["analyzer"] = "standard"
-    load_bulk(SERVER, INDEX, mapping, renumbered if SEISMIC else None)
+    load_bulk(SERVER, INDEX, opened(HERE / MAPPING), renumbered if SEISMIC else None)
 
 
 @cache
@@ -130,8 +122,6 @@ def registered(name: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["models"]:
         models()
-    elif len(sys.argv) == 3 and sys.argv[1] == "hybrid":
-        for rank, (identity, score) in enumerate(hybrid(sys.argv[2], Encoder().queries([sys.argv[2]])[0], 10), 1):
-            print(f"{rank:3}  {score:9.4f}  {identity}")
     else:
-        index_main(load, search, close=2e-2 if SEISMIC else 5e-3)  # weights have 9 significant bits, or 256 steps
+        beside = hybrid if (HERE / "hybrid.json").is_file() else None
+        index_main(load, search, 2e-2 if SEISMIC else 5e-3, beside)  # weights have 9 significant bits, or 256 steps

@@ -21,7 +21,8 @@ from urllib.request import Request, urlopen
 from encode import HERE, opened
 
 PATIENCE_S, LONGEST_PAUSE_S = 300.0, 32.0  # for which a busy server is asked again
-NOT_FOUND, TOO_LARGE, BUSY = 404, 413, (429, 503)  # of the last two, one is for a lost node
+DEEP = 1000  # results of each list that a hybrid query adds
+BAD, NOT_FOUND, TOO_LARGE, BUSY = 400, 404, 413, (429, 503)  # of the last two, one is for a lost node
 LATE = f", also after {PATIENCE_S:g} seconds, so it is overloaded or has lost a node; run the command again later"
 CLOSED = BrokenPipeError, ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError
 
@@ -84,7 +85,14 @@ def index_name(suffix: str = "") -> str:
 
 
 def load_bulk(server: Server, index: str, mapping: Any, change: Callable[[Any], Any] | None = None) -> None:
-    """Create the index and send the files of bulk/ that it does not have yet, their documents changed by ``change``."""
+    """Create the index and send the files of bulk/ that it does not have yet, their documents changed by ``change``. If
+    the server lacks the analyser of the texts, standard takes its place."""
+    contents = mapping["mappings"].get("properties", {}).get("contents")
+    if contents is not None:
+        asked = {"analyzer": contents["analyzer"], "text": "a"}
+        if server("POST", "_analyze", asked, unless=[BAD]) is None:
+            print(f"the server has no analyser {contents['analyzer']}: texts are analysed by standard")
+            contents["analyzer"] = "standard"
     parts = sorted((HERE / "bulk").glob("part-*.ndjson"))
     own = {"vtkit": digest([*parts, HERE / "dimensions.json"])}
     if "--replace" in sys.argv:
