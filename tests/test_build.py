@@ -100,6 +100,31 @@ def test_from_an_empty_folder_to_an_answered_query(
     assert json.loads(invoke("search", moved, query, "--json").output)["results"] == results
 
 
+def test_documents_that_are_too_long_are_indexed_as_passages_and_short_ones_are_not(
+    embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
+    monkeypatch.setattr("vtkit.pipeline.build.PASSAGE_WORDS", (200, 8))
+    documents, more = text_files(tmp_path), ("--language", "en", *SMALL, "--set", "index.document_length=20")
+    built = invoke("build", documents, "--embedder", embedder, "--out", tmp_path / "index", *more)
+    assert built.exception is None, (built.output, built.exception)
+    assert "of the documents have more than 20 tokens: passages of up to 8 words are indexed" in built.output
+    assert "passages = { words = 8, overlap = 2 }" in (tmp_path / "index" / "recipe.toml").read_text("utf-8")
+    figures = json.loads((tmp_path / "index" / "built.json").read_text())
+    assert figures["documents"] == 60
+    assert figures["passages"] > 120
+    end = " ".join(TEXTS[0].split()[-6:])  # of which the encoder would read nothing
+    found = vtkit.search_run(tmp_path / "index", end)[0][0]
+    assert (found.id, found.text) == ("0/0.txt", TEXTS[0])
+    assert found.passage is not None
+    assert end in found.passage
+    assert len(found.passage.split()) <= 8
+    explained = json.loads(invoke("explain", tmp_path / "index", end, "0/0.txt", "--json").output)
+    assert explained["passage"] == found.passage
+    assert explained["rank"] == 1
+    assert explained["score"] == pytest.approx(found.score, rel=1e-5)
+
+
 def test_a_build_that_stopped_continues_and_says_what_stopped_it(
     embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1936, 102),
+    "commands": (1938, 102),
     "deploy": (2287, 235),
     "data": (2543, 287),
     "encoder": (2692, 266),
     "evaluation": (1444, 136),
-    "pipeline": (3501, 270),
-    "recipe": (1111, 95),
+    "pipeline": (3527, 271),
+    "recipe": (1113, 95),
     "report": (1984, 182),
     "search": (3305, 353),
     "settings": (974, 112),
@@ -116,8 +116,6 @@ NO_RECIPE_SETS: dict[str, str] = {
     "index.alias": "a name on a cluster of one's own",
     "index.bm25_analyser": "the language's own analyser, which needs an extra",
     "index.engine": "an engine that one runs already",
-    "index.passages.overlap": "long documents, which the recipes' collections do not have; vtkit build sets it",
-    "index.passages.words": "long documents, likewise",
     "index.own_tokens": "for queries by a static table, docs/language.md",
     "index.query_log": "data that only some users have",
     "index.replicas": "the size of a cluster of one's own",
@@ -128,7 +126,6 @@ NO_RECIPE_SETS: dict[str, str] = {
     "source.units.dictionary": "units that one has already",
     "sweep.baseline": "the row that a table compares with",
     "transfer.fallback": "rows without evidence, compared in docs/transfer.md",
-    "transfer.overlap": "the overlap rule's other forms",
     "transfer.parallel.estimator": "the two estimators of docs/transfer.md",
     "transfer.parallel.min_probability": "of the translation table",
     "transfer.wechsel.dictionary": "WECHSEL's own inputs, which no recipe of a paper uses",

@@ -1,22 +1,31 @@
 """Passages: where documents are cut, and that they rank as their best passages do."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from opensearch_server import opensearch_server
 
+from vtkit.api import encode_texts, index_vectors
+from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document
+from vtkit.data.trec import read_trec
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.evaluation.judging import RUN_FILE
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.search import open_searcher
 from vtkit.search.engine import build_index, index_in_memory, open_index
 from vtkit.search.passages import Passages, as_rows, best_documents, spans_of
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection, PassagesSection
-from vtkit.system.errors import DataError
+from vtkit.system.errors import DataError, RecipeError
 
 PIECES = ["a", "bb ", "cc. ", "Dd", "? ", "\n", "你好", "。", "สวัสดีครับ", " ", "😀 "]
 
@@ -159,3 +168,76 @@ def test_passages_that_are_gone_or_of_another_index_are_told(tmp_path: Path) -> 
         np.save(file, np.array(wrong, dtype=np.int32))
         with pytest.raises(DataError, match=re.escape("passages.npy")):
             open_index(IndexSection(), tmp_path / "postings")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over documents with fields, which are cut into passages, in one index with BM25's terms."""
+    found = tiny.collection(60, seed=7)
+    documents = [replace(each, title="cedar", fields={"year": 1990 + n}) for n, each in enumerate(found.documents)]
+    more = '[index]\nlexical = "bm25"\npassages = { words = 4, overlap = 1 }\n'
+    folder = tmp_path_factory.mktemp("passages")
+    return tiny.finished_run(folder, replace(found, documents=documents), more=more)
+
+
+def test_a_run_judges_searches_and_explains_documents_by_their_best_passages(finished: Path) -> None:
+    searcher = open_searcher(finished, model=None, collection=None)
+    postings, documents = searcher.index.postings, [searcher.documents[n] for n in range(60)]
+    passages = postings.passages
+    assert passages is not None
+    assert len(passages) > 120
+    assert [row.text for row in as_rows(documents, Passages.of(documents, PassagesSection(words=4, overlap=1)))] == [
+        passages.text(row, documents[number]) for row, number in enumerate(passages.documents.tolist())
+    ]
+    collection = load_retrieval(str(finished.parent.parent / "collection"), "test")
+    asked = [query.text for query in collection.queries]
+    vectors, rows = searcher.encode(asked).toarray(), postings.by_document().toarray()
+    run = read_trec(open_run(finished).steps["evaluate:deployed"] / "collection" / RUN_FILE)
+    early = np.array([document.fields["year"] < 2020 for document in documents])
+    limited = searcher.search(asked, 10, where="year < 2020")
+    for row, (query, some) in enumerate(zip(collection.queries, limited, strict=True)):
+        scores = np.array([(rows[list(passages.rows_of(n))] @ vectors[row]).max() for n in range(60)])
+        judged = dict(run[query.id])
+        assert set(judged) == {documents[n].id for n in np.flatnonzero(scores > 0)}
+        for number in np.flatnonzero(scores > 0):
+            assert judged[documents[number].id] == pytest.approx(scores[number], rel=1e-4)
+        wanted = np.sort(scores[early & (scores > 0)])[::-1][:10]
+        np.testing.assert_allclose([result.score for result in some.results], wanted, rtol=1e-4)
+        best = some.results[0]
+        number = int(best.id.removeprefix("d"))
+        texts = [passages.text(each, documents[number]) for each in passages.rows_of(number)]
+        assert best.passage in texts
+        assert best.text == documents[number].text
+    explained = searcher.explain(asked[0], "d0")
+    assert explained.passage is not None
+    assert explained.passage in documents[0].text
+    assert explained.score == pytest.approx(dict(run["q0"])["d0"], rel=1e-4)
+    assert f"60 documents of collection are cut into {len(passages)} passages" in (finished / "report.md").read_text()
+
+
+def test_documents_that_are_short_make_the_same_index_byte_for_byte(tmp_path: Path) -> None:
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
+    tiny.write_collection(tmp_path / "short", tiny.collection(30))
+    for name, passages in (("whole", None), ("cut", {"words": 20, "overlap": 5})):
+        encode_texts(tmp_path / "model", tmp_path / "short", tmp_path / f"{name}-vectors", passages=passages)
+        index_vectors(tmp_path / f"{name}-vectors", tmp_path / name, language="en", lexical="bm25")
+    files = {path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file()}
+    assert files == {path.relative_to(tmp_path / "cut") for path in (tmp_path / "cut").rglob("*") if path.is_file()}
+    for file in files:  # records have the setting
+        same = (tmp_path / "whole" / file).read_bytes() == (tmp_path / "cut" / file).read_bytes()
+        assert same or file.suffix == ".json", file
+
+
+def test_passages_are_cut_when_documents_are_encoded(tmp_path: Path) -> None:
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
+    tiny.write_collection(tmp_path / "collection", tiny.collection(30))
+    encoded = encode_texts(
+        tmp_path / "model", tmp_path / "collection", tmp_path / "vectors", passages={"words": 4, "overlap": 1}
+    )
+    assert encoded.texts > 60
+    with pytest.raises(RecipeError, match="Passages are cut when documents are encoded"):
+        index_vectors(tmp_path / "vectors", tmp_path / "index", passages={"words": 4, "overlap": 1})
+    assert index_vectors(tmp_path / "vectors", tmp_path / "index").documents == 30
+    (tmp_path / "vectors" / "passages.npy").unlink()
+    with pytest.raises(DataError):
+        index_vectors(tmp_path / "vectors", tmp_path / "again")

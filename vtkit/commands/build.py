@@ -74,10 +74,12 @@ def build(
     if as_json:
         console.write_json(asdict(built))
         return
-    console.write(f"{built.documents:,} documents ({built.language}) in {built.seconds:.0f} s")
+    as_passages = "" if built.passages is None else f", as {built.passages:,} passages,"
+    console.write(f"{built.documents:,} documents{as_passages} ({built.language}) in {built.seconds:.0f} s")
     if built.weight is not None:
         console.write(f"the encoder weighs {built.weight:g}, BM25 {1 - built.weight:g}: {built.balance}")
-    console.write(f"{built.share_cut:.1%} of the documents are cut at {built.length} tokens")
+    unit = "documents" if built.passages is None else "passages"
+    console.write(f"{built.share_cut:.1%} of the {unit} are cut at {built.length} tokens")
     if built.lost_tokens is not None:
         console.write(f"new text loses about {built.lost_tokens:.2%} of its tokens to the trimmed vocabulary")
     console.write(f"index: {console.size(built.index_bytes)}; a query takes {built.query_ms:.1f} ms")

@@ -1,6 +1,6 @@
 """The routes of the service: vectors (``/embed_sparse``) in the format of text-embeddings-inference, searches
 (``/search``), information and health, described by ``/openapi.json``. It is read-only, and answers contain no more of a
-document than title, snippet and fields."""
+document than title, snippet, passage and fields."""
 
 import asyncio
 import json

@@ -7,15 +7,18 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
+from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.model_folder import loaded_files
+from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
 from vtkit.evaluation.balancing import balancing_queries
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
@@ -37,7 +40,9 @@ from vtkit.search.passages import PASSAGES, Passages, row_contents
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
 from vtkit.search.stored_vectors import VECTORS, read_vectors
+from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.settings.recipe import SEED
+from vtkit.system import console
 from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
@@ -55,6 +60,8 @@ TRIMMED = (
     2000  # pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens
 )
 EXAMPLES = 10  # queries that are shown
+CUT = 0.05  # share of cut documents from which on their passages are indexed
+PASSAGE_WORDS = (200, 100, 50)  # the first number is taken with which no more passages are cut
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ class BuiltIndex(Result):
     language: str
     weight: float | None  # of the encoder beside BM25; None without BM25
     balance: str  # how the weight was found, in words
-    share_cut: float  # share of the documents whose end the encoder does not read
+    passages: int | None  # number of passages that the documents are indexed as; None: whole
+    share_cut: float  # share of the documents, or passages, whose end the encoder does not read
     length: int  # tokens at which they are cut
     lost_tokens: float | None  # share of the tokens of other texts that a trimmed vocabulary lacks
     index_bytes: int
@@ -119,7 +127,8 @@ def build_index(
     out.mkdir(parents=True, exist_ok=True)
     folder = out.absolute()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "index"
-    text = new_recipe(
+    recipe_of = partial(
+        new_recipe,
         name=name,
         language=language,
         source=source and as_written_in(folder, source, "model"),
@@ -130,7 +139,12 @@ def build_index(
         documents=f"./{CORPUS}",
         trimmed=sum(1 for document in islice(read, TRIMMED) for _ in _pieces(document.contents)) >= TRIMMED,
     )
-    source_model = load_recipe(out / RECIPE, list(settings), text=text).recipe.source.model
+    text = recipe_of()
+    recipe = load_recipe(out / RECIPE, list(settings), text=text).recipe
+    source_model = recipe.source.model
+    wanted = recipe.index.passages is None and "index.passages=none" not in settings
+    if wanted and (words := _passage_words(located(str(embedder or source)), read, recipe.index)):
+        text = recipe_of(passages=words)
     write_atomically(out / RECIPE, text)
     with replaced(out / CORPUS) as fresh:
         write_documents(read, fresh)
@@ -159,13 +173,15 @@ def build_index(
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
         examples += [Example(query, found.id, found.title, found.shown) for found in first]
+    encoding = result_of(finished.steps[encoded], EncodeResult).sets[CORPUS]
     balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
     built = BuiltIndex(
         documents=len(read),
         language=language,
         weight=None if balance is None else balance.weight,
         balance="" if balance is None else balance.words,
-        share_cut=result_of(finished.steps[encoded], EncodeResult).sets[CORPUS].share_cut,
+        passages=encoding.passages,
+        share_cut=encoding.share_cut,
         length=found.settings.document_length,
         lost_tokens=None if trimmed is None else trimmed.lost,
         index_bytes=sum(path.stat().st_size for path in found.folder.rglob("*") if path.is_file()),
@@ -175,6 +191,25 @@ def build_index(
     )
     built.to_file(out / BUILT)
     return built
+
+
+def _passage_words(model: str, documents: Sequence[Document], index: IndexSection) -> int | None:
+    """The words of passages of ``documents`` that the encoder reads to their ends; None if it does so with documents,
+    but for a share of :data:`CUT`, which is said."""
+    tokenizer, length = load_tokenizer(model), index.document_length
+    some = documents[:: -(-len(documents) // TEXTS_LOOKED_AT) or 1]
+    share = share_cut(tokenizer, [document.contents for document in some], length)
+    if share <= CUT:
+        return None
+    for words in PASSAGE_WORDS:
+        cut = Passages.of(some, PassagesSection(words=words, overlap=words // 4))
+        if share_cut(tokenizer, row_contents(some, cut), length) <= CUT:
+            break
+    console.say(
+        f"{share:.0%} of the documents have more than {length} tokens: passages of up to {words} words are indexed "
+        "(index.passages in the recipe; --set index.passages=none leaves it out)"
+    )
+    return words
 
 
 def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:

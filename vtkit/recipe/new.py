@@ -30,6 +30,7 @@ def new_recipe(
     evaluate: Sequence[str] = (),
     documents: str | None = None,
     trimmed: bool = True,
+    passages: int | None = None,
 ) -> str:
     """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
 
@@ -38,6 +39,7 @@ def new_recipe(
     from ``embedder``, to which a head is fitted; beside a source, an embedder is another bridge, and a teacher. Without
     a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all. ``documents`` are indexed
     if nothing is evaluated; by default those of a single corpus. Unless ``trimmed``, an embedder keeps its vocabulary.
+    Documents are indexed as ``passages`` of so many words, if that is given.
     """
     own = tokenizer is None and language == source_language
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
@@ -67,6 +69,7 @@ def new_recipe(
         train=train,
         evaluate=evaluate,
         trimmed=trimmed,
+        passages=passages,
         documents=documents or (corpus[0] if len(corpus) == 1 else None),
         split=splits.pop() if len(splits) == 1 else "test",
         needs=dict.fromkeys(need for need in needs if need),
