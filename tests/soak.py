@@ -1,4 +1,4 @@
-"""``make soak``: what kills and Ctrl-C do to vtkit, in a table.
+"""``make soak``: what kills, Ctrl-C and flipped bits do to vtkit, in a table.
 
 Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
 code that does not fit, a message without content, raw control characters, a changed number, or something left behind;
@@ -8,6 +8,7 @@ tested by name in ``make test``.
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -24,11 +25,16 @@ from pathlib import Path
 import command_line
 from test_run_cli import DATA, ENGLISH, KOREAN, SETTINGS, numbers
 
+from vtkit.pipeline.search import open_searcher, open_served
+from vtkit.system.errors import VtkitError
+
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that must never reach a terminal: they move its cursor, change its colours or its reading direction."""
 
 LONGEST_MESSAGE = 20_000
 KILLS = 20  # runs that are killed
+CHANGES = 100  # additions to an index and merges of it that are killed
+FLIPS = 1000  # bits that are flipped, one at a time, in the files of a run
 MOMENTS = (0.6, 2.0, 5.0, 9.0)  # seconds after which Ctrl-C is pressed
 QUERY = ("search", "runs/korean", "금의 녹는점")
 
@@ -168,7 +174,89 @@ def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
             found.note(f"{' '.join(arguments)} after {moment} s", done, (130, 0, 1), slowest=3.0)
 
 
-PARTS = {"kills": kills, "interrupts": interrupts}
+def changes(finished: Path, draw: random.Random, found: Findings) -> None:
+    """SIGKILL at random moments of ``vtkit add`` and ``vtkit merge``: the index is as before or as after, and never
+    half; what was acknowledged stays."""
+    folder = copy(finished, "changed")
+    corpus = next((folder / "data").rglob("corpus.jsonl"))
+    found.note("encode", vtkit(folder, "encode", "runs/korean", str(corpus), "--out", "vectors"), (0,))
+    found.note("index", vtkit(folder, "index", "vectors", "--out", "index", "--language", "ko"), (0,))
+    lines = corpus.read_text("utf-8").splitlines()[:40]
+    index, environment = folder / "index", {**os.environ, **SETTINGS}
+
+    def seen() -> tuple[list[str], list[tuple[str, float]]]:
+        """The ids of all documents in order, and the results of a query."""
+        searcher = open_searcher(index, model=None, collection=None)
+        results = next(searcher.search([QUERY[-1]], 10)).results
+        return [searcher.documents[number].id for number in range(len(searcher.documents))], [
+            (each.id, each.score) for each in results
+        ]
+
+    for number in range(CHANGES // 2):
+        new = [{**json.loads(line), "_id": f"new-{number}-{place}"} for place, line in enumerate(lines)]
+        written = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in new)
+        (folder / "new.jsonl").write_text(written, "utf-8")
+        removed = [f"new-{number - 1}-{place}" for place in range(len(lines))] if number else []
+        for command in (("add", "index", "new.jsonl"), ("merge", "index")):
+            before = seen()
+            process = command_line.start(folder, command, environment, folder)
+            process.join(draw.uniform(0.1, 4.0))
+            process.kill()
+            process.join()
+            found.codes[process.exitcode or 0] += 1
+            after = seen()
+            if command[0] == "merge" and after != before:
+                found.fail(f"merge {number}: documents or scores changed")
+            known = [name for name in after[0] if not name.startswith(f"new-{number}-")]
+            if known != [name for name in before[0] if not name.startswith(f"new-{number}-")]:
+                found.fail(f"{command[0]} {number}: acknowledged documents are lost")
+            if len(after[0]) - len(known) not in (0, len(lines)):
+                found.fail(f"{command[0]} {number}: {len(after[0]) - len(known)} of {len(lines)} documents are there")
+            if command[0] == "add":
+                found.note(f"add {number} again", vtkit(folder, *command), (0,))
+                if removed:
+                    found.note(f"delete {number}", vtkit(folder, "delete", "index", *removed), (0,))
+    if left := [path.name for path in index.rglob(".*.new-*")]:
+        found.fail(f"left behind: {left[:3]}")
+
+
+def flips(finished: Path, draw: random.Random, found: Findings) -> None:
+    """One bit after the other in the files of a run's folder that lies alone: it is noticed when the run is opened, or
+    search, explanation and what a server loads are the same."""
+    run = Path(shutil.copytree(finished / "runs" / "korean", finished.parent / "alone"))
+    queries = [QUERY[-1], "수소 원자", "가장 가벼운 금속 원소"]
+
+    def seen() -> list[object]:
+        searcher = open_searcher(run, model=None, collection=None)
+        results = [
+            [(each.id, each.score, each.title, each.text) for each in one.results]
+            for one in searcher.search(queries, 5)
+        ]
+        served = open_served([str(run)])
+        vectors = served.encoder.encode_document(queries, convert_to_tensor=True, show_progress_bar=False)
+        return [results, searcher.explain(queries[0], results[0][0][0]), vectors.to_dense().tolist()]
+
+    undisturbed = seen()
+    files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
+    for _ in range(FLIPS):
+        path = draw.choice(files)
+        content = path.read_bytes()
+        place = draw.randrange(len(content))
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :])
+        try:
+            same = seen() == undisturbed
+            found.codes[0] += 1
+            if not same:
+                found.fail(f"{path.relative_to(run)}, byte {place:,}: other results, and nothing said")
+        except VtkitError:
+            found.codes[1] += 1
+        except Exception as error:
+            found.fail(f"{path.relative_to(run)}, byte {place:,}: {type(error).__name__}: {error}"[:300])
+        finally:
+            path.write_bytes(content)
+
+
+PARTS = {"kills": kills, "interrupts": interrupts, "changes": changes, "flips": flips}
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "recipe": (1113, 95),
     "report": (1984, 182),
     "search": (3305, 353),
-    "settings": (974, 112),
+    "settings": (977, 112),
     "system": (726, 103),
     "training": (2326, 240),
     "transfer": (1741, 140),

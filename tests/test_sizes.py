@@ -112,7 +112,7 @@ def test_what_is_wrong_is_said_as_of_small_collections(
         loaded(tmp_path, "shards")
     twice = tmp_path / "unknown" / "qrels" / "test.tsv"
     twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\nq3\td3\t1e12\n")
-    said = r"(?s)line 3: the grade 'high' is not.*line 4: the grade '1e12' does.*line 2: 'q1' and 'd1' were judged 1"
+    said = r"(?s)line 3: the grade 'high' is not.*line 4: the grade '1e12' is not.*line 2: 'q1' and 'd1' were judged 1"
     with pytest.raises(DataError, match=said):
         loaded(tmp_path, "unknown")
 

@@ -198,7 +198,7 @@ def test_a_hybrid_query_adds_both_scores_scaled_to_0_to_1(exported: Path, url: s
     weights = processor["normalization-processor"]["combination"]["parameters"]["weights"]
     assert sum(weights) == pytest.approx(1)
     code = (
-        "import index, json\nvector = index.Encoder().queries(['raven maple'])[0]\n"
+        "import encode, index, json\nvector = encode.Encoder().queries(['raven maple'])[0]\n"
         "both = index.hybrid('raven maple', vector, 10), index.search(vector, 200)\nprint(json.dumps(both))"
     )
     found, sparse = json.loads(program(exported, url, "-c", code, INDEX=loaded))

@@ -276,7 +276,7 @@ def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
             "model's training diverged. Fetch it again, or name another."
         )
     for table in [module for module in model.modules() if isinstance(module, SparseStaticEmbedding)]:
-        if len(table.weight) and float(table.weight.min()) < 0:
+        if bool((table.weight < 0).any()):
             raise DataError(f"{name}: its query table has weights below zero. The file is damaged: fetch it again.")
 
 

@@ -323,12 +323,15 @@ class TransferSection(_MethodTables):
     @property
     def bridged(self) -> bool:
         """Whether any of the methods knows which tokens of two languages mean the same."""
-        return any(used.bridges and not used.missing for used in self.used)
+        kinds = [METHODS[name] for name in self.methods]
+        given = (self.settings_of(kind) for own in kinds for kind in own.uses)
+        return any(kind.bridges for kind in kinds) or any(used.bridges and not used.missing for used in given)
 
     @property
     def draws(self) -> bool:
         """Whether any row depends on the seed."""
-        return any(METHODS[name].draws for name in (*self.methods, self.fallback) if name in METHODS)
+        noise = self.fallback in ("random", "univariate", "multivariate")
+        return noise or any(METHODS[name].draws for name in self.methods)
 
     @property
     def reassigns(self) -> bool:
