@@ -182,15 +182,15 @@ def changes(finished: Path, draw: random.Random, found: Findings) -> None:
     found.note("encode", vtkit(folder, "encode", "runs/korean", str(corpus), "--out", "vectors"), (0,))
     found.note("index", vtkit(folder, "index", "vectors", "--out", "index", "--language", "ko"), (0,))
     lines = corpus.read_text("utf-8").splitlines()[:40]
+    seconds = {"add": 1.0, "merge": 1.0}  # that the last change of each kind took to its end
     index, environment = folder / "index", {**os.environ, **SETTINGS}
 
     def seen() -> tuple[list[str], list[tuple[str, float]]]:
         """The ids of all documents in order, and the results of a query."""
         searcher = open_searcher(index, model=None, collection=None)
+        names = [searcher.documents[number].id for number in range(len(searcher.documents))]
         results = next(searcher.search([QUERY[-1]], 10)).results
-        return [searcher.documents[number].id for number in range(len(searcher.documents))], [
-            (each.id, each.score) for each in results
-        ]
+        return names, [(each.id, each.score) for each in results]
 
     for number in range(CHANGES // 2):
         new = [{**json.loads(line), "_id": f"new-{number}-{place}"} for place, line in enumerate(lines)]
@@ -200,7 +200,7 @@ def changes(finished: Path, draw: random.Random, found: Findings) -> None:
         for command in (("add", "index", "new.jsonl"), ("merge", "index")):
             before = seen()
             process = command_line.start(folder, command, environment, folder)
-            process.join(draw.uniform(0.1, 4.0))
+            process.join(draw.uniform(0, seconds[command[0]]))
             process.kill()
             process.join()
             found.codes[process.exitcode or 0] += 1
@@ -212,10 +212,11 @@ def changes(finished: Path, draw: random.Random, found: Findings) -> None:
                 found.fail(f"{command[0]} {number}: acknowledged documents are lost")
             if len(after[0]) - len(known) not in (0, len(lines)):
                 found.fail(f"{command[0]} {number}: {len(after[0]) - len(known)} of {len(lines)} documents are there")
-            if command[0] == "add":
-                found.note(f"add {number} again", vtkit(folder, *command), (0,))
-                if removed:
-                    found.note(f"delete {number}", vtkit(folder, "delete", "index", *removed), (0,))
+            if command[0] == "add" and removed:
+                found.note(f"delete {number}", vtkit(folder, "delete", "index", *removed), (0,))
+            done = vtkit(folder, *command)
+            found.note(f"{command[0]} {number} again", done, (0,))
+            seconds[command[0]] = done.seconds
     if left := [path.name for path in index.rglob(".*.new-*")]:
         found.fail(f"left behind: {left[:3]}")
 
