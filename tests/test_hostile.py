@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -223,3 +224,31 @@ def test_a_model_without_bounds_is_refused_before_a_library_opens_it(case: str, 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
     refused = invoke("compare", tmp_path, tmp_path / ".." / tmp_path.name)
     assert "A run is named twice" in str(refused.exception)
+
+
+@pytest.mark.parametrize("megabytes", [200, 350, 600, 1000])
+def test_too_little_memory_is_told(megabytes: int, model: Path, tmp_path: Path) -> None:
+    """Of the address space, which imports alone fill: each library fails in its own way."""
+    (tmp_path / "texts.txt").write_text("maple otter\n", encoding="utf-8")
+    limit = (2**20 * megabytes,) * 2
+    called = subprocess.run(
+        [sys.executable, "-m", "vtkit", "encode", str(model), "texts.txt", "--out", "vectors"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit),
+    )
+    assert called.returncode == 1, called.stderr
+    assert "error: The machine has too little memory" in called.stderr
+    assert "Traceback" not in called.stderr
+
+
+def test_a_query_of_a_book_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("maple otter\n", encoding="utf-8")
+    vtkit.encode_texts(model, tmp_path / "texts.txt", tmp_path / "vectors")
+    vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index", language="en", lexical="bm25")
+    refused = invoke("search", tmp_path / "index", "otter " * 20_000)
+    assert refused.exit_code == 1
+    assert str(refused.exception) == "A query has 120,000 characters. Cut it: a search takes 100,000."

@@ -30,7 +30,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "report": (1984, 182),
     "search": (3305, 353),
     "settings": (977, 112),
-    "system": (726, 103),
+    "system": (728, 103),
     "training": (2326, 240),
     "transfer": (1741, 140),
     "vocabulary": (2594, 230),

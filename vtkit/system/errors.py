@@ -57,7 +57,10 @@ _WRITTEN_IN_PART = re.compile(
     r"file write failed|iostream error|database or disk is full"
 )
 _NO_MEMORY = re.compile(
-    r"out of memory|can(?:'|no)t allocate memory|unable to allocate|bad_alloc|failed to map segment", re.IGNORECASE
+    # llvmlite does not say why; its library is in the same package
+    r"out of memory|can(?:'|no)t allocate memory|unable to allocate|bad_alloc|failed to map segment|"
+    r"find/load shared object file 'libllvmlite",
+    re.IGNORECASE,
 )
 
 
@@ -99,7 +102,7 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
             if number in _NO_ROOM:
                 remedy = f"{_free(path or Path.cwd())}Free some space and run the same command again."
             return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
-        by_text = isinstance(cause, RuntimeError | ImportError) and _NO_MEMORY.search(str(cause))
+        by_text = isinstance(cause, RuntimeError | ImportError | OSError) and _NO_MEMORY.search(str(cause))
         if isinstance(cause, MemoryError) or number == errno.ENOMEM or by_text:
             return MachineError(
                 "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
