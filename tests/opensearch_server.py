@@ -184,9 +184,16 @@ def opensearch_server(answer: tuple[int, Any] | None = None) -> Iterator[Any]:
 @contextmanager
 def running(answer: tuple[int, Any] | None = None) -> Iterator[Any]:
     """The server itself: ``url``, ``requests`` (method, path, authorization) and ``indices``."""
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as server:
+        server.indices, server.requests, server.answer = {}, [], answer
+        yield server
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[Any]:
+    """A server on loopback that answers as ``handler`` does while the block runs, and its ``url``."""
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    server.indices, server.requests, server.answer = {}, [], answer
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

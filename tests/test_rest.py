@@ -6,14 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opensearch_server import serving
 
 from vtkit.deploy.portable import SCRIPTS
 
@@ -63,17 +63,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def running(*refusals: tuple[int, Any], whole: bool = False) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.refusals, server.whole, server.documents, server.closed = list(refusals), whole, [], 0
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as server:
+        server.refusals, server.whole, server.documents, server.closed = list(refusals), whole, [], 0
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture

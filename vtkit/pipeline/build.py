@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
+from vtkit.data.document_files import read_document_file, write_documents
 from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
@@ -31,14 +31,14 @@ from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.bm25 import TermCounts
 from vtkit.search.drift import UNTRIMMED
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import languages_of
-from vtkit.search.passages import PASSAGES, Passages, row_contents
+from vtkit.search.passages import Passages, row_contents
 from vtkit.search.searcher import Searcher
-from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
+from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.settings.recipe import SEED
@@ -198,7 +198,7 @@ def _passage_words(model: str, documents: Sequence[Document], index: IndexSectio
     but for a share of :data:`CUT`, which is said."""
     tokenizer, length = load_tokenizer(model), index.document_length
     some = documents[:: -(-len(documents) // TEXTS_LOOKED_AT) or 1]
-    share = share_cut(tokenizer, [document.contents for document in some], length)
+    share = share_cut(tokenizer, row_contents(some, None), length)
     if share <= CUT:
         return None
     for words in PASSAGE_WORDS:
@@ -214,11 +214,9 @@ def _passage_words(model: str, documents: Sequence[Document], index: IndexSectio
 
 def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:
     """Keep the run's ``vectors`` of the documents, and what else is dear to make, as the first segment of the index."""
-    segment.mkdir(parents=True, exist_ok=True)
+    keep_vectors(segment, vectors)
     stored = read_vectors(vectors / VECTORS)
     passages = Passages.load(vectors, stored.shape[0])
-    for name in (VECTORS, DOCUMENTS, *([] if passages is None else [PASSAGES])):
-        publish(vectors / name, segment / name)
     record, settings = IndexRecord.load(index.folder), index.settings
     texts = row_contents(documents, passages)
     encoding = Encoding(
@@ -226,8 +224,8 @@ def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequ
         record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
     )  # fmt: skip
     if record.lexical is not None:
-        terms = TermDimensions(analyser(record.lexical.language, record.lexical.analysis), {})
-        TermCounts.of(texts, terms).save(segment / TERM_COUNTS)
+        cut = analyser(record.lexical.language, record.lexical.analysis)
+        TermCounts.of(texts, cut).save(segment / TERM_COUNTS)
     if settings.changes_tokens:
         keep_held(segment, load_encoder(index.model), texts, settings)
     write_record(segment / ENCODING, encoding.to_json(), files_of(segment))

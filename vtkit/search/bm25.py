@@ -75,20 +75,20 @@ class Bm25:
         documents whose ``passages`` they are: its statistics are then those of the passages. More than
         :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores. The
         counts are written into the folder ``kept``, if there is one (:meth:`TermCounts.save`)."""
-        terms = TermDimensions(analyser(language, analysis), {})
+        cut = analyser(language, analysis)
         if folder is None:
-            counts = TermCounts.of(texts, terms)
+            counts = TermCounts.of(texts, cut)
             if kept is not None:
                 counts.save(kept)
-            terms = TermDimensions(terms.analyser, {term: number for number, term in enumerate(counts.terms)})
-            return cls([ExactIndex.build(counts.impacts(terms.analyser.b), passages)], terms)
+            return cls([ExactIndex.build(counts.impacts(cut.b), passages)], counts.dimensions(cut))
+        terms = TermDimensions(cut, {})
         counted = _counted_parts(iter(texts), terms, folder)
         whole = Collected.of(counted, terms.numbers)
         parts = []
         for part in counted:
             matrix = _loaded(part)
             matrix.resize(matrix.shape[0], len(terms))
-            matrix.data = whole.impacts(matrix, terms.analyser.b)
+            matrix.data = whole.impacts(matrix, cut.b)
             index = ExactIndex.build(matrix)
             if isinstance(part, Path):
                 index.save(part.with_suffix(""))
@@ -180,9 +180,9 @@ class TermCounts:
     counts: sp.csr_matrix  # (documents, terms)
 
     @classmethod
-    def of(cls, texts: Iterable[str], terms: TermDimensions) -> TermCounts:
-        """Count ``texts``; their terms enter ``terms``, which are empty."""
-        left, parts = iter(texts), list[sp.csr_matrix]()
+    def of(cls, texts: Iterable[str], cut: Analyser) -> TermCounts:
+        """Count the terms of ``texts`` that an analyser cuts."""
+        terms, left, parts = TermDimensions(cut, {}), iter(texts), list[sp.csr_matrix]()
         while not parts or parts[-1].shape[0] == DOCUMENTS_A_PART:
             parts.append(_term_counts(islice(left, DOCUMENTS_A_PART), terms))
         return cls.joined([cls(list(terms.numbers), part) for part in parts])
@@ -205,6 +205,10 @@ class TermCounts:
             terms = list(compress(terms, used.tolist()))
             counts = sp.csr_matrix((counts.data, counts.indices, counts.indptr), (counts.shape[0], len(terms)))
         return cls(terms, counts)
+
+    def dimensions(self, cut: Analyser) -> TermDimensions:
+        """The dimensions of the terms, for queries that the same analyser cuts."""
+        return TermDimensions(cut, {term: number for number, term in enumerate(self.terms)})
 
     def impacts(self, b: float) -> sp.csr_matrix:
         """BM25's impact of each term on each document, (documents, terms) float32."""

@@ -12,18 +12,18 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.analysers import Analyser, analyser
-from vtkit.search.bm25 import TermCounts, TermDimensions
+from vtkit.search.bm25 import TermCounts
 from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
 from vtkit.search.folders import ENCODING, encode_folder, is_index_folder, read_encoding, searched_by, write_index
@@ -109,7 +109,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             texts = row_contents(documents, passages_of(work))
             keep_held(work, encoder, texts, change.index)
             if change.record.lexical is not None:
-                TermCounts.of(texts, TermDimensions(change.analyser, {})).save(work / TERM_COUNTS)
+                TermCounts.of(texts, change.analyser).save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
             drift = change.drift(encoder, row_contents(documents, None))
         replaced = change.numbers_of({document.id for document in documents})
@@ -136,7 +136,11 @@ def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> C
         known = change.numbers_of(set(ids))
         numbers = set(known.values())
         if where is not None:
-            numbers |= set(change.passing(where).tolist())
+            if (of_fields := change.record.fields) is None:
+                why = "the documents of this index have no fields, so there is nothing to choose them by"
+                raise ConditionError(why)
+            fields = Fields.open(generation_of(home), of_fields, change.state.documents)
+            numbers |= set(np.flatnonzero(fields.passing(where)[: change.state.documents]).tolist())
         unknown = [name for name in dict.fromkeys(ids) if name not in known]
         if not numbers:
             raise DataError(f"{home} has no such document, so nothing was deleted.")
@@ -190,12 +194,12 @@ class _Change:
     model: str
     index: IndexSection
 
-    @property
+    @cached_property
     def record(self) -> IndexRecord:
         """The record of the index before the change."""
         return IndexRecord.load(generation_of(self.home))
 
-    @property
+    @cached_property
     def analyser(self) -> Analyser:
         """The analyser of its BM25."""
         assert self.record.lexical is not None
@@ -226,13 +230,6 @@ class _Change:
         documents = Documents.open(generation_of(self.home) / DOCUMENTS)
         old = Lazy(len(documents), lambda number: documents[number].contents)
         return Drift.between(old, texts, tokenizer_of(encoder, "document"), self.home / UNTRIMMED)
-
-    def passing(self, where: str) -> NDArray[np.int64]:
-        """The numbers of the living documents that meet a condition."""
-        if self.record.fields is None:
-            raise ConditionError("the documents of this index have no fields, so there is nothing to choose them by")
-        fields = Fields.open(generation_of(self.home), self.record.fields, self.state.documents)
-        return np.flatnonzero(fields.passing(where)[: self.state.documents])
 
     def merged_where_needed(self, state: State) -> State:
         """``state`` within the bounds on segments and on deleted documents."""
@@ -291,8 +288,7 @@ class _Change:
         if before.lexical is not None:
             counts, cut = living_counts(self.home, state), self.analyser
             impacts = counts.impacts(cut.b)
-            terms = TermDimensions(cut, {term: number for number, term in enumerate(counts.terms)})
-            part = LexicalPart.scaled(before.lexical, terms, matrix, impacts)
+            part = LexicalPart.scaled(before.lexical, counts.dimensions(cut), matrix, impacts)
             matrix = part.documents(matrix, impacts)
         write_living_documents(self.home, state, out / DOCUMENTS)
         passages = living_passages(self.home, state)

@@ -40,13 +40,13 @@ class Drift(Result):
     def between(
         cls, old: Sequence[str], new: Sequence[str], tokenizer: PreTrainedTokenizerFast, untrimmed: Path
     ) -> Drift:
-        """The drift from ``old`` to ``new`` texts, by :data:`TEXTS_LOOKED_AT` of each.
+        """The drift from ``old`` to ``new`` texts, by the beginnings of some of each.
 
         Args:
             tokenizer: cuts the texts for the encoder.
             untrimmed: the tokenizer file that it was trimmed from, if there is one.
         """
-        old, new = _sample(old), _sample(new)
+        old, new = beginnings(old), beginnings(new)
         vocabulary, lost = Vocabulary(tokenizer), None
         if untrimmed.is_file():
             from tokenizers import Tokenizer
@@ -78,7 +78,7 @@ class Drift(Result):
             yield f"the vocabulary lacks {self.unread:.0%} of their letters"
 
 
-def _sample(texts: Sequence[str]) -> list[str]:
+def beginnings(texts: Sequence[str]) -> list[str]:
     """The beginnings of up to :data:`TEXTS_LOOKED_AT` of ``texts``, spread evenly."""
     numbers = range(0, len(texts), -(-len(texts) // TEXTS_LOOKED_AT) or 1)
     return [texts[number][:CHARACTERS_LOOKED_AT] for number in numbers]

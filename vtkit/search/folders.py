@@ -14,12 +14,12 @@ from vtkit.data.document_files import DOCUMENTS, read_document_file, write_docum
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, loaded_files
-from vtkit.encoder.truncation import TEXTS_LOOKED_AT
+from vtkit.search.drift import beginnings
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
-from vtkit.search.passages import PASSAGES, Passages, row_contents
-from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held
+from vtkit.search.passages import Passages, row_contents
+from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 
-UNREAD, CHARACTERS_LOOKED_AT = 0.01, 10_000
-"""Share of letters from which it is said that a vocabulary lacks them, and the characters of a text that are read."""
+UNREAD = 0.01  # share of letters from which it is said that a vocabulary lacks them
 
 R = TypeVar("R", bound=Result)
 
@@ -138,8 +137,7 @@ def encode_folder(
 
 def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Document]) -> None:
     """Say that ``vocabulary`` lacks the letters of some documents, spread evenly."""
-    numbers = range(0, len(documents), -(-len(documents) // TEXTS_LOOKED_AT) or 1)
-    texts = [documents[number].contents[:CHARACTERS_LOOKED_AT] for number in numbers]
+    texts = beginnings(row_contents(documents, None))
     lost = [letter for text in texts for letter in vocabulary.unread(text)]
     letters = sum(map(str.isalnum, "".join(texts)))
     if lost and len(lost) >= UNREAD * letters:
@@ -174,10 +172,8 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     if vectors_of != lines or matrix.shape[0] != encoding.texts:
         raise DataError(f"{vectors}: vectors of {vectors_of:,} documents, but {lines:,} documents. Encode again.")
     segment, generation = out / SEGMENTS / "1", out / GENERATIONS / "1"
-    segment.mkdir(parents=True)
     generation.mkdir(parents=True)
-    for name in (VECTORS, DOCUMENTS, *([] if passages is None else [PASSAGES])):
-        publish(vectors / name, segment / name)
+    keep_vectors(segment, vectors)
     part = None
     if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
         from vtkit.encoder.checkpoint import load_encoder

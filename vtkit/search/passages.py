@@ -73,10 +73,11 @@ class Passages:
         if all(passages is None for passages, _ in parts):
             return None
         firsts = accumulate((count for _, count in parts), initial=0)
-        rows = [
-            _whole(count, first) if passages is None else passages.rows + np.array([first, 0, 0], dtype=np.int32)
-            for (passages, count), first in zip(parts, firsts, strict=False)
-        ]
+        rows = []
+        for (passages, count), first in zip(parts, firsts, strict=False):
+            whole = np.column_stack([np.arange(count), np.zeros(count), np.full(count, np.iinfo(np.int32).max)])
+            own = whole.astype(np.int32) if passages is None else passages.rows
+            rows.append(own + np.array([first, 0, 0], dtype=np.int32))
         return cls(np.concatenate(rows))
 
     def rows_of(self, document: int) -> range:
@@ -103,12 +104,6 @@ class Passages:
         if not count or steps[0] != 1 or steps.min() < 0 or steps.max() > 1:
             raise DataError(f"{folder / PASSAGES} is damaged: its passages are not in order. {REBUILD}")
         return passages
-
-
-def _whole(count: int, first: int) -> npt.NDArray[np.int32]:
-    """Rows of documents that are not cut."""
-    numbers = np.arange(first, first + count, dtype=np.int32)
-    return np.stack([numbers, np.zeros_like(numbers), np.full_like(numbers, np.iinfo(np.int32).max)], axis=1)
 
 
 def as_rows(documents: Sequence[Document], passages: Passages | None) -> Sequence[Document]:

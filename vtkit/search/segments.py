@@ -23,6 +23,7 @@ from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system.checksums import write_record
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
@@ -98,6 +99,14 @@ class State(Result):
 def generation_of(home: Path) -> Path:
     """The folder that a search of the index in ``home`` reads; ``home`` itself if an older version made it."""
     return home / GENERATIONS / str(State.load(home).generation) if (home / STATE).exists() else home
+
+
+def keep_vectors(segment: Path, vectors: Path) -> None:
+    """Keep the vectors of a folder, their documents and passages in the folder ``segment``."""
+    segment.mkdir(parents=True, exist_ok=True)
+    for name in (VECTORS, DOCUMENTS, PASSAGES):
+        if (vectors / name).exists():
+            publish(vectors / name, segment / name)
 
 
 def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index: IndexSection) -> None:
