@@ -30,6 +30,7 @@ from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.measures.effectiveness import evaluate
+from vtkit.search.stored_vectors import read_vectors
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training.gates import Gate
@@ -405,6 +406,10 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     dead = open_searcher(made, model="transfer", collection=None).index.info.document_frequencies == 0
     assert report_of(made).sparsity.dead_dimensions == pytest.approx(dead[can_be_active].mean())
     assert dead[can_be_active].mean() < dead.mean(), "special tokens, which never are active, are not dead"
+    stored = sum(read_vectors(folder).nnz for folder in (made.parent / "artifacts").glob("encode-transfer-*/*/vectors"))
+    kept = open_searcher(made, model="transfer", collection=None).index.info.postings
+    assert report_of(made).sparsity.left_out == pytest.approx(1 - kept / stored)
+    assert re.search(r"left out of documents \| [1-9]\d? % of their weights", page)
     found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)

@@ -82,9 +82,11 @@ def _cost(report: ReportData) -> Section | None:
         return None
     rows = report.results[0].rows if report.results else ()
     costs = {"deployed index": cost} | {row.name: row.search_cost for row in rows if row.search_cost is not None}
+    left_out = "–" if report.sparsity is None else f"{share(report.sparsity.left_out)} of their weights"
     figures: dict[str, Callable[[SearchCost], str]] = {
         "index": lambda of: size(of.index_bytes),
         "a document": lambda of: size(of.index_bytes / of.documents),
+        "left out of documents": lambda of: left_out if of is cost else "–",
         "a query, encoded and searched, median": lambda of: f"{of.query_ms:,.1f} ms",
         "a query, 99th percentile": lambda of: f"{of.query_ms_p99:,.1f} ms",
         "parameters that encode queries": lambda of: amount(of.parameters or 0),

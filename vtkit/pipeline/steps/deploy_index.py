@@ -61,7 +61,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     sets: dict[str, DeployedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         place, folder = collection_of(corpus), out / str(corpus.folder)
-        vectors, passages = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        vectors, passages, _ = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents, part, balance = vectors, None, None
         if index.lexical != "none":
             language, analysis = recipe.recipe.language, index.bm25_analyser

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,18 +62,20 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     sets: dict[str, IndexedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
-        vectors, passages = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        vectors, passages, left_out = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
         info = write_index(folder, IndexSection(), vectors, documents, tokenizer, passages=passages)
-        sets[str(corpus.folder)] = IndexedSet(info.sparsity(can_weigh(encoder), HISTOGRAM_BINS))
+        sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
+        sets[str(corpus.folder)] = IndexedSet(replace(sparsity, left_out=left_out))
     return IndexResult(sets)
 
 
 def weighted_vectors(
     recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path
-) -> tuple[sp.csr_matrix, Passages | None]:
-    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says, and the passages whose
-    vectors they are, if documents are cut into these; what further documents need, if anything, is kept in ``out``."""
+) -> tuple[sp.csr_matrix, Passages | None, float]:
+    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; the passages whose
+    vectors they are, if documents are cut into these; and the share of the weights that is left out. What further
+    documents need, if anything, is kept in ``out``."""
     from vtkit.encoder.documents import as_indexed
     from vtkit.search.passages import Passages, row_contents
     from vtkit.search.stored_vectors import VECTORS, read_vectors
@@ -83,12 +85,13 @@ def weighted_vectors(
     passages = Passages.load(folder, vectors.shape[0])
     out.mkdir(parents=True, exist_ok=True)
     texts = row_contents(collection_of(corpus).whole.documents, passages)
-    return as_indexed(encoder, vectors, texts, recipe.index, out), passages
+    indexed = as_indexed(encoder, vectors, texts, recipe.index, out)
+    return indexed, passages, 1 - indexed.nnz / max(vectors.nnz, indexed.nnz, 1)
 
 
 INDEX = Stage(
     "index",
-    version=13,
+    version=14,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,

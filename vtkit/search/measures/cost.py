@@ -91,6 +91,7 @@ class Sparsity(Result):
 
     documents_histogram: Histogram | None = None  # documents by their active dimensions
     document_frequencies: DocumentFrequencies | None = None
+    left_out: float = 0.0  # share of the documents' weights that pruning removed, and so of the index it saved
 
 
 QUERIES_TIMED = 100  # the first of a set
