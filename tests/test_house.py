@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1938, 102),
+    "commands": (1947, 102),
     "deploy": (2287, 235),
     "data": (2543, 287),
     "encoder": (2692, 266),
     "evaluation": (1444, 136),
-    "pipeline": (3527, 271),
+    "pipeline": (3526, 270),
     "recipe": (1113, 95),
     "report": (1986, 182),
-    "search": (3306, 353),
-    "settings": (977, 112),
-    "system": (728, 103),
+    "search": (3272, 351),
+    "settings": (987, 114),
+    "system": (1066, 144),
     "training": (2326, 240),
     "transfer": (1741, 140),
     "vocabulary": (2594, 230),
-    "vtkit": (506, 51),
+    "vtkit": (510, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
@@ -122,6 +122,11 @@ NO_RECIPE_SETS: dict[str, str] = {
     "index.shards": "the size of a cluster of one's own",
     "index.url": "the address of an engine",
     "report.training": "an account or a package of one's own",
+    "run.address": "the address of a cluster of one's own",
+    "run.cpus": "the size of a machine of one's own",
+    "run.executor": "chosen by the machine; a recipe is the same everywhere",
+    "run.gpus": "the size of a machine of one's own",
+    "run.workers": "the size of a machine of one's own",
     "source.units.active": "units a token, of the paper",
     "source.units.dictionary": "units that one has already",
     "sweep.baseline": "the row that a table compares with",

@@ -171,6 +171,7 @@ def encode_texts(
     passages: Mapping[str, int] | None = None,
     part: str | None = None,
     join: int | None = None,
+    run: Mapping[str, Any] | None = None,
     columns: Columns | None = None,
 ) -> Encoding:
     """Encode the texts of a file or folder into vectors on disk, in parts that survive a kill.
@@ -190,6 +191,7 @@ def encode_texts(
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
+        run: settings of ``[run]``, such as ``{"executor": "processes"}``; the vectors do not depend on them.
         columns: of a table that hold id, title and text; by default they are recognised by their names.
 
     Returns:
@@ -203,23 +205,28 @@ def encode_texts(
     from vtkit.data.rows import RECOGNISED
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
-    from vtkit.search.stored_vectors import Part
     from vtkit.settings.index import IndexSection, PassagesSection
+    from vtkit.settings.run import RunSection
+    from vtkit.system.executors import Executor, executed_by
     from vtkit.system.outputs import held, new_folder, refuse_existing
+    from vtkit.system.parts import Part
 
     if part is not None and join is not None:
         raise RecipeError("part and join cannot be combined: first encode each part, then join them.")
     own = None if part is None else Part.parse(part)
     out, side = Path(folder), _side(side)
-    encoder, run, language = settings_of(str(encoder))
-    index = run or IndexSection()
+    executor = Executor(
+        **section_of(RunSection, run or {}, refused="The settings of [run] cannot be used:").model_dump()
+    )
+    encoder, own_index, language = settings_of(str(encoder))
+    index = own_index or IndexSection()
     length = max_length or (index.document_length if side == "document" else index.query_length)
     if top_dimensions is None and side == "document":
         top_dimensions = index.candidate_dimensions
     if passages is not None:
         cut = section_of(PassagesSection, passages, refused="The settings of [index.passages] cannot be used:")
         index = index.model_copy(update={"passages": cut})
-    of_run = {} if run is None else run.model_dump(mode="json", exclude=OF_A_RUN)
+    of_run = {} if own_index is None else own_index.model_dump(mode="json", exclude=OF_A_RUN)
     read = read_document_file if side == "document" else read_queries_as_documents
     documents = read(str(texts), columns or RECOGNISED)
     shards = out.absolute().with_name(f".{out.name}.parts")
@@ -233,10 +240,10 @@ def encode_texts(
         )  # fmt: skip
 
     if own is None:
-        with new_folder(out) as work:
+        with new_folder(out) as work, executed_by(executor):
             return encode(work)
     refuse_existing(out)
-    with machine_errors(out.absolute()):
+    with machine_errors(out.absolute()), executed_by(executor):
         shards.mkdir(parents=True, exist_ok=True)
         with held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"):
             return encode(out)

@@ -20,17 +20,20 @@ from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.data.rows import Columns
 from vtkit.settings.index import IndexSection
+from vtkit.settings.run import RunSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
 
 
+@settings_of(RunSection, argument="run")
 @settings_of(IndexSection, "top_dimensions", "precision")
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     settings: IndexSection,
+    run: RunSection,
     queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
     max_length: Annotated[
         int | None, option("Cut texts here. Default: 256, for queries 64; or the run's.", "TOKENS", min=3)
@@ -52,8 +55,9 @@ def encode(
 ) -> None:
     """Encode documents or queries into vectors on disk.
 
-    If the command is interrupted, repeat it to continue. `vtkit index` makes an index of the vectors. With --part,
-    several machines that share the folder of --out encode one collection. A run's model is used with its settings.
+    If the command is interrupted, repeat it to continue. `vtkit index` makes an index of the vectors. With --part or
+    --executor ray, several machines that share the folder of --out encode one collection. A run's model is used with
+    its settings.
     """
     refuse_existing(out)
     same_command_continues()
@@ -69,6 +73,7 @@ def encode(
         precision=settings.precision if "precision" in settings.model_fields_set else None,
         passages=None if passages is None else {"words": passages, "overlap": passages // 4},
         columns=Columns(identity, title, text),
+        run=run.model_dump(),
         part=part,
         join=join,
     )

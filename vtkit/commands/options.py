@@ -131,10 +131,14 @@ LAST = ("as_json", "download")  # options of every command, which stand behind t
 
 
 def settings_of(
-    section: type[Section], *names: str, fixed: Mapping[str, Any] | None = None, called: Mapping[str, str] | None = None
+    section: type[Section],
+    *names: str,
+    fixed: Mapping[str, Any] | None = None,
+    called: Mapping[str, str] | None = None,
+    argument: str = "settings",
 ) -> Decorator:
     """Options for the settings of ``section`` that are named; by default for all but tables and settings ``fixed`` by
-    the command. The command gets them as the section, in its argument ``settings``. ``called`` has other names of
+    the command. The command gets them as the section, in its ``argument``. ``called`` has other names of
     options, by setting: ``{"target_activation": "--target"}``.
 
     Names, types, defaults and help are those of the section, and invalid values are refused before the command starts.
@@ -153,14 +157,16 @@ def settings_of(
     def make_section(settings: Mapping[str, Any]) -> Section:
         return section_of(section, {**given, **settings}, lambda name: options.get(name, name))
 
-    return with_options({name: (options[name], field) for name, field in fields.items()}, make_section)
+    return with_options({name: (options[name], field) for name, field in fields.items()}, make_section, argument)
 
 
 def with_options(
-    options: Mapping[str, tuple[str, FieldInfo]], make: Callable[[Mapping[str, Any]], Any] = dict
+    options: Mapping[str, tuple[str, FieldInfo]],
+    make: Callable[[Mapping[str, Any]], Any] = dict,
+    argument: str = "settings",
 ) -> Decorator:
     """Options like settings: parameter -> the name of its option and the setting that gives its type and help. The
-    command's argument ``settings`` is what ``make`` returns for the values that were given."""
+    command's ``argument`` is what ``make`` returns for the values that were given."""
     from vtkit.recipe.tables import choices
 
     values = {value for _, field in options.values() for value in choices(field.annotation)}
@@ -169,13 +175,13 @@ def with_options(
 
     def decorated(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "settings"]
+        own = [each for name, each in signature.parameters.items() if name != argument]
 
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
             settings = {name: arguments.pop(name) for name in options}
             given = make({name: value for name, value in settings.items() if value is not None})
-            command(**arguments, settings=given)
+            command(**arguments, **{argument: given})
 
         first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
         last = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name in LAST]

@@ -245,7 +245,7 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removed(Result):
     """Counts and sums of the weights that pruning removed."""
 
     weights: int = 0  # how many there were before

@@ -99,6 +99,7 @@ class Plan:
             inputs: role -> the step that plays it.
             model: whose index or evaluation it is, if the stage has several steps.
         """
+        recipe = recipe.model_copy(update={"run": None})  # results do not depend on it
         if not (stage.draws(recipe) if callable(stage.draws) else stage.draws):
             recipe = recipe.model_copy(update={"recipe": recipe.recipe.model_copy(update={"seed": SEED})})
         own, inputs = f"{stage.name}:{model}" if model else stage.name, inputs or {}

@@ -31,6 +31,8 @@ from vtkit.settings.named import is_local
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console, distributed
 from vtkit.system.errors import RecipeError, VtkitError, machine_errors
+from vtkit.system.executors import Executor, executed_by
+from vtkit.system.interrupt import end_with_starter
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
@@ -59,7 +61,7 @@ def run(
     refuse_unknown(until, start, force)
     runs = runs.absolute()
     if SIDE_BY_SIDE in os.environ:
-        threading.Thread(target=_end_with_sweep, daemon=True).start()
+        threading.Thread(target=end_with_starter, daemon=True).start()
     if not distributed.is_main():
         if not dry_run:
             _train_along(runs / STORE, threads)
@@ -71,7 +73,8 @@ def run(
             f"{recipe_path} has [sweep], a grid of runs: vtkit sweep {recipe_path} runs it. To run the recipe "
             "by itself, add --set sweep=none."
         )
-    recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
+    shown = [word for setting in overrides if not setting.startswith("run.") for word in ("--set", setting)]
+    recipe.run_by("vtkit", "run", str(recipe_path), *shown)
     try:
         check_settings(loaded)
     except NotFetched as error:
@@ -89,6 +92,7 @@ def run(
         machine_errors(runs, " What was finished is kept, and the work goes on from there."),
         held(folder / LOCK, f"run {recipe.recipe.name}"),
         console.log_to(folder / LOG),
+        executed_by(Executor(**recipe.run.model_dump())),
     ):
         remove_half_written(folder)
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
@@ -133,14 +137,6 @@ def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **aske
     show_disk(running, folder.parent, refuse=refuse)
     show_earlier_times(running, store)
     return plan, decisions
-
-
-def _end_with_sweep() -> None:
-    """End this process at once when the sweep that started it is gone, even if it was killed: only the sweep holds the
-    other end of its standard input."""
-    while os.read(0, 64):
-        pass
-    os._exit(1)
 
 
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:

@@ -22,8 +22,8 @@ def resolved_toml(recipe: Recipe, used: Mapping[str, Any] | None = None) -> str:
     lines: list[str] = []
     for name, field in Recipe.model_fields.items():
         section = getattr(recipe, name)
-        if section is None and name == "sweep":
-            continue  # a run has none
+        if section is None and name in ("sweep", "run"):
+            continue  # a run has no sweep, and its report does not say where it ran
         if section is None:
             words = "\n".join(_comment(meaning(table)) for table in tables_in(field.annotation))
             lines += [words, f"# [{name}] is left out of this recipe, so the stage is not run.", ""]

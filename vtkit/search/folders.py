@@ -20,12 +20,13 @@ from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
-from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
+from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
 from vtkit.system.checksums import files_of, verify, write_record
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
+from vtkit.system.parts import Part
 from vtkit.system.results import Result
 from vtkit.system.runtime import Precision
 from vtkit.vocabulary.forms import Vocabulary

@@ -1,30 +1,26 @@
 """Encoding to disk, one shard of texts after the other: memory does not grow with the collection, a killed run
-continues with the shard that it was at, and several processes can each encode a part of the shards."""
+continues with the shard that it was at, and several processes and machines share the shards."""
 
-import hashlib
-import json
-import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
 from vtkit.data.text import batches
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
+from vtkit.search.stored_vectors import join_vectors, write_vectors
 from vtkit.system import console
-from vtkit.system.errors import DataError
-from vtkit.system.results import Result
-from vtkit.system.runtime import Precision
+from vtkit.system.parts import Part, shards
+from vtkit.system.runtime import Precision, fastest_device
 
-TEXTS_A_SHARD = 2048  # a minute or two of work on two cores
-
-RECORD = "shard.json"
+TEXTS_A_SHARD = 512
+"""Texts of one shard: ten seconds or more of work for one core. Batches are made of the texts of a shard, so that
+their padding, and with it every vector, does not depend on who encodes it."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,32 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class _Shard(Result):
-    """The record of a shard."""
+class EncodeTexts:
+    """The work on a shard of texts. In another process its encoder is on the fastest device there."""
 
-    made_from: str  # digest of its texts and of everything that their vectors depend on
-    removed: Removed
+    encoder: SparseEncoder
+    side: Side
+    max_length: int
+    top_dimensions: int | None
+    precision: Precision
+
+    def __call__(self, texts: Sequence[str], out: Path, bar: console.Bar | None) -> Removed:
+        """Write the vectors of ``texts`` into ``out``; what pruning removed."""
+        described = bar or "encoding"
+        vectors = encode_side(
+            self.encoder, texts, self.side, self.max_length, description=described, precision=self.precision
+        )
+        kept, removed = pruned(vectors, self.top_dimensions)
+        write_vectors(kept, out)
+        return removed
+
+    def __getstate__(self) -> dict[str, Any]:
+        on_cpu = self.encoder if self.encoder.device.type == "cpu" else deepcopy(self.encoder).cpu()
+        return self.__dict__ | {"encoder": on_cpu}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.encoder.to(fastest_device())
 
 
 def encode_to_disk(
@@ -51,7 +68,7 @@ def encode_to_disk(
     side: Side,
     max_length: int,
     folder: Path,
-    shards: Path,
+    shards_folder: Path,
     *,
     made_from: Mapping[str, Any],
     top_dimensions: int | None = None,
@@ -66,74 +83,30 @@ def encode_to_disk(
 
     Args:
         texts: read once, :data:`TEXTS_A_SHARD` at a time.
-        shards: folder of the shards until all are there. Shards of an earlier run are used if they fit.
+        shards_folder: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
-        part: encode its shards only, which stay in ``shards``; the counts are of these.
+        part: encode its shards only, which stay in ``shards_folder``; the counts are of these.
         join: encode nothing, and join what other calls encoded in so many parts.
     """
+    work = EncodeTexts(encoder, side, max_length, top_dimensions, precision)
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,
         "precision": precision, "similarity": encoder.similarity_fn_name,
     }  # fmt: skip
-    done: list[Path] = []
-    missing: set[int] = set()
-    count = taken_over = 0
-    removed = Removed()
     total = total if total is None or part is None else -(-total // part.of)
     with console.progress(description, total) as bar:
-        for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
-            if part is not None and number % part.of != part.number - 1:
-                continue
-            shard = shards / f"{number:06d}"
-            digest = hashlib.sha256(json.dumps([settings, batch], sort_keys=True).encode()).hexdigest()
-            record = _read(shard, digest)
-            if record is None and join is not None:
-                missing.add(number % join + 1)
-                continue
-            if record is None:
-                vectors = encode_side(encoder, batch, side, max_length, description=bar, precision=precision)
-                record = _write(vectors, top_dimensions, shard, digest)
-            else:
-                taken_over += 1
-                bar.skip(len(batch))
-            removed += record.removed
-            count += len(batch)
-            done.append(shard)
-    encoded = Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
-    if part is not None:
-        return encoded
-    if missing:
-        raise DataError(
-            f"{shards}: of {join} parts, these are missing, damaged, or made from other texts or settings: "
-            f"{', '.join(map(str, sorted(missing)))}. Encode each of them (part {min(missing)}/{join}), then join "
-            "again."
-        )
-    if not done:
-        write_vectors(encode_side(encoder, [], side, max_length), folder)
-    else:
-        join_vectors(done, folder)
-    shutil.rmtree(shards, ignore_errors=True)
+        done = shards(work, Removed, batches(texts, TEXTS_A_SHARD), shards_folder, settings, bar, part=part, join=join)
+    removed = sum((shard.result for shard in done), Removed())
+    encoded = Encoded(
+        sum(shard.items for shard in done),
+        removed.weights - removed.weights_removed,
+        removed,
+        sum(shard.taken_over for shard in done),
+    )
+    if part is None:
+        if done:
+            join_vectors([shard.folder for shard in done], folder)
+        else:
+            write_vectors(encode_side(encoder, [], side, max_length), folder)
+        shutil.rmtree(shards_folder, ignore_errors=True)
     return encoded
-
-
-def _write(vectors: sp.csr_matrix, top_dimensions: int | None, shard: Path, digest: str) -> _Shard:
-    """Write the ``top_dimensions`` largest weights of each text, whole or not at all; returns the record."""
-    aside = shard.with_name(f".{shard.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    kept, removed = pruned(vectors, top_dimensions)
-    write_vectors(kept, aside)
-    record = _Shard(digest, removed)
-    record.to_file(aside / RECORD)
-    shutil.rmtree(shard, ignore_errors=True)
-    aside.replace(shard)
-    return record
-
-
-def _read(shard: Path, digest: str) -> _Shard | None:
-    """The record of a shard; None if it cannot be used."""
-    try:
-        record = _Shard.from_file(shard / RECORD, "")
-        read_vectors(shard)
-    except DataError:
-        return None
-    return record if record.made_from == digest else None

@@ -3,9 +3,7 @@ The posting lists of :mod:`vtkit.search.exact` are the same arrays of the transp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.errors import DataError
 
 VECTORS = "vectors"  # folder of the vectors, beside the documents
 
@@ -21,25 +19,6 @@ Array = npt.NDArray[Any]
 
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
 _REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit encode if they belong to no run."
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of the shards of a collection."""
-
-    number: int  # from 1
-    of: int
-
-    @staticmethod
-    def parse(text: str) -> Part:
-        """The part that ``3/16`` stands for."""
-        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(f"{text!r} is no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
-        return Part(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:

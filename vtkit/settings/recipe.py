@@ -20,6 +20,7 @@ from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.index import IndexSection
+from vtkit.settings.run import RunSection
 from vtkit.settings.source import SourceSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.settings.types import Section
@@ -137,6 +138,7 @@ class Recipe(Section):
     evaluate: EvaluateSection | None = None
     sweep: SweepSection | None = None
     report: ReportSection = ReportSection()
+    run: RunSection = RunSection()
 
     _command: tuple[str, ...] = PrivateAttr(default=())
 

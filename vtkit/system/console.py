@@ -225,6 +225,11 @@ class Bar:
             left = "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
             say(f"  {task.description} {self._shown(task.completed)}{of}{left}{'  ' + words if words else ''}")
 
+    def reach(self, steps: int) -> None:
+        """Count up to ``steps`` in all."""
+        if (left := int(steps - self._task.completed)) > 0:
+            self.advance(left)
+
     def skip(self, steps: int) -> None:
         """Count steps of earlier work, which the time left does not go by."""
         self._task.completed += steps

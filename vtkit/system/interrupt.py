@@ -43,6 +43,14 @@ def same_command_continues() -> None:
     _continues.set()
 
 
+def end_with_starter() -> None:
+    """Wait until the process that started this one is gone, even if it was killed, then end at once: only the starter
+    holds the other end of this process's standard input."""
+    while os.read(0, 64):
+        pass
+    os._exit(1)
+
+
 @contextmanager
 def watched_elsewhere() -> Iterator[None]:
     """Leave Ctrl-C in the block to its own handlers, however long they take."""

@@ -1,0 +1,157 @@
+"""Parts of a collection and their executors: the same bytes whoever computes them, and after any death."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import invoke
+from part_work import BLOCKS, CountLetters, computed
+from tiny import collection, encoder, write_collection
+
+import vtkit
+from vtkit.search import sharded_encoding
+from vtkit.settings.run import RunSection
+from vtkit.system.errors import DataError, MachineError
+from vtkit.system.executors import Executor, executed_by
+from vtkit.system.parts import Part
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> CountLetters:
+    (tmp_path / "marks").mkdir()
+    return CountLetters(tmp_path / "marks")
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[None]:
+    library = pytest.importorskip("ray", reason="needs pip install 'vtkit[ray]'")
+    with pytest.MonkeyPatch.context() as patch:  # what its processes import from
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        yield
+    library.shutdown()
+
+
+@pytest.fixture(params=["here", "processes", "ray"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "ray":
+        request.getfixturevalue("ray")
+    return Executor(request.param, workers=2)
+
+
+def test_every_executor_leaves_the_same_bytes_and_asks_once(
+    work: CountLetters, executor: Executor, tmp_path: Path
+) -> None:
+    expected = computed(work, tmp_path / "expected")
+    with executed_by(executor):
+        found = computed(work, tmp_path / "found")
+        assert [(shard.items, shard.result) for shard in found] == [(shard.items, shard.result) for shard in expected]
+        assert content(tmp_path / "found") == content(tmp_path / "expected")
+        assert all(shard.taken_over for shard in computed(work, tmp_path / "found"))
+    assert work.asked() == {texts[0]: 2 for texts in BLOCKS}
+    processes = {line for place in work.marks.iterdir() for line in place.read_text().splitlines()[1:]}
+    assert (str(os.getpid()) in processes) == (executor.executor == "here")
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 9])
+def test_parts_that_are_joined_are_the_whole(work: CountLetters, count: int, tmp_path: Path) -> None:
+    whole = computed(work, tmp_path / "whole")
+    for number in range(count, 0, -1):
+        own = computed(work, tmp_path / "parts", Part(number, count))
+        assert [shard.folder.name for shard in own] == [f"{place:06d}" for place in range(number - 1, 7, count)]
+    joined = computed(work, tmp_path / "parts", join=count)
+    assert [shard.result for shard in joined] == [shard.result for shard in whole]
+    assert content(tmp_path / "parts") == content(tmp_path / "whole")
+
+
+def test_a_process_that_is_killed_costs_its_shard_only(tmp_path: Path, work: CountLetters) -> None:
+    computed(work, tmp_path / "expected")
+    (tmp_path / "again").mkdir()
+    dying = CountLetters(tmp_path / "again", "text 2", deaths=2)
+    with executed_by(Executor("processes", workers=2)):
+        computed(dying, tmp_path / "found")
+    assert content(tmp_path / "found") == content(tmp_path / "expected")
+    assert dying.asked() == {texts[0]: 3 if texts[0] == "text 2" else 1 for texts in BLOCKS}
+
+
+def test_a_shard_at_which_every_process_dies_ends_the_job_and_the_others_stay(
+    tmp_path: Path, work: CountLetters
+) -> None:
+    dying = CountLetters(work.marks, "text 3", deaths=99)
+    with (
+        executed_by(Executor("processes", workers=2)),
+        pytest.raises(MachineError, match=r"signal 9.*4 times.*workers"),
+    ):
+        computed(dying, tmp_path / "found")
+    asked = work.asked()
+    with executed_by(Executor("processes", workers=2)):
+        computed(work, tmp_path / "found")
+    assert work.asked()["text 3"] == 5
+    assert all(work.asked()[name] == asked[name] for name in ("text 0", "text 1", "text 2"))
+
+
+def test_an_error_of_the_work_is_told_as_it_is_here(tmp_path: Path, work: CountLetters, executor: Executor) -> None:
+    failing = CountLetters(work.marks, "text 1", deaths=-1)
+    with executed_by(executor), pytest.raises(DataError, match="text 1 cannot be read"):
+        computed(failing, tmp_path / "found")
+
+
+DRIVER = """
+from pathlib import Path
+from part_work import CountLetters, computed
+from vtkit.system.executors import Executor, executed_by
+
+with executed_by(Executor("processes", workers=2)):
+    computed(CountLetters(Path("marks"), seconds=0.3), Path("found"))
+"""
+
+
+def test_a_driver_that_is_killed_takes_its_processes_along_and_the_next_one_goes_on(
+    tmp_path: Path, work: CountLetters
+) -> None:
+    computed(CountLetters(tmp_path), tmp_path / "expected")
+    path = os.pathsep.join(filter(None, sys.path))
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
+    while not (tmp_path / "found" / "000001").exists():
+        assert driver.poll() is None
+        time.sleep(0.02)
+    driver.kill()
+    driver.wait()
+    processes = {int(line) for place in work.marks.iterdir() for line in place.read_text().splitlines()}
+    while any(Path(f"/proc/{process}/stat").exists() for process in processes) and sys.platform == "linux":
+        time.sleep(0.02)
+    whole = [path.name for path in (tmp_path / "found").iterdir() if not path.name.startswith(".")]
+    asked = work.asked()
+    computed(work, tmp_path / "found")
+    assert content(tmp_path / "found") == content(tmp_path / "expected")
+    again = {name for name, count in work.asked().items() if count > asked.get(name, 0)}
+    assert again == {texts[0] for number, texts in enumerate(BLOCKS) if f"{number:06d}" not in whole}
+
+
+def test_vectors_have_the_same_bytes_by_every_executor(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
+    vtkit.save_encoder(encoder(tmp_path), tmp_path / "model")
+    texts = write_collection(tmp_path / "texts", collection(40))
+    options = ["--executor", executor.executor, "--workers", "2", "--cpus", "1"]
+    done = invoke("encode", tmp_path / "model", texts, "--out", tmp_path / "found", *options)
+    assert done.exit_code == 0, done.output
+    vtkit.encode_texts(tmp_path / "model", texts, tmp_path / "expected")
+    assert content(tmp_path / "found" / "vectors") == content(tmp_path / "expected" / "vectors")
+    assert not (tmp_path / ".found.parts").exists()
+
+
+def test_an_address_without_ray_is_refused() -> None:
+    with pytest.raises(ValueError, match='set executor to "ray"'):
+        RunSection(address="auto")
