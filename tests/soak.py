@@ -1,17 +1,22 @@
-"""``make soak``: what kills, Ctrl-C and flipped bits do to vtkit, in a table.
+"""``make soak``: what kills, Ctrl-C, flipped bits and random input do to vtkit, in a table.
 
-Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
-code that does not fit, a message without content, raw control characters, a changed number, or something left behind;
-the exit code is 1 if there was any. The seed is printed: the same seed kills at the same moments. PART.log in that
-folder has a line for each case; --keep leaves it. What recipes, full disks and each kind of fault in a file lead to is
-tested by name in ``make test``.
+Each part works on copies of one small finished run, or on random files (:mod:`random_cases`), in a folder of its own. A
+defect is a traceback, a hang, an exit code that does not fit, a message without content, raw control characters, a
+changed number, something left behind, or random input that takes 10 seconds or 2 GiB; the exit code is 1 if there was
+any. The seed is printed: the same seed kills at the same moments and makes the same input. PART.log in that folder has
+a line for each case, and folders of cases with defects stay with --folder, which also goes on where an earlier call
+with that folder ended. --case N is one case of random input. What recipes, full disks and each kind of fault in a file
+lead to is tested by name in ``make test``.
 """
 
 import argparse
+import gc
 import json
+import multiprocessing
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,12 +24,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import command_line
+from hub_server import serving
+from random_cases import CASES, request_case, write_material
 from test_run_cli import DATA, ENGLISH, KOREAN, SETTINGS, numbers
 
+import vtkit as vtkit_api
 from vtkit.pipeline.search import open_searcher, open_served
 from vtkit.system.errors import VtkitError
 
@@ -33,9 +44,15 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u
 
 LONGEST_MESSAGE = 20_000
 KILLS = 20  # runs that are killed
+TIMES = 30  # kills of each command that makes a folder or a repository
 CHANGES = 100  # additions to an index and merges of it that are killed
+HANDED_FLIPS = 1000  # half of them before an export, half before an evaluation
 FLIPS = 1000  # bits that are flipped, one at a time, in the files of a run
 MOMENTS = (0.6, 2.0, 5.0, 9.0)  # seconds after which Ctrl-C is pressed
+RANDOM = {"recipes": 1500, "corpora": 900, "models": 600, "requests": 2000}  # cases of random input
+WORKER = 250  # cases of a process
+SECONDS = 10.0  # of the processor, for a case of random input
+MEMORY = 2 * 2**30  # bytes, for a command on small files
 QUERY = ("search", "runs/korean", "금의 녹는점")
 
 
@@ -46,6 +63,7 @@ class Done:
     code: int
     out: str
     seconds: float
+    memory: int = 0  # bytes, the most at a time
 
     @property
     def message(self) -> str:
@@ -64,21 +82,25 @@ class Findings:
     codes: Counter[int] = field(default_factory=Counter)
     defects: list[str] = field(default_factory=list)
     slowest: float = 0.0
+    memory: int = 0
 
     def note(self, case: str, done: Done, allowed: tuple[int, ...], slowest: float = 300.0) -> bool:
         """Count a case and say what is wrong with how it ended; True where nothing is."""
         self.codes[done.code] += 1
         self.slowest = max(self.slowest, done.seconds)
+        self.memory = max(self.memory, done.memory)
         complaints = {
             f"exit code {done.code}, not {' or '.join(map(str, allowed))}": done.code not in allowed,
             "traceback": "Traceback (most recent call last)" in done.out,
             "raw control character": bool(CONTROL.search(done.out)),
             "no error message": done.code in (1, 2) and not re.search("error: |Usage: ", done.out),
-            f"{len(done.out):,} characters of output": len(done.out) > LONGEST_MESSAGE,
+            f"{len(done.out):,} characters of output": done.code != 0 and len(done.out) > LONGEST_MESSAGE,
             f"{done.seconds:.0f} seconds": done.seconds > slowest,
+            f"{done.memory / 2**30:.1f} GiB of memory": done.memory > MEMORY,
         }
         wrong = "; ".join(complaint for complaint, is_so in complaints.items() if is_so)
-        line = f"{case}\texit {done.code}\t{done.seconds:.1f} s\t{wrong or 'fine'}\t{done.message}"
+        cost = f"{done.seconds:.1f} s\t{done.memory / 2**20:.0f} MiB"
+        line = f"{case}\texit {done.code}\t{cost}\t{wrong or 'fine'}\t{done.message}"
         with (self.folder / f"{self.part}.log").open("a", encoding="utf-8") as log:
             log.write(CONTROL.sub("?", line) + "\n")
         if wrong:
@@ -93,7 +115,7 @@ class Findings:
         codes = ", ".join(f"{count} × {code}" for code, count in sorted(self.codes.items()))
         return (
             f"{self.part:<12} {self.codes.total():>5} cases, exit codes {codes or '-'}; "
-            f"slowest {self.slowest:.1f} s; {len(self.defects)} defects"
+            f"slowest {self.slowest:.1f} s; at most {self.memory / 2**20:.0f} MiB; {len(self.defects)} defects"
         )
 
 
@@ -221,6 +243,106 @@ def changes(finished: Path, draw: random.Random, found: Findings) -> None:
         found.fail(f"left behind: {left[:3]}")
 
 
+PUBLISH = """
+import os, sys
+from huggingface_hub import _commit_api, constants, hf_api
+for module in (constants, hf_api, _commit_api):
+    module.ENDPOINT = os.environ["HF_ENDPOINT"]  # read when it was imported, before this process was forked
+constants.HF_HUB_OFFLINE = False
+sys.argv = ["vtkit", "publish", "runs/korean", "me/korean", "--license", "mit", "--yes"]
+from vtkit.__main__ import main
+main()
+"""
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, without hidden ones, which hold times."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def handed(finished: Path, draw: random.Random, found: Findings) -> None:
+    """SIGKILL at random moments of commands that make a folder or a repository: nothing half-written is there under its
+    name, and the same command again makes what one undisturbed makes, without leftovers. Two at once end with one
+    result, and the other says why it made none."""
+    folder = copy(finished, "handed")
+    corpus = str(next((folder / "data").rglob("corpus.jsonl")))
+    vtkit(folder, "encode", "runs/korean", corpus, "--out", "vectors")
+    found.note("index", vtkit(folder, "index", "vectors", "--out", "index", "--language", "ko"), (0,))
+    before = set(os.listdir(folder))
+    with serving() as hub:
+        hub.token = "hf_soak"
+        environment = {**os.environ, **SETTINGS, "HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token}
+
+        def made() -> dict[str, bytes]:
+            commits = hub.repositories.get("me/korean", {})
+            published = {f"hub/{name}": each for name, each in (list(commits.values()) or [{}])[-1].items()}
+            return published if published else content_of(folder / "out") if (folder / "out").exists() else {}
+
+        def start(arguments: Sequence[str], name: str = "outputs") -> BaseProcess:
+            outputs = folder / name
+            shutil.rmtree(outputs, ignore_errors=True)
+            outputs.mkdir()
+            return command_line.start(folder, arguments, environment, outputs)
+
+        def cleared() -> None:
+            hub.repositories.clear()
+            for name in set(os.listdir(folder)) - before:
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+        def finish(process: BaseProcess, name: str, case: str, allowed: tuple[int, ...]) -> int:
+            process.join(300)
+            out = "".join(path.read_text("utf-8") for path in sorted((folder / name).iterdir()))
+            found.note(case, Done(process.exitcode if process.exitcode is not None else -1, out, 0.0), allowed)
+            return process.exitcode or 0
+
+        for arguments, times in (
+            (("encode", "runs/korean", corpus, "--out", "out"), TIMES),
+            (("index", "vectors", "--out", "out", "--language", "ko", "--set", "lexical=bm25"), TIMES),
+            (("export", "runs/korean", "--for", "elasticsearch", "--out", "out"), TIMES),
+            (("export", "index", "--for", "vespa", "--out", "out"), TIMES),
+            (("-c", PUBLISH), TIMES),
+        ):
+            called = arguments[0] if arguments[0] != "-c" else "publish"
+            began = time.monotonic()
+            finish(start(arguments), "outputs", called, (0,))
+            seconds, whole = time.monotonic() - began, made()
+            for number in range(times):
+                cleared()
+                for _ in range(draw.choice((1, 1, 2))):
+                    process = start(arguments)
+                    process.join(draw.uniform(0, 1.1 * seconds))
+                    process.kill()
+                    process.join()
+                    found.codes[process.exitcode or 0] += 1
+                    if made() not in ({}, whole):
+                        found.fail(f"{called} {number}: half of it is there after a kill")
+                    if made():
+                        break
+                if not made():
+                    finish(start(arguments), "outputs", f"{called} {number} again", (0,))
+                if made() != whole:
+                    found.fail(f"{called} {number}: another result than undisturbed: {_differing(made(), whole)}")
+                if left := [name for name in os.listdir(folder) if ".new-" in name or name.endswith(".parts")]:
+                    found.fail(f"{called} {number}: left behind: {left[:3]}")
+            for number in range(times // 3):
+                cleared()
+                first, second = start(arguments), start(arguments, "others")
+                codes = sorted(
+                    (finish(first, "outputs", f"{called} {number} first", (0, 1, 2)),
+                     finish(second, "others", f"{called} {number} second", (0, 1, 2)))
+                )  # fmt: skip
+                if codes[0] != 0 or (called != "publish" and codes[1] == 0):
+                    found.fail(f"{called} {number}: two at once end with {codes}")
+                if made() != whole:
+                    found.fail(f"{called} {number}: two at once make another result: {_differing(made(), whole)}")
+
+
+def _differing(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> list[str]:
+    return [name for name in sorted({*first, *second}) if first.get(name) != second.get(name)][:5]
+
+
 def flips(finished: Path, draw: random.Random, found: Findings) -> None:
     """One bit after the other in the files of a run's folder that lies alone: it is noticed when the run is opened, or
     search, explanation and what a server loads are the same."""
@@ -237,9 +359,38 @@ def flips(finished: Path, draw: random.Random, found: Findings) -> None:
         vectors = served.encoder.encode_document(queries, convert_to_tensor=True, show_progress_bar=False)
         return [results, searcher.explain(queries[0], results[0][0][0]), vectors.to_dense().tolist()]
 
+    flipped(run, seen, FLIPS, draw, found)
+
+
+def handed_flips(finished: Path, draw: random.Random, found: Findings) -> None:
+    """The same before the run is exported and evaluated: it is noticed, or rankings, scores and the exported values are
+    the same."""
+    run = Path(shutil.copytree(finished / "runs" / "korean", finished.parent / "exported"))
+    collection = next((finished / "data").rglob("corpus.jsonl")).parent
+    out = finished.parent / "out"
+    (finished.parent / "queries.txt").write_text(QUERY[-1], "utf-8")
+
+    def exported() -> object:
+        shutil.rmtree(out, ignore_errors=True)
+        vtkit_api.export_for(run, "elasticsearch", out, queries=finished.parent / "queries.txt")
+        return content_of(out)
+
+    def evaluated() -> object:
+        shutil.rmtree(out, ignore_errors=True)
+        vtkit_api.evaluate(str(run), str(collection), max_queries=5, out=out, depth=100)
+        return {name: content for name, content in content_of(out).items() if ".trec" in name}
+
+    for seen in (exported, evaluated):
+        flipped(run, seen, HANDED_FLIPS // 2, draw, found)
+
+
+def flipped(run: Path, seen: Callable[[], object], times: int, draw: random.Random, found: Findings) -> None:
+    """Flip one bit of a file of ``run``, ``times``; each is noticed, or what is ``seen`` stays."""
     undisturbed = seen()
+    if undisturbed != seen():
+        found.fail(f"{seen.__name__}: differs from itself without a flip")
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
-    for _ in range(FLIPS):
+    for _ in range(times):
         path = draw.choice(files)
         content = path.read_bytes()
         place = draw.randrange(len(content))
@@ -257,29 +408,187 @@ def flips(finished: Path, draw: random.Random, found: Findings) -> None:
             path.write_bytes(content)
 
 
-PARTS = {"kills": kills, "interrupts": interrupts, "changes": changes, "flips": flips}
+def of_random_input(folder: Path, seed: int, found: Findings, only: int | None = None) -> None:
+    """Random input through commands that end without training: each ends in a result or in a sentence, soon. One
+    process has many cases; it is killed, and another goes on, if a case waits for minutes or takes far more than
+    :data:`SECONDS` and :data:`MEMORY`."""
+    material, noted = of_material(folder, found)
+    left = [number for number in range(RANDOM[found.part]) if number not in noted] if only is None else [only]
+    while left:
+        work = folder / f"{found.part}.work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        arguments = (found.part, seed, material, folder / found.part, work, left[:WORKER])
+        process = multiprocessing.get_context("forkserver").Process(target=_work, args=arguments)
+        process.start()
+        number, begun, spent = left[0], time.monotonic(), 0.0
+        seconds, memory = 0.0, 0
+        while True:
+            process.join(0.2)
+            ended, done = not process.is_alive(), sorted(map(int, os.listdir(work)))
+            for each in done:
+                path = work / str(each)
+                case, code, out, case_seconds, case_memory = json.loads(path.read_text("utf-8"))
+                path.unlink()
+                left.remove(each)
+                if found.note(f"{each} {case}", Done(code, out, case_seconds, case_memory), (0, 1, 2), SECONDS):
+                    shutil.rmtree(folder / found.part / str(each), ignore_errors=True)
+                if only is not None:
+                    print(out)
+                number, begun, spent = (left[0] if left else -1), time.monotonic(), seconds
+            if ended:
+                break
+            with suppress(OSError):  # it has ended
+                numbers_of = Path(f"/proc/{process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+                seconds = (int(numbers_of[11]) + int(numbers_of[12])) / os.sysconf("SC_CLK_TCK")
+                memory = peak_of(process.pid)
+            waited = time.monotonic() - begun > 180
+            if waited or seconds - spent > 4 * SECONDS or memory > 2 * MEMORY:
+                process.kill()
+                process.join()
+                break
+        if process.exitcode and number in left:  # killed, or it ended the whole process
+            said = (folder / found.part / str(number) / "output").read_text("utf-8", "replace")
+            found.note(f"{number} killed", Done(process.exitcode, said, seconds - spent, memory), (0, 1, 2), SECONDS)
+            left.remove(number)
+
+
+def _work(part: str, seed: int, material: Path, folder: Path, work: Path, numbers: Sequence[int]) -> None:
+    """Run cases in this process, and write arguments, exit code, output, seconds and memory of each into ``work``."""
+    from vtkit import cli
+
+    cli.leave_promptly = lambda: None  # it starts a thread, once in a process
+    os.environ.update(SETTINGS)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, encoding="utf-8") for n, mode in enumerate("rww"))
+    for number in numbers:
+        place = folder / str(number)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        output = os.open(place / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.close(output)
+        arguments = CASES[part](random.Random(f"{seed} {part} {number}"), material, place)
+        os.chdir(place)
+        Path("/proc/self/clear_refs").write_text("5", "utf-8")  # the most memory is counted anew
+        sys.argv = ["vtkit", *arguments]
+        began, code = time.process_time(), 0
+        try:
+            cli.main()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        seconds = time.process_time() - began
+        sys.stdout.flush()
+        sys.stderr.flush()
+        said = (place / "output").read_text("utf-8", "replace")
+        entry = [f"vtkit {shlex.join(arguments)}", code, said, seconds, peak_of(os.getpid())]
+        (work.parent / f".{part}.{number}").write_text(json.dumps(entry), "utf-8")
+        (work.parent / f".{part}.{number}").rename(work / str(number))
+        gc.collect()
+
+
+def peak_of(process: int | None) -> int:
+    """The most bytes of memory that a process had."""
+    status = Path(f"/proc/{process}/status").read_text("utf-8")
+    held = re.search(r"VmHWM:\s+(\d+) kB", status)  # one that has ended has none
+    return int(held[1]) * 1024 if held else 0
+
+
+def requests(folder: Path, seed: int, found: Findings, only: int | None = None) -> None:
+    """Random requests to one server: none is answered with 500, and afterwards the server answers as it did, and ends
+    when it is asked to. A connection whose request is not whole is closed from here."""
+    from test_serve import running  # takes seconds
+
+    material, noted = of_material(folder, found)
+    with running(material, "index", "bert", "--timeout", "3") as server:
+        usual = server.search(q="maple otter", why="1")
+        for number in range(RANDOM[found.part]) if only is None else [only]:
+            if number in noted and only is None:
+                continue
+            pieces = request_case(random.Random(f"{seed} {found.part} {number}"), material)
+            began, answer = time.monotonic(), b""
+            with server.connect() as connection, suppress(ConnectionError):
+                for piece in pieces:
+                    connection.sendall(piece)
+                connection.settimeout(0.5)
+                with suppress(TimeoutError):
+                    while received := connection.recv(2**16):
+                        answer += received
+                        if b"\r\n0\r\n\r\n" in answer or _complete(answer):
+                            break
+            status = int(match[1]) if (match := re.match(rb"HTTP/1.1 (\d+)", answer)) else 0
+            said = answer.decode("utf-8", "replace") if status >= 500 and status not in (503, 501) else ""
+            done = Done(int(bool(said)), f"error: {said}", time.monotonic() - began, peak_of(server.process.pid))
+            found.note(f"{number} {pieces[0][:60]!r} {status}", done, (0,), SECONDS)
+            if only is not None:
+                print(b"".join(pieces)[:2000], answer[:2000])
+            if number % 100 == 0 and server.search(q="maple otter", why="1") != usual:
+                found.fail(f"{number}: afterwards a search is answered otherwise")
+        if server.search(q="maple otter", why="1") != usual or server.ask("GET", "/health")[0] != 200:
+            found.fail("afterwards a search is answered otherwise")
+        server.signal(signal.SIGTERM)
+        code, said = server.ended()
+        if code or "Traceback" in said or "bug" in said:
+            found.fail(f"the server ended with {code} and says: {said[-2000:]}")
+
+
+def _complete(answer: bytes) -> bool:
+    """Whether an answer with a stated length is whole."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    return length is not None and len(body) >= int(length[1])
+
+
+def of_material(folder: Path, found: Findings) -> tuple[Path, set[int]]:
+    """What all cases share, and the numbers of the cases that an earlier call with this folder tried."""
+    if not (folder / "material").exists():
+        shutil.rmtree(folder / "material.new", ignore_errors=True)
+        write_material(folder / "material.new").rename(folder / "material")
+    log = folder / f"{found.part}.log"
+    lines = log.read_text("utf-8").splitlines() if log.exists() else []
+    return folder / "material", {int(line.split(" ", 1)[0]) for line in lines}
+
+
+PARTS = {
+    "kills": kills,
+    "interrupts": interrupts,
+    "changes": changes,
+    "handed": handed,
+    "flips": flips,
+    "handed_flips": handed_flips,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
+    names = [*PARTS, *RANDOM]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; default: all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
+    parser.add_argument("--case", type=int, help="one case of a part with random input, with what it prints")
+    parser.add_argument("--folder", type=Path, help="use this folder, and leave it; default: a temporary one")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
-    folder = Path(tempfile.mkdtemp(prefix="vtkit-soak-"))
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="vtkit-soak-"))).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}, in {folder}", flush=True)
-    finished = write_run(folder / "finished")
-    done = vtkit(finished, "run", "korean.toml")
-    if done.code:
-        print(done.out)
-        return 1
-    print(f"an undisturbed run takes {done.seconds:.0f} s", flush=True)
-    findings = [Findings(name, folder) for name in options.parts or PARTS]
+    findings = [Findings(name, folder) for name in options.parts or names]
+    finished = folder / "finished"
+    if not finished.exists() and any(found.part in PARTS for found in findings):
+        done = vtkit(write_run(finished), "run", "korean.toml")
+        if done.code:
+            print(done.out)
+            return 1
+        print(f"an undisturbed run takes {done.seconds:.0f} s", flush=True)
     for found in findings:
-        PARTS[found.part](finished, random.Random(f"{options.seed} {found.part}"), found)
+        if found.part in RANDOM:
+            part = requests if found.part == "requests" else of_random_input
+            part(folder, options.seed, found, options.case)
+        else:
+            PARTS[found.part](finished, random.Random(f"{options.seed} {found.part}"), found)
         print(found.summary(), flush=True)
-    if not options.keep:
+    if options.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     return int(any(found.defects for found in findings))
 

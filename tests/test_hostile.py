@@ -5,9 +5,12 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +91,48 @@ def test_of_two_processes_that_make_one_folder_the_second_waits_and_says_so(tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("name", ["encode", "index", "export"])
+def test_a_killed_command_leaves_nothing_and_two_at_once_then_make_one_result(
+    name: str, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(tiny.texts(40)), encoding="utf-8")
+    vtkit.encode_texts(model, tmp_path / "texts.txt", tmp_path / "vectors")
+    arguments = {
+        "encode": ["encode", str(model), str(tmp_path / "texts.txt"), "--out"],
+        "index": ["index", str(tmp_path / "vectors"), "--language", "en", "--set", "lexical=bm25", "--out"],
+        "export": ["export", str(model), "--for", "onnx", "--out"],
+    }[name]
+    assert invoke(*arguments, tmp_path / "undisturbed").exit_code == 0
+    place, outputs = tmp_path / "place", [tmp_path / "first", tmp_path / "second"]
+    for folder in (place, *outputs):
+        folder.mkdir()
+
+    def started(number: int) -> BaseProcess:
+        return command_line.start(place, [*arguments, "out"], os.environ, outputs[number])
+
+    killed = started(0)
+    while killed.is_alive() and not list(place.glob(".out.new-*")):
+        time.sleep(0.002)
+    killed.kill()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    assert not (place / "out").exists()
+    both = [started(0), started(1)]
+    for process in both:
+        process.join()
+    said = "".join((folder / "stderr").read_text("utf-8") for folder in outputs)
+    assert sorted(process.exitcode or 0 for process in both) == [0, RecipeError.exit_code], said
+    assert "out already exists and will not be overwritten" in said
+    assert content(place / "out") == content(tmp_path / "undisturbed")
+    assert [path.name for path in place.iterdir() if path.suffix != ".lock"] == ["out"]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder; those that are hidden hold times."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that takes no files")
 def test_a_folder_that_takes_no_files_is_refused() -> None:
     with pytest.raises(VtkitError, match="/proc takes no folders"), new_folder(Path("/proc/x")):
@@ -98,6 +143,13 @@ RECIPES = {
     "nested brackets": ("x = " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
     "a long dotted key": (".".join("a" * 20_000) + " = 1", "a key has more than 50 parts"),
     "a huge number": (f"[recipe]\nseed = 0x{'f' * 5000}", "a whole number has more than 300 digits"),
+}
+
+
+SWEPT = '[recipe]\nname = "a"\nlanguage = "en"\n[source]\nmodel = "./m"\n[vocabulary]\nkind = "source"\n[index]\n'
+RECIPES |= {
+    "a sweep of sweeps": (f'{SWEPT}documents = "./d"\n[sweep.rows.x]\nsweep.rows.a.b.c = 1', "cannot vary itself"),
+    "a row without a name": (f'{SWEPT}documents = "./d"\n[sweep.rows.""]\nrecipe.seed = 1', "need names"),
 }
 
 
@@ -187,6 +239,15 @@ def test_weights_of_a_query_table_are_checked(weight: float, said: str, tmp_path
 BEYOND: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "a billion layers": ("config.json", lambda c: c.update(num_hidden_layers=10**9), "num_hidden_layers 1000000000"),
     "heads below zero": ("config.json", lambda c: c.update(num_attention_heads=-1), "num_attention_heads -1"),
+    "a billion layers of a part": (
+        "config.json",
+        lambda c: c.update(text_config={"encoder": [{"num_hidden_layers": 10**9}]}),
+        "text_config.encoder.num_hidden_layers 1000000000,",
+    ),
+    "a wide part": (
+        "config.json", lambda c: c.update(vision_config={"hidden_sizes": [8, 2**40]}), "hidden_sizes 109951"
+    ),
+    "a billion labels": ("config.json", lambda c: c.update(num_labels=10**9), "num_labels 1000000000"),
     "a long prompt": (
         "config_sentence_transformers.json", lambda c: c.update(prompts={"query": "x" * 10**7}), "10,000,000 characters"
     ),

@@ -22,18 +22,18 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1947, 102),
     "deploy": (2287, 235),
-    "data": (2543, 287),
-    "encoder": (2692, 266),
+    "data": (2545, 287),
+    "encoder": (2711, 267),
     "evaluation": (1444, 136),
     "pipeline": (3526, 270),
     "recipe": (1113, 95),
     "report": (1986, 182),
     "search": (3272, 351),
-    "settings": (987, 114),
+    "settings": (994, 114),
     "system": (1066, 144),
     "training": (2326, 240),
     "transfer": (1741, 140),
-    "vocabulary": (2594, 230),
+    "vocabulary": (2597, 231),
     "vtkit": (510, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

@@ -78,6 +78,8 @@ def test_a_line_of_standard_input_that_is_not_utf_8_is_named(index: Path) -> Non
         assert code == 1
         assert "standard input: line 2 is not UTF-8: byte 0xff at position 1" in said
     assert called("search", "index", folder=index, typed="\ufeffriver\r\n".encode())[0] == 0
+    code, said = called("search", "index", folder=index, typed=b"river\n" + b"a" * 2**21)
+    assert (code, "standard input: line 2 is longer than 1 MiB" in said) == (1, True)
 
 
 def test_what_is_typed_at_a_prompt_and_is_not_utf_8_is_named(index: Path) -> None:

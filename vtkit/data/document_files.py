@@ -13,7 +13,7 @@ from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document, Query, read_documents, read_queries
 from vtkit.data.rows import RECOGNISED, Columns, ending_of, form_of
 from vtkit.data.streaming import PREFIX, read_dataset
-from vtkit.data.text import read_lines
+from vtkit.data.text import LONGEST_TEXT, read_lines
 from vtkit.data.text_files import READERS, document_id, list_files, read_file, read_files
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -127,7 +127,9 @@ def read_query_file(name: str, columns: Columns = RECOGNISED, *, collection: boo
 
 def standard_input() -> Iterator[str]:
     """The lines of standard input, read as UTF-8 in every locale."""
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(LONGEST_TEXT + 1), b""), 1):
+        if len(line) > LONGEST_TEXT:
+            raise DataError(f"standard input: line {number} is longer than {LONGEST_TEXT >> 20} MiB. Split it first.")
         try:
             yield line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
         except UnicodeDecodeError as error:

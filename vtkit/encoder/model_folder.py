@@ -82,13 +82,19 @@ _CONFIGURATIONS = (
 )
 
 
-_MOST = {
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "num_attention_heads", "n_heads"), 1000),
-    **dict.fromkeys(("hidden_size", "dim", "d_model", "embedding_size", "intermediate_size", "hidden_dim"), 2**18),
-    **dict.fromkeys(("vocab_size", "max_position_embeddings"), 2**24),
-}
-"""Setting of config.json -> its largest value, far above that of any encoder; the smallest is 1. Libraries make a model
-of whatever size the file says, before they look at the weights."""
+_BOUNDS = (
+    (re.compile(r"(^|_)(layers|n_layer|heads|n_head|blocks|depths?)$"), 0, 1000),
+    (
+        re.compile(r"^(d_model|d_ff|dff|d_inner|n_embd|n_inner)$|(hidden|intermediate|embedding)_sizes?$|dims?$"),
+        0,
+        2**18,
+    ),
+    (re.compile(r"features$"), 0, 2**18),
+    (re.compile(r"(size|dimension|positions|embeddings|labels|experts|buckets)$"), -1, 2**24),
+)
+"""Name of a number in config.json, at any depth -> its smallest and largest value, far beyond those of any model that
+transformers has; the first name counts. Libraries make a model of whatever size the file says, before they look at the
+weights."""
 
 _LONGEST_PROMPT = 10_000  # characters in front of each text
 
@@ -327,16 +333,17 @@ def _inside(path: str) -> bool:
 
 def _check_configuration(path: Path, label: str) -> None:
     content = read_settings(path, label)
-    for name, most in _MOST.items() if path.name == "config.json" else ():
-        if isinstance(value := content.get(name), int) and not 1 <= value <= most:
-            raise DataError(f"{label}: {path} says {name} {value!r}, which no encoder has. {fetch_again()}")
-    prompts = content.get("prompts")
-    for prompt in prompts.values() if isinstance(prompts, dict) else ():
-        if isinstance(prompt, str) and len(prompt) > _LONGEST_PROMPT:
-            raise DataError(
-                f"{label}: {path} has a prompt of {len(prompt):,} characters; at most {_LONGEST_PROMPT:,} can stand "
-                "before each text."
-            )
+    if path.name == "config.json":
+        _refuse_beyond_bounds(content, f"{label}: {path}")
+    prompts = content.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
+        raise DataError(f"{label}: {path} is damaged: its prompts should be texts by name. {fetch_again()}")
+    if any(len(prompt or "") > _LONGEST_PROMPT for prompt in prompts.values()):
+        longest = max(len(prompt or "") for prompt in prompts.values())
+        raise DataError(
+            f"{label}: {path} has a prompt of {longest:,} characters; at most {_LONGEST_PROMPT:,} can stand before "
+            "each text."
+        )
     if path.name == "config.json" and "model_type" in content:
         from transformers import CONFIG_MAPPING
 
@@ -359,6 +366,23 @@ def _check_configuration(path: Path, label: str) -> None:
         # With trust_remote_code=False a tokenizer of the library's own is taken where there is one for the model; what
         # the file says would be another, so that texts would be cut otherwise than in training.
         raise _runs_code(label, path, f"auto_map {content['auto_map']!r}")
+
+
+def _refuse_beyond_bounds(content: Any, where: str) -> None:
+    """Refuse numbers of a configuration, those of the configurations inside it included, that are beyond
+    :data:`_BOUNDS`."""
+    inside = [("", content)]
+    while inside:
+        path, value = inside.pop()
+        if isinstance(value, dict):
+            inside += [(f"{path}.{name}".lstrip("."), each) for name, each in value.items()]
+        elif isinstance(value, list):
+            inside += [(path, each) for each in value]
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            name = path.rpartition(".")[2]
+            bounds = next(((least, most) for pattern, least, most in _BOUNDS if pattern.search(name)), None)
+            if bounds is not None and not bounds[0] <= value <= bounds[1]:
+                raise DataError(f"{where} says {path} {str(value)[:30]}, which no encoder has. {fetch_again()}")
 
 
 def _runs_code(label: str, path: Path, what: str) -> DataError:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit.data.hub import read_json
+from vtkit.data.hub import read_json, read_settings
 from vtkit.encoder.model_folder import (
     FOLD_SETTING,
     OUTPUT_TOKENIZER,
@@ -80,11 +80,11 @@ class StaticQueries:
 
         folder = find_model(name)
         sides = _table_and_transformer(folder)
-        settings = read_json(folder / "config_sentence_transformers.json", name) or {}
+        settings = read_settings(folder / "config_sentence_transformers.json", name)
         limited = settings.get("max_active_dims") is not None or settings.get("similarity_fn_name") not in (None, "dot")
         if sides is None or (folder / OUTPUT_TOKENIZER).exists() or limited:
             return None
-        if FOLD_SETTING in (read_json(sides[1] / "config.json", name) or {}):
+        if FOLD_SETTING in read_settings(sides[1] / "config.json", name):
             return None
         if not (sides[0] / WEIGHTS).is_file():
             return None
@@ -162,7 +162,7 @@ def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
 def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
     """The tokenizer of the model called ``name`` in ``folder``, without transformers if the file makes its tokens or
     has the digest ``wanted``; None for a kind that needs the model's configuration."""
-    settings = read_json(folder / SETTINGS, name) or {}
+    settings = read_settings(folder / SETTINGS, name)
     kind = settings.get("tokenizer_class")
     if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / FILE).is_file():
         return None

@@ -31,7 +31,8 @@ PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".js
 
 MOST_BYTES = 100_000  # a recipe may have so many bytes; those that ship with vtkit have some three thousand
 MOST_FILES = 100  # that a recipe may extend, directly or not
-_LONG_KEY = re.compile(r"""(?:["'\w-]+[ \t]*\.[ \t]*){50}""")  # the parser's memory grows with the square of its parts
+_LONG_KEY = re.compile(r"""(?<!["'\w-])(?:["'\w-]++[ \t]*+\.[ \t]*+){50}""")
+"""A key for which the parser's memory would grow with the square of its parts; read in one pass."""
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _NAMED = re.compile(r"\[\w+\]|\b\w+\.\w+\b")  # sections and settings in a message about several sections
@@ -417,7 +418,7 @@ def _absolute_names(settings: Settings, folder: Path, tables: Sequence[type[Base
 
 def _sweep(sweep: Settings, folder: Path) -> Settings:
     def absolute(setting: str, value: Any) -> Any:
-        if value == "none":
+        if value == "none" or setting.startswith("sweep."):  # a cell has no [sweep]
             return value
         named = _absolute_names(_nested(setting, value), folder)
         return reduce(lambda table, part: table[part], setting.split("."), named)

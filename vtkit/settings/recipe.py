@@ -102,8 +102,15 @@ class SweepSection(Section):
         for setting, given in self.values.items():
             if setting == "recipe.name":
                 yield "recipe.name: cells are named by their values"
-            if any(value in given[:number] for number, value in enumerate(given)):
+            if len(set(map(repr, given))) < len(given):
                 yield f"{setting}: a value is given twice"
+        named = {**self.rows, **self.columns}
+        if "" in named:
+            yield "rows and columns need names"
+        if any(
+            setting.partition(".")[0] == "sweep" for settings in (self.values, *named.values()) for setting in settings
+        ):
+            yield "a sweep cannot vary itself: take settings of [sweep] out of its values, rows and columns"
         if not (self.values or self.rows or self.columns):
             yield "nothing varies: give values, rows or columns"
 

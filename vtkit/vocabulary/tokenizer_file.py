@@ -31,21 +31,27 @@ def beyond_bounds(parts: Mapping[str, Any]) -> str:
     growth, open_parts = 1.0, [parts.get("normalizer"), parts.get("pre_tokenizer")]
     while open_parts:
         part = open_parts.pop()
-        if isinstance(part, dict):
-            open_parts += [*(part.get("normalizers") or ()), *(part.get("pretokenizers") or ())]
-            growth *= max(1, len(str(part.get("content", "")))) if part.get("type") == "Replace" else 1
+        open_parts += [*_listed(part, "normalizers"), *_listed(part, "pretokenizers")]
+        if isinstance(part, dict) and part.get("type") == "Replace":
+            growth *= max(1, len(str(part.get("content", ""))))
     if growth > MOST_GROWTH:
         return f"its replacements make a text {growth:,.0f} times as long"
     padding, after = parts.get("padding"), parts.get("post_processor")
     if isinstance(padding, dict):
         strategy = padding.get("strategy")
-        fixed = strategy.get("Fixed", 0) if isinstance(strategy, dict) else 0
-        if max(fixed, padding.get("pad_to_multiple_of") or 0) > MOST_PADDING:
+        lengths = (strategy.get("Fixed") if isinstance(strategy, dict) else 0, padding.get("pad_to_multiple_of"))
+        if any(isinstance(length, int) and length > MOST_PADDING for length in lengths):
             return "it pads texts to more than a million tokens"
-    processors = [after, *(after.get("processors") or ())] if isinstance(after, dict) else []
-    if any(len(each.get(side) or ()) > MOST_PIECES for each in processors for side in ("single", "pair")):
+    processors = [after, *_listed(after, "processors")]
+    if any(len(_listed(each, side)) > MOST_PIECES for each in processors for side in ("single", "pair")):
         return f"it puts more than {MOST_PIECES} pieces around a text"
     return ""
+
+
+def _listed(part: Any, name: str) -> list[Any]:
+    """The list under ``name``; an empty one for anything else, which the library refuses."""
+    found = part.get(name) if isinstance(part, dict) else None
+    return found if isinstance(found, list) else []
 
 
 class Tokenized(NamedTuple):
