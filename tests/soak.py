@@ -101,6 +101,7 @@ class Findings:
         wrong = "; ".join(complaint for complaint, is_so in complaints.items() if is_so)
         cost = f"{done.seconds:.1f} s\t{done.memory / 2**20:.0f} MiB"
         line = f"{case}\texit {done.code}\t{cost}\t{wrong or 'fine'}\t{done.message}"
+        line = line.replace("\n", " ")
         with (self.folder / f"{self.part}.log").open("a", encoding="utf-8") as log:
             log.write(CONTROL.sub("?", line) + "\n")
         if wrong:
@@ -305,6 +306,7 @@ def handed(finished: Path, draw: random.Random, found: Findings) -> None:
             (("-c", PUBLISH), TIMES),
         ):
             called = arguments[0] if arguments[0] != "-c" else "publish"
+            cleared()
             began = time.monotonic()
             finish(start(arguments), "outputs", called, (0,))
             seconds, whole = time.monotonic() - began, made()
@@ -448,7 +450,8 @@ def of_random_input(folder: Path, seed: int, found: Findings, only: int | None =
                 process.join()
                 break
         if process.exitcode and number in left:  # killed, or it ended the whole process
-            said = (folder / found.part / str(number) / "output").read_text("utf-8", "replace")
+            output = folder / found.part / str(number) / "output"
+            said = output.read_text("utf-8", "replace") if output.exists() else "killed while its input was written"
             found.note(f"{number} killed", Done(process.exitcode, said, seconds - spent, memory), (0, 1, 2), SECONDS)
             left.remove(number)
 
@@ -544,8 +547,7 @@ def _complete(answer: bytes) -> bool:
 def of_material(folder: Path, found: Findings) -> tuple[Path, set[int]]:
     """What all cases share, and the numbers of the cases that an earlier call with this folder tried."""
     if not (folder / "material").exists():
-        shutil.rmtree(folder / "material.new", ignore_errors=True)
-        write_material(folder / "material.new").rename(folder / "material")
+        write_material(folder / "material")  # the index names its model by the absolute path
     log = folder / f"{found.part}.log"
     lines = log.read_text("utf-8").splitlines() if log.exists() else []
     return folder / "material", {int(line.split(" ", 1)[0]) for line in lines}

@@ -247,6 +247,9 @@ BEYOND: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "a wide part": (
         "config.json", lambda c: c.update(vision_config={"hidden_sizes": [8, 2**40]}), "hidden_sizes 109951"
     ),
+    "a length in words": (
+        "tokenizer_config.json", lambda c: c.update(model_max_length="long"), "model_max_length should be a number"
+    ),
     "a billion labels": ("config.json", lambda c: c.update(num_labels=10**9), "num_labels 1000000000"),
     "a long prompt": (
         "config_sentence_transformers.json", lambda c: c.update(prompts={"query": "x" * 10**7}), "10,000,000 characters"
@@ -280,6 +283,18 @@ def test_a_model_without_bounds_is_refused_before_a_library_opens_it(case: str, 
         edit(path, change)
     with pytest.raises(DataError, match=said):
         vtkit.load_encoder(bad)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"added_tokens_decoder": {"0": [1]}}, {"added_tokens_decoder": {"x": "[PAD]"}}, {"pad_token": 0.5},
+     {"extra_special_tokens": 7}, {"added_tokens_decoder": {"0": {}}}],
+)  # fmt: skip
+def test_odd_tokens_of_a_configuration_are_refused_in_words(odd: dict[str, Any], tmp_path: Path) -> None:
+    tiny.tokenizer().save_pretrained(str(tmp_path / "tokenizer"))
+    edit(tmp_path / "tokenizer" / "tokenizer_config.json", lambda content: content.update(odd))
+    refused = invoke("overlap", tmp_path / "tokenizer", tmp_path / "tokenizer")
+    assert isinstance(refused.exception, DataError), refused.exception
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:

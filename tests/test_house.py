@@ -23,7 +23,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1947, 102),
     "deploy": (2287, 235),
     "data": (2545, 287),
-    "encoder": (2711, 267),
+    "encoder": (2713, 267),
     "evaluation": (1444, 136),
     "pipeline": (3526, 270),
     "recipe": (1113, 95),
@@ -33,7 +33,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "system": (1066, 144),
     "training": (2326, 240),
     "transfer": (1741, 140),
-    "vocabulary": (2597, 231),
+    "vocabulary": (2603, 231),
     "vtkit": (510, 51),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

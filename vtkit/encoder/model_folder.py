@@ -281,7 +281,7 @@ def library_errors(what: str) -> Iterator[None]:
             raise
         lines = str(error).strip().splitlines()
         kind = "" if isinstance(error, (OSError, ValueError, RuntimeError)) and lines else f"{type(error).__name__}: "
-        raise DataError(f"{what}: {kind}{lines[0] if lines else 'no reason given'}") from error
+        raise DataError(f"{what}: {kind}{lines[0][:500] if lines else 'no reason given'}") from error
 
 
 class _Module(BaseModel):
@@ -335,6 +335,8 @@ def _check_configuration(path: Path, label: str) -> None:
     content = read_settings(path, label)
     if path.name == "config.json":
         _refuse_beyond_bounds(content, f"{label}: {path}")
+    if not isinstance(content.get("model_max_length"), int | float | None):
+        raise DataError(f"{label}: {path} is damaged: model_max_length should be a number. {fetch_again()}")
     prompts = content.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
         raise DataError(f"{label}: {path} is damaged: its prompts should be texts by name. {fetch_again()}")

@@ -217,7 +217,10 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
         )
     check_ids(listed)
     prepare_backend(backend, str(path))
-    added = {int(number): _added_token(token) for number, token in settings.get("added_tokens_decoder", {}).items()}
+    decoder = settings.get("added_tokens_decoder") or {}
+    if not isinstance(decoder, dict) or not all(str(number).isdecimal() for number in decoder):
+        raise DataError(f"{path}: added_tokens_decoder of its configuration should list tokens by their numbers.")
+    added = {int(number): _added_token(token) for number, token in decoder.items()}
     backend.add_tokens([added[number] for number in sorted(added)])
     listed |= {token.content: number for number, token in added.items()}
     flagged = listed.keys() - {token.content for token in backend.get_added_tokens_decoder().values()}
@@ -236,14 +239,17 @@ def _special_tokens(settings: Mapping[str, Any], *, with_roles: bool = False) ->
     """The special tokens that a configuration names, with or without those that have a role."""
     named = [settings[name] for names in NAMES_OF_ROLE.values() for name in names if with_roles and name in settings]
     more = settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []
-    return [
-        _added_token(token, special=True) for token in (*named, *(more.values() if isinstance(more, dict) else more))
-    ]
+    more = [*more.values()] if isinstance(more, dict) else more if isinstance(more, list) else [more]
+    return [_added_token(token, special=True) for token in (*named, *more)]
 
 
 def _added_token(entry: str | Mapping[str, Any], *, special: bool = False) -> AddedToken:
     """A token as configurations write it: by its text alone, or with the ways in which texts are searched for it."""
     given = {"content": entry} if isinstance(entry, str) else entry
+    if not isinstance(given, dict) or "content" not in given:
+        raise DataError(
+            f"A tokenizer's configuration names a token {str(entry)[:60]!r}, which is neither text nor a token."
+        )
     flags = {name: bool(given[name]) for name in ("lstrip", "rstrip", "single_word", "normalized") if name in given}
     return AddedToken(str(given["content"]), special=bool(given.get("special", special)), **flags)
 
