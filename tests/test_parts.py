@@ -6,16 +6,20 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from command_line import invoke
 from part_work import BLOCKS, CountLetters, computed
-from tiny import collection, encoder, write_collection
+from tiny import collection, encoder, texts, write_collection
 
 import vtkit
-from vtkit.search import sharded_encoding
+from vtkit.data import word_counts
+from vtkit.search import bm25, sharded_encoding
+from vtkit.search.analysers import analyser
 from vtkit.settings.run import RunSection
 from vtkit.system.errors import DataError, MachineError
 from vtkit.system.executors import Executor, executed_by
@@ -155,3 +159,23 @@ def test_vectors_have_the_same_bytes_by_every_executor(
 def test_an_address_without_ray_is_refused() -> None:
     with pytest.raises(ValueError, match='set executor to "ray"'):
         RunSection(address="auto")
+
+
+def test_counts_are_the_same_by_every_executor(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_counts, "CHARACTERS_A_BLOCK", 300)
+    monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 7)
+    documents = [f"{text} number {number}\n" for number, text in enumerate(texts(40))]
+    cut = analyser("en,de")
+    chunks, terms = word_counts.count_chunks(documents), bm25.TermCounts.of(documents, cut)
+    assert chunks.counts == Counter(chain.from_iterable(map(word_counts.CHUNK.findall, documents)))
+    for row, document in enumerate(documents):
+        assert dict(zip(terms.counts[row].indices, terms.counts[row].data, strict=True)) == Counter(
+            map(list(terms.terms).index, cut(document))
+        )
+    with executed_by(executor):
+        found, counted = word_counts.count_chunks(documents), bm25.TermCounts.of(documents, cut)
+    assert (found.texts, found.characters) == (40, sum(map(len, documents)))
+    assert list(found.counts.items()) == list(chunks.counts.items())
+    assert counted.terms == terms.terms
+    for name in ("data", "indices", "indptr"):
+        assert getattr(counted.counts, name).tobytes() == getattr(terms.counts, name).tobytes()

@@ -191,7 +191,7 @@ def encode_texts(
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
-        run: settings of ``[run]``, such as ``{"executor": "processes"}``; the vectors do not depend on them.
+        run: settings of ``[run]``, such as ``{"executor": "processes"}``; equally many threads give equal bytes.
         columns: of a table that hold id, title and text; by default they are recognised by their names.
 
     Returns:

@@ -2,11 +2,15 @@
 words, the rarest are no longer counted."""
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
+from vtkit.data.text import batches
 from vtkit.system import console
+from vtkit.system.executors import in_order
 
 MOST = 2**20  # different strings that are kept if there are more than twice as many; 2 million take about 400 MB
 LONGEST_PIECE = 2**20  # characters of a text that are cut into words at a time
@@ -19,7 +23,8 @@ CHUNK = re.compile(f"{_SPACE}*{_OTHER}+|{_SPACE}+")
 SPACES = re.compile(f"{_SPACE}+")
 _BORDER = re.compile(f"(?<={_OTHER}){_SPACE}")
 _REPEATS_AT_ONCE = 10_000
-_CHECKED_EVERY = 2**20  # characters between two checks of the counters' size
+CHARACTERS_A_BLOCK = 2**20  # of texts that are counted by themselves
+FEW_BLOCKS = 64  # below which other processes are not worth starting
 
 
 def make_room(counts: Counter[str], most: int = MOST) -> None:
@@ -54,18 +59,26 @@ class ChunkCounts:
 
 
 def count_chunks(texts: Iterable[str]) -> ChunkCounts:
-    """The chunks of ``texts``, counted in one pass, up to about twice :data:`MOST` of them (:func:`make_room`)."""
-    chunks, checked = ChunkCounts(), 0
+    """The chunks of ``texts``, counted in one pass, up to about twice :data:`MOST` of them (:func:`make_room`); the
+    same by every executor."""
+    chunks = ChunkCounts()
     with console.progress("texts read for their words") as bar:
-        for text in texts:
-            chunks.texts += 1
-            for piece in pieces(text):
-                chunks.counts.update(CHUNK.findall(piece))
-                chunks.characters += len(piece)
-                if chunks.characters - checked >= _CHECKED_EVERY:
-                    checked = chunks.characters
-                    make_room(chunks.counts)
-            bar.advance()
+        for counted in in_order(_counted, batches(texts, sys.maxsize, CHARACTERS_A_BLOCK), bar, FEW_BLOCKS):
+            chunks.counts.update(counted.counts)
+            chunks.texts += counted.texts
+            chunks.characters += counted.characters
+            make_room(chunks.counts)
+            bar.reach(chunks.texts)
+    return chunks
+
+
+def _counted(texts: Sequence[str], bar: console.Bar | None) -> ChunkCounts:
+    """The chunks of a block of texts."""
+    chunks = ChunkCounts(texts=len(texts))
+    for piece in chain.from_iterable(map(pieces, texts)):
+        chunks.counts.update(CHUNK.findall(piece))
+        chunks.characters += len(piece)
+        make_room(chunks.counts)
     return chunks
 
 

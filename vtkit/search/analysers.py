@@ -4,7 +4,7 @@ text with English names is searchable by both; the language adds the stemmer and
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from vtkit.data.spelling import preparation
@@ -55,6 +55,10 @@ class Analyser:
     description: str  # of the terms, for the report
     b: float  # BM25's b for such terms
     query_runs: Callable[[str], list[str]] | None = None  # query -> its runs, if they are others than a document's
+    made_from: tuple[str, Analysis] = ("", "full")  # by which another process makes it
+
+    def __reduce__(self) -> tuple[Callable[..., "Analyser"], tuple[str, Analysis]]:
+        return analyser, self.made_from
 
     def __call__(self, document: str) -> list[str]:
         return [term for run in self.runs(document) for term in self.terms(run)]
@@ -65,6 +69,11 @@ class Analyser:
 
 
 def analyser(language: str, analysis: Analysis = "full") -> Analyser:
+    """:func:`_analyser`, which other processes can make too."""
+    return replace(_analyser(language, analysis), made_from=(language, analysis))
+
+
+def _analyser(language: str, analysis: Analysis) -> Analyser:
     """The analyser of a language (ISO 639), or of several, separated by commas (:func:`_of_several`). All text is
     prepared (:func:`vtkit.data.spelling.preparation`); words are runs of letters, digits and combining marks.
 

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, compress, islice, pairwise
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from vtkit.search.stored_vectors import read_vectors, row_sums, write_vectors
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.executors import in_order
+
+TEXTS_A_BLOCK = 50_000  # counted by themselves; each of their words is cut into terms once
+FEW_BLOCKS = 4  # below which other processes are not worth starting
 
 TERMS = "terms.json"  # file of the terms, in the order of their dimensions
 
@@ -181,11 +186,12 @@ class TermCounts:
 
     @classmethod
     def of(cls, texts: Iterable[str], cut: Analyser) -> TermCounts:
-        """Count the terms of ``texts`` that an analyser cuts."""
-        terms, left, parts = TermDimensions(cut, {}), iter(texts), list[sp.csr_matrix]()
-        while not parts or parts[-1].shape[0] == DOCUMENTS_A_PART:
-            parts.append(_term_counts(islice(left, DOCUMENTS_A_PART), terms))
-        return cls.joined([cls(list(terms.numbers), part) for part in parts])
+        """Count the terms of ``texts`` that an analyser cuts; the same whatever executor counts them."""
+        left = iter(texts)
+        blocks = iter(lambda: list(islice(left, TEXTS_A_BLOCK)), list[str]())
+        with console.progress("BM25: counting words") as bar:
+            counted = list(in_order(partial(_counted_block, cut), blocks, bar, FEW_BLOCKS))
+        return cls.joined(counted or [_counted_block(cut, [], None)])
 
     @classmethod
     def joined(cls, parts: Sequence[TermCounts]) -> TermCounts:
@@ -231,6 +237,15 @@ class TermCounts:
         except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / TERMS}: the terms are missing or damaged. {REBUILD}") from error
         return cls(terms, counts)
+
+
+def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None) -> TermCounts:
+    """The counts of a block of texts."""
+    terms = TermDimensions(cut, {})
+    counts = _term_counts(texts, terms)
+    if bar is not None:
+        bar.advance(len(texts))
+    return TermCounts(list(terms.numbers), counts)
 
 
 def _loaded(counts: sp.csr_matrix | Path) -> sp.csr_matrix:

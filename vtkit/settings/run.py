@@ -1,4 +1,5 @@
-"""[run]: where the parts of a collection are computed. Results do not depend on it, and no stage's key has it."""
+"""[run]: where the parts of a collection are computed. No stage's key has it: results depend on it as little as on
+the number of threads, in their last digits."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from vtkit.settings.types import PositiveInt, Section
 
 
 class RunSection(Section):
-    """[run]: where the parts of a collection are computed; it changes no results (docs/running.md#parts)."""
+    """[run]: where the parts of a collection are computed (docs/running.md#parts). Results depend on it only in their
+    last digits, if processes have other numbers of threads."""
 
     executor: Literal["here", "processes", "ray"] | None = None
     """``here``: one part after the other in this process; ``processes``: several processes of this machine; ``ray``: a
