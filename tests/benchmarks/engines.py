@@ -1,11 +1,12 @@
 """The search engines of vtkit and what else searches sparse vectors, over the same vectors, on one thread.
 
     python tests/benchmarks/engines.py [--documents N] [--queries N] [--depth K] [--only NAME ...]
-        [--vectors DOCUMENTS.npz QUERIES.npz]
+        [--vectors DOCUMENTS QUERIES]
 
 Each is built and searched in a process of its own, so that its peak of memory is its own. Vectors are shaped like those
 of a learned sparse encoder (terms of Zipf-like frequency, 150 weights a document, 30 a query, 30,000 terms), or those
-of a file (``scipy.sparse.save_npz``). ``everything`` is vtkit's own index scoring every document, without pruning.
+of two folders of vectors (:func:`vtkit.search.stored_vectors.write_vectors`), of which the first ``--documents`` and
+``--queries`` are taken. ``everything`` is vtkit's own index scoring every document, without pruning.
 bm25s, splade-index, kannolo and sparse_dot_topn are peers, timed where they are installed; bm25s has no weights in
 queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
 
@@ -38,6 +39,7 @@ from memory import forget_peak, peak_mebibytes
 
 from vtkit.search.engine import build_index, open_index
 from vtkit.search.exact import ExactIndex
+from vtkit.search.stored_vectors import read_vectors
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.runtime import want_threads
@@ -224,7 +226,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         if asked.vectors:
-            documents, queries = (sp.load_npz(path).tocsr().astype(np.float32) for path in asked.vectors)
+            documents, queries = map(read_vectors, asked.vectors)
+            documents, queries = documents[: asked.documents], queries[: asked.queries]
         else:
             documents, queries = zipf_vectors(asked.documents, 150, 1), zipf_vectors(asked.queries, 30, 2)
         for which, matrix in (("documents", documents), ("queries", queries)):
