@@ -181,7 +181,8 @@ def test_every_call_that_loads_says_that_no_code_is_trusted_and_pickles_are_open
                     silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {said[:80]}")
             if called in ("load", "loads", "Unpickler", "read_pickle"):
                 function = ast.unparse(node.func)
-                if function.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas"):
+                own_pipe = path.name == "executors.py" and function == "pickle.loads"  # no file: SECURITY.md
+                if function.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas") and not own_pipe:
                     opened.append((path.name, function, "weights_only=True" in ast.unparse(node)))
     assert silent == []
     assert opened == [("model_folder.py", "torch.load", True)]
