@@ -6,7 +6,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,14 @@ import tiny
 from command_line import invoke
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -31,8 +38,10 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.changes import MOST_SEGMENTS, add, delete, merge
 from vtkit.search.drift import Drift
+from vtkit.search.fields import ConditionError
 from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.results import Found
+from vtkit.search.searcher import Searcher
 from vtkit.search.segments import State, generation_of
 from vtkit.system.errors import DataError, MachineError, RecipeError
 
@@ -48,12 +57,25 @@ KINDS: dict[str, dict[str, Any]] = {
 they hold, vectors as they are, and passages of documents."""
 
 
+CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "year >= 2005": lambda fields: fields.get("year", 0) >= 2005,
+    "source in ('a', 'b') or version > 1": lambda fields: (
+        fields.get("source") in ("a", "b") or fields.get("version", 0) > 1
+    ),
+    "source is null and not year > 2010": lambda fields: (
+        "source" not in fields and "year" in fields and fields["year"] <= 2010
+    ),
+}
+"""Condition on a document's fields, and what it means; a missing field meets no comparison."""
+
+
 def document(name: str, version: int) -> Document:
     """A version of the document with this id; every fifth has no fields."""
-    text = TEXTS[(hash_of(name) + 17 * version) % len(TEXTS)]
-    return Document(
-        name, "", text, {"year": 1990 + hash_of(name) % 30, "version": version} if hash_of(name) % 5 else {}
-    )
+    number = hash_of(name) + 17 * version
+    fields: dict[str, Any] = {"year": 1990 + number % 30, "version": version} if hash_of(name) % 5 else {}
+    if fields and number % 3:
+        fields["source"] = "abc"[number % 7 % 3]
+    return Document(name, "", TEXTS[number % len(TEXTS)], fields)
 
 
 def hash_of(name: str) -> int:
@@ -96,9 +118,7 @@ def assert_equals_an_index_built_anew(
     """The same documents, types of fields, ranking and scores, with the same balance of encoder and BM25."""
     fresh = built(anew, model, documents, settings)
     ours, theirs = (IndexRecord.load(generation_of(folder)) for folder in (index, fresh))
-    assert ours.fields is not None
-    assert theirs.fields is not None
-    assert ours.fields.kinds == theirs.fields.kinds
+    assert kinds_of(ours) == kinds_of(theirs)
     if theirs.lexical is not None:
         assert ours.lexical is not None
         assert ours.lexical.terms == theirs.lexical.terms
@@ -113,7 +133,7 @@ def assert_equals_an_index_built_anew(
     np.testing.assert_allclose(
         one.index.postings.by_document().toarray(), other.index.postings.by_document().toarray(), rtol=1e-5, atol=1e-6
     )
-    for where in (None, "year >= 2005"):
+    for where in (None, *(CONDITIONS if {"year", "version", "source"} <= kinds_of(ours).keys() else ())):
         found, wanted = (list(searcher.search(QUERIES, 10, where=where)) for searcher in (one, other))
         for mine, right in zip(found, wanted, strict=True):
             assert [result.score for result in mine.results] == pytest.approx(
@@ -121,6 +141,10 @@ def assert_equals_an_index_built_anew(
             )
             pairs = zip(mine.results, right.results, strict=True)
             assert all(a.id == b.id or a.score == pytest.approx(b.score, rel=1e-5) for a, b in pairs)
+
+
+def kinds_of(record: IndexRecord) -> Mapping[str, str]:
+    return {} if record.fields is None else record.fields.kinds
 
 
 def ranked(found: Found) -> list[set[str]]:
@@ -257,6 +281,27 @@ def test_a_change_that_finds_no_room_leaves_the_index_as_it_was(index: Path, lim
     assert sorted(path.name for path in (index / "segments").iterdir()) == ["1", "2"]
 
 
+def test_files_are_on_disk_before_the_switch_to_them_and_the_switch_at_the_end(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may lose whatever was not flushed, in any order."""
+    flushed: list[tuple[int, int]] = []  # generation of the index at the time, and number of the file or folder
+    fsync = os.fsync
+
+    def recording(descriptor: int) -> None:
+        flushed.append((State.load(index).generation, os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    add(index, [document("new", 0), document("d3", 1)])
+    before, after = ({number for generation, number in flushed if generation == each} for each in (1, 2))
+    for part in (index / "segments" / "2", index / "generations" / "2"):
+        parts = [part.parent, part, *part.rglob("*")]
+        assert len(parts) > 5
+        assert {path.name for path in parts if path.stat().st_ino not in before} <= {".verified.json", "README.md"}
+    assert index.stat().st_ino in after
+
+
 def test_a_second_writer_waits_and_says_for_whom(index: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with ThreadPoolExecutor(3) as pool:
         changes = [pool.submit(add, index, [document(f"n{number}", 0)]) for number in range(3)]
@@ -288,19 +333,20 @@ def test_a_killed_change_leaves_the_old_state_or_the_new_one(index: Path, tmp_pa
 
 
 class Changing(RuleBasedStateMachine):
-    """Any sequence of additions, replacements, deletions and merges, with the documents that should be there."""
+    """Any sequence of additions, replacements, deletions, merges, openings and searches with conditions, with the
+    documents that should be there."""
 
     encoders: Mapping[str, Path]
     folder: Path
-    kind = "passages"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.place = Path(tempfile.mkdtemp(dir=self.folder))
+    @initialize(kind=st.sampled_from(sorted(KINDS)))
+    def build(self, kind: str) -> None:
+        self.kind, self.place = kind, Path(tempfile.mkdtemp(dir=self.folder))
         self.documents = {f"d{number}": document(f"d{number}", 0) for number in range(12)}
         self.versions = 0
         first = list(self.documents.values())
-        self.index = built(self.place / "index", self.encoders[self.kind], first, KINDS[self.kind])
+        self.index = built(self.place / "index", self.encoders[kind], first, KINDS[kind])
+        self.keep_open()
 
     @rule(numbers=st.sets(st.integers(0, 25), min_size=1, max_size=5))
     def add(self, numbers: set[int]) -> None:
@@ -316,26 +362,70 @@ class Changing(RuleBasedStateMachine):
     @rule(choice=st.sets(st.integers(0, 100), min_size=1, max_size=4))
     def delete(self, choice: set[int]) -> None:
         names = list(self.documents)
-        chosen = {names[number % len(names)] for number in choice}
-        assert delete(self.index, chosen).deleted == len(chosen)
-        for name in chosen:
+        self.removed({names[number % len(names)] for number in choice})
+
+    @rule(where=st.sampled_from(sorted(CONDITIONS)))
+    def delete_where(self, where: str) -> None:
+        names = {each.id for each in self.documents.values() if CONDITIONS[where](each.fields)}
+        if 0 < len(names) < len(self.documents) and self.has_all_fields():
+            self.removed(names, where)
+
+    def removed(self, names: set[str], where: str | None = None) -> None:
+        """Delete these documents, by their ids or by a condition."""
+        assert delete(self.index, () if where else names, where).deleted == len(names)
+        for name in names:
             del self.documents[name]
 
     @rule()
     def merge(self) -> None:
         assert merge(self.index).segments == 1
 
+    @rule()
+    def keep_open(self) -> None:
+        """The searcher that is kept open has this state from here on, whatever is changed."""
+        self.kept, self.then = open_searcher(self.index, model=None, collection=None), dict(self.documents)
+        self.answers = [self.ranking(self.kept, None), self.ranking(self.kept, "year >= 2005")]
+
+    @rule(where=st.sampled_from(sorted(CONDITIONS)), renewed=st.booleans())
+    def search(self, where: str, renewed: bool) -> None:
+        """With a new searcher, or with the one that is kept open and renewed as a server does it: the results are those
+        of the whole ranking that meet the condition."""
+        searcher = self.kept.renewed() if renewed else open_searcher(self.index, model=None, collection=None)
+        whole, filtered = self.ranking(searcher, None), self.ranking(searcher, where)
+        if self.has_all_fields():
+            assert filtered == [
+                [(name, score) for name, score in results if CONDITIONS[where](self.documents[name].fields)]
+                for results in whole
+            ]
+
+    def has_all_fields(self) -> bool:
+        return {"year", "source"} <= {name for each in self.documents.values() for name in each.fields}
+
+    @staticmethod
+    def ranking(searcher: Searcher, where: str | None) -> list[list[tuple[str, float]]] | None:
+        """The ids and scores of all results of the queries; None if the condition names fields that there are not."""
+        try:
+            answers = list(searcher.search(QUERIES, len(searcher.documents), where=where))
+        except ConditionError:
+            return None
+        return [[(result.id, result.score) for result in found.results] for found in answers]
+
     @invariant()
     def the_documents_are_there(self) -> None:
         assert ids(self.index) == list(self.documents)
 
+    @invariant()
+    def the_searcher_that_is_kept_open_has_the_old_state(self) -> None:
+        kept = self.kept
+        assert [kept.documents[number] for number in range(len(kept.documents))] == list(self.then.values())
+        assert [self.ranking(kept, None), self.ranking(kept, "year >= 2005")] == self.answers
+
     def teardown(self) -> None:
-        documents = list(self.documents.values())
-        assert_equals_an_index_built_anew(
-            self.index, self.place / "anew", self.encoders[self.kind], documents, KINDS[self.kind]
-        )
+        if hasattr(self, "index"):
+            documents, model = list(self.documents.values()), self.encoders[self.kind]
+            assert_equals_an_index_built_anew(self.index, self.place / "anew", model, documents, KINDS[self.kind])
 
 
 def test_any_sequence_of_changes_equals_an_index_built_anew(encoders: Mapping[str, Path], tmp_path: Path) -> None:
     Changing.encoders, Changing.folder = encoders, tmp_path
-    run_state_machine_as_test(Changing, settings=settings(max_examples=4, stateful_step_count=8, deadline=None))
+    run_state_machine_as_test(Changing, settings=settings(max_examples=4, stateful_step_count=9, deadline=None))

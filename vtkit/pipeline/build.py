@@ -45,7 +45,7 @@ from vtkit.settings.recipe import SEED
 from vtkit.system import console
 from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import RecipeError
-from vtkit.system.outputs import publish, refuse_existing, replaced, write_atomically
+from vtkit.system.outputs import flush, publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.training.crops import joined, units
 from vtkit.vocabulary.existing import load_tokenizer
@@ -165,6 +165,7 @@ def build_index(
         load_tokenizer(source_model).backend_tokenizer.save(str(out / UNTRIMMED))
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
     record = IndexFolder("model", len(read), len(searcher.index.postings.weights), found.settings.engine, of_index)
+    flush(path for part in (GENERATIONS, SEGMENTS, "model") for path in (out / part, *(out / part).rglob("*")))
     write_record(out / SEARCH, record.to_json(), loaded_files(out / "model"))  # from here on it is an index
     spans = balancing_queries(RetrievalSet(name, read, [], {}), None, SEED).texts[:EXAMPLES]
     examples, times = [], []

@@ -21,12 +21,11 @@ import numpy as np
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
-from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.search.analysers import Analyser, analyser
 from vtkit.search.bm25 import TermCounts
 from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
-from vtkit.search.folders import ENCODING, encode_folder, is_index_folder, read_encoding, searched_by, write_index
+from vtkit.search.folders import ENCODING, derive, encode_folder, is_index_folder, read_encoding, searched_by
 from vtkit.search.index_info import REBUILD, IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.passages import row_contents
@@ -57,6 +56,7 @@ from vtkit.system.runtime import fastest_device
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
 MOST_SEGMENTS = 10  # with more, all but the first are merged
@@ -274,22 +274,13 @@ class _Change:
 
     def _derive(self, out: Path, state: State, before: IndexRecord, encoder: SparseEncoder | None) -> None:
         from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.encoder.documents import as_indexed
 
-        matrix, part = living_vectors(self.home, state), None
-        if encoder is None and (self.index.changes_tokens or (Path(self.model) / OUTPUT_TOKENIZER).is_dir()):
-            encoder = load_encoder(self.model)
-        if encoder is not None:
-            rows = None
-            if (self.segment(state.segments[0]) / HELD).is_dir():
-                tokens = living_vectors(self.home, state, HELD)
-                rows = np.split(tokens.indices.astype(np.int64), tokens.indptr[1:-1])
-            matrix = as_indexed(encoder, matrix, (), self.index, out, rows)
-        if before.lexical is not None:
-            counts, cut = living_counts(self.home, state), self.analyser
-            impacts = counts.impacts(cut.b)
-            part = LexicalPart.scaled(before.lexical, counts.dimensions(cut), matrix, impacts)
-            matrix = part.documents(matrix, impacts)
-        write_living_documents(self.home, state, out / DOCUMENTS)
-        passages = living_passages(self.home, state)
-        write_index(out, self.index, matrix, out / DOCUMENTS, before.tokenizer, part, passages)
+        def add_terms(matrix: sp.csr_matrix) -> tuple[sp.csr_matrix, LexicalPart]:
+            assert before.lexical is not None
+            counts = living_counts(self.home, state)
+            impacts = counts.impacts(self.analyser.b)
+            part = LexicalPart.scaled(before.lexical, counts.dimensions(self.analyser), matrix, impacts)
+            return part.documents(matrix, impacts), part
+
+        terms = None if before.lexical is None else add_terms
+        derive(self.home, state, out, self.index, encoder or load_encoder(self.model), before.tokenizer, terms)

@@ -8,18 +8,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, loaded_files
+from vtkit.encoder.model_folder import loaded_files
 from vtkit.search.drift import beginnings
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
 from vtkit.search.passages import Passages, row_contents
-from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
+from vtkit.search.segments import (
+    GENERATIONS,
+    HELD,
+    SEGMENTS,
+    TERM_COUNTS,
+    Segment,
+    State,
+    keep_held,
+    keep_vectors,
+    living_passages,
+    living_vectors,
+    write_living_documents,
+)
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system import console
@@ -162,31 +175,29 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     encoding = read_encoding(vectors)
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
-    matrix = read_vectors(vectors / VECTORS)
+    from vtkit.encoder.checkpoint import load_encoder
+
+    rows = read_vectors(vectors / VECTORS).shape[0]
     try:
         with (vectors / DOCUMENTS).open("rb") as file:
             lines = sum(1 for _ in file)
     except FileNotFoundError as error:
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
-    passages = Passages.load(vectors, matrix.shape[0])
-    vectors_of = matrix.shape[0] if passages is None else passages.document_count
-    if vectors_of != lines or matrix.shape[0] != encoding.texts:
+    passages = Passages.load(vectors, rows)
+    vectors_of = rows if passages is None else passages.document_count
+    if vectors_of != lines or rows != encoding.texts:
         raise DataError(f"{vectors}: vectors of {vectors_of:,} documents, but {lines:,} documents. Encode again.")
     segment, generation = out / SEGMENTS / "1", out / GENERATIONS / "1"
     generation.mkdir(parents=True)
     keep_vectors(segment, vectors)
-    part = None
-    if index.lexical != "none" or index.changes_tokens or (Path(encoding.model) / OUTPUT_TOKENIZER).is_dir():
-        from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.encoder.documents import as_indexed
+    encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
+    keep_held(segment, encoder, row_contents(documents, passages), index)
 
-        encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
-        texts = row_contents(documents, passages)
-        keep_held(segment, encoder, texts, index)
-        matrix = as_indexed(encoder, matrix, texts, index, generation)
-        if index.lexical != "none":
-            matrix, part = beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
-    info = write_index(generation, index, matrix, vectors / DOCUMENTS, encoding.tokenizer, part, passages)
+    def lexical(matrix: sp.csr_matrix) -> tuple[sp.csr_matrix, LexicalPart]:
+        return beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
+
+    state, add_terms = State(1, (Segment("1", lines),)), None if index.lexical == "none" else lexical
+    info = derive(out, state, generation, index, encoder, encoding.tokenizer, add_terms)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
@@ -195,8 +206,33 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     folder = IndexFolder(encoding.model, lines, info.postings, index.engine, settings)
     model = loaded_files(Path(encoding.model)) if os.path.isdir(encoding.model) else ()
     write_record(out / SEARCH, folder.to_json(), model)
-    State(1, (Segment("1", lines),)).save(out)
+    state.save(out)
     return folder
+
+
+def derive(
+    home: Path,
+    state: State,
+    out: Path,
+    index: IndexSection,
+    encoder: SparseEncoder,
+    tokenizer: str,
+    add_terms: Callable[[sp.csr_matrix], tuple[sp.csr_matrix, LexicalPart]] | None,
+) -> IndexInfo:
+    """Fill the folder ``out`` with what a search of the index in ``home`` reads, from the living documents of
+    ``state``. ``add_terms`` puts BM25's terms behind their vectors, if the index has them; for ``tokenizer``, see
+    :func:`write_index`."""
+    from vtkit.encoder.documents import as_indexed
+
+    rows, part = None, None
+    if (home / SEGMENTS / state.segments[0].name / HELD).is_dir():
+        tokens = living_vectors(home, state, HELD)
+        rows = np.split(tokens.indices.astype(np.int64), tokens.indptr[1:-1])
+    matrix = as_indexed(encoder, living_vectors(home, state), (), index, out, rows)
+    if add_terms is not None:
+        matrix, part = add_terms(matrix)
+    write_living_documents(home, state, out / DOCUMENTS)
+    return write_index(out, index, matrix, out / DOCUMENTS, tokenizer, part, living_passages(home, state))
 
 
 def read_encoding(vectors: Path) -> Encoding:

@@ -160,7 +160,10 @@ def _living(home: Path, segment: Segment, rows: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def write_living_documents(home: Path, state: State, path: Path) -> None:
-    """Write the lines of all living documents to ``path``."""
+    """Write the lines of all living documents to ``path``; a link if they are those of one segment."""
+    if len(state.segments) == 1 and not state.segments[0].deleted:
+        publish(home / SEGMENTS / state.segments[0].name / DOCUMENTS, path)
+        return
     with path.open("wb") as out:
         for segment in state.segments:
             with (home / SEGMENTS / segment.name / DOCUMENTS).open("rb") as file:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,8 @@ def refuse_existing(out: Path) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to write into. It becomes ``out`` if the block succeeds; otherwise it is removed, with
-    the folders above it that were created for it.
+    """A folder beside ``out`` to write into. It becomes ``out``, on disk, if the block succeeds; otherwise it is
+    removed, with the folders above it that were created for it.
 
     Raises:
         RecipeError: ``out`` exists; another process that is making it is waited for.
@@ -58,7 +59,9 @@ def new_folder(out: Path) -> Iterator[Path]:
                 try:
                     refuse_existing(out)
                     yield work
+                    flush([*work.rglob("*"), work])
                     work.rename(out)
+                    flush(folder.parent for folder in (work, *created))
                 finally:
                     lock.unlink(missing_ok=True)
         finally:
@@ -107,10 +110,25 @@ def write_text(path: Path, text: str) -> None:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write ``content`` to ``path``; if that fails, the file keeps its content."""
-    with replaced(path) as fresh, fresh.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
+    with replaced(path) as fresh:
+        fresh.write_bytes(content.encode() if isinstance(content, str) else content)
+        flush([fresh])
+    flush([path.parent])
+
+
+def flush(paths: Iterable[Path]) -> None:
+    """Wait until files are on disk with their content, and folders with the names in them, so that a power cut takes
+    nothing of them."""
+    for path in paths:
+        if path.is_file() or path.is_dir():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # some file systems have no such thing for folders
+                    raise
+            finally:
+                os.close(descriptor)
 
 
 @contextmanager
