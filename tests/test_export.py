@@ -40,7 +40,7 @@ from vtkit.deploy import postgres as postgres_target
 from vtkit.deploy import vespa as vespa_target
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.elasticsearch import four_inputs
-from vtkit.deploy.features import model_stays_outside, token_names
+from vtkit.deploy.features import model_stays_outside, token_names, write_hybrid
 from vtkit.deploy.filters import NO_NAME, engine_names
 from vtkit.deploy.network import MODEL, QUANTISED, TermWeights, check_onnx, quantise, write_onnx
 from vtkit.deploy.portable import Source
@@ -56,6 +56,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import read_vectors, shortest
 from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.templates import from_template
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -601,6 +602,26 @@ def test_elasticsearch_is_asked_for_the_sum_of_the_encoder_and_its_bm25(
     refused = subprocess.run([sys.executable, "index.py", "hybrid", "a"], cwd=one_index, capture_output=True, text=True)
     assert refused.returncode == 1
     assert "usage" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("language", "analyser", "words"),
+    [
+        ("en", "english", "(`standard` if the server has none of that name)"),
+        ("en,hi", "standard", "these texts are in several languages (en,hi). It stems no words"),
+        ("vi", "standard", "Elasticsearch comes with no other of this language. It stems no words"),
+    ],
+)
+def test_the_readme_says_which_analyser_cuts_the_texts(
+    language: str, analyser: str, words: str, tmp_path: Path
+) -> None:
+    source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20, beside_bm25=(language, 0.5))
+    facts = write_hybrid(source, tmp_path, dict)
+    said = {"engine": "Elasticsearch", "said": "The linear retriever", "measured": ""}
+    text = " ".join(from_template("vtkit.deploy", "hybrid.md", source=source, **said, **facts).split())
+    assert f"cut by the analyser `{analyser}`" in text
+    assert words in text
+    assert "The linear retriever scales each list" in text
 
 
 def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(

@@ -24,6 +24,7 @@ from vtkit.data.document_files import write_documents
 from vtkit.data.retrieval import Document
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.query_tables import with_query_table
+from vtkit.pipeline.search import open_searcher
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -224,6 +225,42 @@ def test_a_query_of_more_than_1024_weights_is_asked_for_its_largest(exported: Pa
         "print(min(index.largest(vector, 1024)), len(index.search(vector, 5)))"
     )
     assert program(exported, url, "-c", code, INDEX=loaded).split() == ["1024", "1476", "0"]
+
+
+def test_a_document_ranks_by_its_best_passage_exactly_and_by_seismic(url: str, named: str, tmp_path: Path) -> None:
+    """Of documents with up to forty passages: the same documents with the same scores as in vtkit, however few of them
+    have the best passages."""
+    save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "model")
+    texts = tiny.texts(40, 7, (8, 30))
+    texts[3] = texts[4] = " ".join(tiny.texts(12, 8, (12, 14)) + ["raven maple"] * 40)  # most of the best passages
+    write_documents([Document(f"d{number}", "", text) for number, text in enumerate(texts)], tmp_path / "texts.jsonl")
+    passages = {"words": 6, "overlap": 2}
+    encode_texts(tmp_path / "model", tmp_path / "texts.jsonl", tmp_path / "vectors", passages=passages)
+    index_vectors(tmp_path / "vectors", tmp_path / "index")
+    (tmp_path / "queries.txt").write_text("\n".join([*tiny.texts(20, 3, (2, 9)), "raven maple", "raven"]), "utf-8")
+    out = tmp_path / "out"
+    export_for(tmp_path / "index", "opensearch", out, queries=tmp_path / "queries.txt")
+    vtkit_finds = {
+        found.query: [(result.id, result.score) for result in found.results]
+        for found in open_searcher(tmp_path / "index", model=None, collection=None).search(["raven maple", "raven"], 10)
+    }
+    asking = (
+        "import encode, index, json\nencoder = encode.Encoder()\n"
+        "print(json.dumps({q: index.search(encoder.queries([q])[0], 10) for q in ('raven maple', 'raven')}))"
+    )
+    for environment, tolerance in (({"INDEX": named}, 5e-3), ({"INDEX": f"{named}-seismic", "SEISMIC": "1"}, 2e-2)):
+        program(out, url, "index.py", "load", **environment)
+        found, wanted = found_of(program(out, url, "index.py", "replay", **environment))
+        assert found == wanted > 100
+        answers = json.loads(program(out, url, "-c", asking, **environment))
+        for query, results in vtkit_finds.items():
+            assert len({name for name, _ in answers[query]}) == len(results) == 10
+            scores = [score for _, score in results]
+            assert [score for _, score in answers[query]] == pytest.approx(scores, rel=tolerance)
+            assert {answers[query][0][0], answers[query][1][0]} == {"d3", "d4"}
+    hybrid = asking.replace("index.search(encoder.queries([q])[0], 10)", "index.hybrid(q, encoder.queries([q])[0], 10)")
+    found = json.loads(program(out, url, "-c", hybrid, INDEX=named))["raven maple"]
+    assert len({name for name, _ in found}) == len(found) == 10
 
 
 def test_a_load_goes_on_where_it_stopped(exported: Path, url: str, named: str, tmp_path: Path) -> None:

@@ -134,14 +134,15 @@ def write_new_recipe(
             source = source or _ask("Sparse encoder to start from (hub id or folder; Enter: a dense embedder)", True)
         if not source:
             embedder = embedder or _ask("Dense embedder to start from (hub id or folder)")
-        default = "the source's own" if language == source_language else "train one on a corpus"
+        own = source_language in language.split(",")
+        default = "the source's own" if own else "train one on a corpus"
         if source:
             tokenizer = tokenizer or _ask(f"Tokenizer whose vocabulary to use (Enter: {default})", optional=True)
-        trains = bool(source) and not tokenizer and language != source_language
+        trains = bool(source) and not tokenizer and not own
         corpus = corpus or _ask_list("Corpora for training" + ("" if trains else " (Enter: none)"), not trains)
-        if source and language != source_language:
+        if source and not own:
             parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
-        if source and language != source_language and not parallel:
+        if source and not own and not parallel:
             embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
         train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
         evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
@@ -173,7 +174,7 @@ def write_new_recipe(
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
     if train and not source:
         console.say("Judged queries choose the weight of the index; training units on them is commented out.")
-    if source and language != source_language and not parallel and not embedder:
+    if source and source_language not in (language or "").split(",") and not parallel and not embedder:
         console.warn(
             f"there is no bridge from {source_language} to {language}: new tokens start without a meaning, and the "
             "encoder learns the texts from adaptation alone. Give sentence pairs or a dictionary (--parallel), an "

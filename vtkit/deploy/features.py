@@ -96,14 +96,16 @@ def write_mapping(
 
 def write_hybrid(source: Source, folder: Path, form: Callable[[Mapping[str, float]], Any]) -> Facts:
     """Write ``hybrid.json``, the ``form`` in which the engine takes the weights of the encoder and of its own BM25. The
-    facts are the encoder's weight and the analyser of the texts, in most cases Lucene's, called after the language."""
+    facts are the encoder's weight, the language of the texts, and their analyser, in most cases Lucene's, called after
+    the language; ``standard`` for several languages."""
     if source.beside_bm25 is None:
         return {}
     language, weight = source.beside_bm25
     lucene = "cjk.CJKAnalyzer" if language == "ja" else LUCENE.get(language or "", "standard.StandardAnalyzer")
     weights = {"encoder": round(weight, 4), "bm25": round(1 - weight, 4)}
     (folder / "hybrid.json").write_text(json.dumps(form(weights), indent=1), encoding="utf-8")
-    return {"analyser": lucene.partition(".")[2].removesuffix("Analyzer").lower(), "weight": weight}
+    analyser = lucene.partition(".")[2].removesuffix("Analyzer").lower()
+    return {"analyser": analyser, "weight": weight, "language": language or ""}
 
 
 def _bulk(entry: Entry, names: Sequence[str]) -> str:

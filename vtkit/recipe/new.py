@@ -34,14 +34,14 @@ def new_recipe(
 ) -> str:
     """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
 
-    Within one language the encoder keeps its own vocabulary, which training serves better than new tokens do
-    (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus. Without a source it starts
-    from ``embedder``, to which a head is fitted; beside a source, an embedder is another bridge, and a teacher. Without
-    a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at all. ``documents`` are indexed
-    if nothing is evaluated; by default those of a single corpus. Unless ``trimmed``, an embedder keeps its vocabulary.
-    Documents are indexed as ``passages`` of so many words, if that is given.
+    If the source's language is among those of the texts, the encoder keeps its own vocabulary, which training serves
+    better than new tokens do (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus.
+    Without a source it starts from ``embedder``, to which a head is fitted; beside a source, an embedder is another
+    bridge, and a teacher. Without a corpus the encoder is adapted to the documents of ``train`` or ``evaluate``, if at
+    all. ``documents`` are indexed if nothing is evaluated; by default those of a single corpus. Unless ``trimmed``, an
+    embedder keeps its vocabulary. Documents are indexed as ``passages`` of so many words, if that is given.
     """
-    own = tokenizer is None and language == source_language
+    own = tokenizer is None and source_language in (language or "").split(",")
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
     needed: dict[str, object] = {"--name": name, "--language": language, "--source (or --embedder)": source or embedder}
     if source is None and embedder is not None:

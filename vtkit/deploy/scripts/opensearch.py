@@ -20,7 +20,7 @@ from rest import DEEP, Server, filtered, grouped, hits, index_name, load_bulk
 
 CHUNK = 10_000_000
 LARGEST, MOST = 64.0, 1024
-PASSAGES = 10  # that SEISMIC collects for a document to be returned
+WIDENED, MOST_ROWS = 4, 10_000  # SEISMIC collects so many times as many passages while they are of too few documents
 SEISMIC = bool(os.environ.get("SEISMIC"))
 SERVER = Server("OPENSEARCH", "http://localhost:9200")
 INDEX: str = index_name("-seismic" if SEISMIC else "")
@@ -45,8 +45,8 @@ def renumbered(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "weights": weights}
 
 
-def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
-    """The body of a search, and what its scores are to be multiplied by."""
+def query(vector: Vector, top: int, rows: int | None = None) -> tuple[dict[str, Any], float]:
+    """The body of a search, and what its scores are to be multiplied by; SEISMIC collects ``rows`` of the index."""
     called = opened(HERE / "dimensions.json")
     most = LARGEST
     if SEISMIC:
@@ -61,8 +61,7 @@ def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
     field: dict[str, Any] = {"query_tokens": tokens}
     if SEISMIC:
         field["query_tokens"] = {places()[name]: weight for name, weight in tokens.items()}
-        rows = top * PASSAGES if opened(HERE / "settings.json")["passages"] else top
-        field["method_parameters"] = {"k": rows, "top_n": max(len(tokens), 1), "heap_factor": 2}
+        field["method_parameters"] = {"k": rows or top, "top_n": max(len(tokens), 1), "heap_factor": 2}
     return grouped({"query": {"neural_sparse": {"weights": field}}, "size": top, "_source": ["id"]}), scale
 
 
@@ -72,7 +71,12 @@ def search(vector: Vector, top: int) -> Results:
     if not body["query"]["neural_sparse"]["weights"]["query_tokens"]:
         return []
     body["query"] = filtered(body["query"])
-    return [(identity, score * scale) for identity, score in hits(SERVER, INDEX, body)]
+    found, rows = hits(SERVER, INDEX, body), top
+    while SEISMIC and opened(HERE / "settings.json")["passages"] and len(found) < top and rows < MOST_ROWS:
+        rows = min(WIDENED * rows, MOST_ROWS)
+        body["query"] = filtered(query(vector, top, rows)[0]["query"])
+        found = hits(SERVER, INDEX, body)
+    return [(identity, score * scale) for identity, score in found]
 
 
 def hybrid(text: str, vector: Vector, top: int) -> Results:
