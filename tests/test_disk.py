@@ -89,6 +89,8 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     assert found.checkpoints == 9 * model
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
     assert found.indexes == 2 * (text + 400 * 256 * 8)  # vectors, and the index
+    passages = needed(folder, "index.passages={words=5, overlap=1}").indexes
+    assert passages == 2 * (text + text // (4 * 6) * 256 * 8) > 2 * found.indexes  # of four new words of six bytes
     one_index = needed(folder, "index.lexical='bm25'", "recipe.language='en'").indexes
     assert one_index == 3 * (text + 400 * 256 * 8)
     assert found.bytes == found.models + found.checkpoints + found.indexes

@@ -54,6 +54,7 @@ ROOT = 0.5  # power of the weight of a summed unit, itself the square root of th
 
 QUANTILE = 0.9
 WEIGHTS_AT_ONCE = 2**17  # that are pruned together
+ENTRIES_AT_ONCE = 2**20  # weights of a block of rows
 MUCH = 1 / 3  # share of the sum of all weights from which on its loss is a warning
 
 
@@ -77,9 +78,6 @@ def as_indexed(
     from vtkit.encoder.folding import folded_dimensions
 
     power = ROOT if sums_units(encoder) else 1.0
-    if power != 1:
-        saturated = (vectors.data**power).astype(np.float32)
-        vectors = sparse.csr_matrix((saturated, vectors.indices, vectors.indptr), vectors.shape)
     if held is None and not writes_units(encoder):
         held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
     if index.own_tokens:
@@ -88,23 +86,42 @@ def as_indexed(
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
     weighting, mass, slope = rule_of(encoder, index, vectors.nnz / max(vectors.shape[0], 1))
+    if (weighting, mass, slope, power, index.top_dimensions) == ("none", 1, 0, 1, None):
+        return vectors
+    weights = None
     if weighting != "none":
-        frequencies = np.bincount(vectors.indices if held is None else (), minlength=vectors.shape[1])
+        frequencies = np.zeros(vectors.shape[1], dtype=np.int64)
+        for rows in row_blocks(vectors) if held is None else ():
+            frequencies += np.bincount(vectors[rows].indices, minlength=len(frequencies))
         for dimensions in held or ():
             frequencies[dimensions] += 1
         weights = idf_weights(frequencies, vectors.shape[0], weighting)
-        vectors = weighted(vectors, weights)
         if kept is not None:
             np.save(kept / IDF, weights, allow_pickle=False)
-    sums = vectors.sum(axis=1, dtype=np.float64).A1
-    vectors, removed = pruned(vectors, index.top_dimensions, mass)
+    parts, removed = list[tuple[sparse.csr_matrix, NDArray[np.float64]]](), Removed()
+    for rows in row_blocks(vectors):
+        part = vectors[rows]
+        part = sparse.csr_matrix((part.data**power, part.indices, part.indptr), part.shape)
+        part = part if weights is None else weighted(part, weights)
+        sums = part.sum(axis=1, dtype=np.float64).A1
+        part, of_part = pruned(part, index.top_dimensions, mass)
+        removed += of_part
+        parts.append((part, sums))
     removed.say("weighted documents")
     if power != 1 or mass < 1 or slope > 0:
+        sums = np.concatenate([sums for _, sums in parts])
         length = Length(mass, slope, float(sums.mean()) if sums.any() else 1.0, power)
-        vectors = length.divided(vectors, sums)
+        parts = [(length.divided(*part), part[1]) for part in parts]
         if kept is not None:
             length.to_file(kept / LENGTH)
-    return vectors
+    return sparse.vstack([part for part, _ in parts], format="csr")
+
+
+def row_blocks(vectors: sparse.csr_matrix) -> Iterator[slice]:
+    """The rows of ``vectors`` in blocks of about :data:`ENTRIES_AT_ONCE` weights, one at least. Arrays of a block stay
+    in the processor's cache, and take the memory of those of the block before."""
+    rows = max(1, vectors.shape[0] * ENTRIES_AT_ONCE // max(vectors.nnz, 1))
+    return (slice(first, first + rows) for first in range(0, max(vectors.shape[0], 1), rows))
 
 
 def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> tuple[DocumentWeighting, float, float]:

@@ -124,7 +124,6 @@ def build_index(
     language = language or languages_of(RetrievalSet(out.name, read, [], {}).contents)
     if language is None:
         raise RecipeError("The documents do not show their language. Give it with --language.")
-    out.mkdir(parents=True, exist_ok=True)
     folder = out.absolute()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "index"
     recipe_of = partial(
@@ -145,6 +144,7 @@ def build_index(
     wanted = recipe.index.passages is None and "index.passages=none" not in settings
     if wanted and (words := _passage_words(located(str(embedder or source)), read, recipe.index)):
         text = recipe_of(passages=words)
+    out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / RECIPE, text)
     with replaced(out / CORPUS) as fresh:
         write_documents(read, fresh)

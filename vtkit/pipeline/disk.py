@@ -2,7 +2,7 @@
 
 The estimate is coarse on purpose. A model counts as its source's weight files and the rows that a larger vocabulary
 adds; the checkpoints of a training as nine models (three at a time, each with the two moments of Adam); an index as its
-texts and 256 active dimensions a document, which only the trained encoder knows.
+texts and 256 active dimensions a document or passage, which only the trained encoder knows.
 """
 
 import gzip
@@ -32,7 +32,8 @@ CHECKPOINTS = 9
 """Models that the checkpoints of a training take: the last two and the one that is being written, each with the two
 moments of every weight."""
 
-DOCUMENT_BYTES = 256 * 8  # a document's dimensions and weights
+DOCUMENT_BYTES = 256 * 8  # dimensions and weights of a document or passage
+WORD_BYTES = 6  # of a word in a text, with its space
 BM25_SHARE = 8  # bytes of BM25's index on disk, while it is made, for one byte of text
 SAMPLE = 2**21  # bytes at the beginning of a file by which its lines are estimated
 WRITES_VECTORS = ("encode", "index", "index:deployed")  # stages that write all documents of an evaluation set
@@ -93,7 +94,9 @@ def estimate(steps: Collection[Step]) -> Estimate:
                 documents, written = collection_size(corpus.name) or (0, 0)
                 if not documents:
                     needed.unknown[corpus.name] = None
-                needed.indexes += documents * DOCUMENT_BYTES + written
+                cut = recipe.index.passages
+                passages = 0 if cut is None else written // (WORD_BYTES * (cut.words - cut.overlap))
+                needed.indexes += max(documents, passages) * DOCUMENT_BYTES + written
     things = (thing for step in steps for thing in required_things(step.recipe)) if hub.downloads_allowed() else ()
     for name, what in dict.fromkeys((each.value, each.what) for each in things if each.what in ("model", "tokenizer")):
         if local_path(name) is None and not hub.in_cache(name):

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.encoder.documents import row_blocks
 from vtkit.search.analysers import K1, MARK, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
@@ -141,7 +142,7 @@ class Collected:
     frequencies: np.ndarray  # documents that contain each term, (terms,)
 
     @classmethod
-    def of(cls, parts: Sequence[sp.csr_matrix | Path], terms: Collection[str]) -> Collected:
+    def of(cls, parts: Iterable[sp.csr_matrix | Path], terms: Collection[str]) -> Collected:
         """From the counts of ``terms`` in its parts, or the files of these."""
         numbers = languages_of_terms(terms)
         count = int(numbers.max(initial=0)) + 1
@@ -218,7 +219,8 @@ class TermCounts:
 
     def impacts(self, b: float) -> sp.csr_matrix:
         """BM25's impact of each term on each document, (documents, terms) float32."""
-        impacts = Collected.of([self.counts], self.terms).impacts(self.counts, b)
+        whole = Collected.of((self.counts[rows] for rows in row_blocks(self.counts)), self.terms)
+        impacts = np.concatenate([whole.impacts(self.counts[rows], b) for rows in row_blocks(self.counts)])
         return sp.csr_matrix((impacts, self.counts.indices, self.counts.indptr), self.counts.shape)
 
     def save(self, folder: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, whole_encodings
+from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.words import script_of
@@ -76,6 +77,15 @@ class Drift(Result):
             yield f"{self.other_scripts:.0%} of their letters are in scripts that the others hardly have"
         if self.unread >= OTHER:
             yield f"the vocabulary lacks {self.unread:.0%} of their letters"
+
+
+def said_of_unread(reader: str, lost: Collection[str], letters: int, texts: str) -> str:
+    """A message that the vocabulary of ``reader`` lacks the letters ``lost`` of so many in some texts."""
+    shown = console.one_line("".join(dict.fromkeys(lost)), 20)
+    return (
+        f"{reader} cannot read {len(lost):,} of the {letters:,} letters of {texts} ({shown}): its vocabulary lacks "
+        "them, and what stands for them is noise"
+    )
 
 
 def beginnings(texts: Sequence[str]) -> list[str]:

@@ -73,11 +73,12 @@ class ExactIndex:
     def build(cls, documents: sp.csr_matrix, passages: Passages | None = None) -> ExactIndex:
         """The index of ``documents``, (documents, vocabulary), or of their passages, (passages, vocabulary); explicit
         zeros are dropped."""
-        matrix = documents.tocsc().astype(np.float32)
+        matrix = documents.tocsc(copy=True).astype(np.float32, copy=False)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         check_weights(matrix.data, "document")
-        starts, numbers, weights = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+        starts, numbers = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+        weights = matrix.data
         frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
         if frequent is not None:
             frequent = FrequentTerms(*map(_frozen, frequent._asdict().values()))

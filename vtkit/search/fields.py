@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.documents import METADATA
-from vtkit.data.text import file_digest
 from vtkit.search.index_info import REBUILD, FieldsRecord, Kind
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError
@@ -68,18 +67,23 @@ class ConditionError(RecipeError):
     """A condition that cannot be computed."""
 
 
+def is_missing(value: Any) -> bool:
+    """Report whether a JSON value is null, an empty text or NaN."""
+    return value in (None, "") or (isinstance(value, float) and not math.isfinite(value))
+
+
 def kind_of(value: Any) -> Kind | None:
-    """The type of a JSON value; None if it is missing (null, an empty text, NaN). Numbers, dates (ISO 8601) and truth
-    values count as such also where they are written as texts, as in CSV files."""
+    """The type of a JSON value; None if it is missing. Numbers, dates (ISO 8601) and truth values count as such also
+    where they are written as texts, as in CSV files."""
+    if is_missing(value):
+        return None
     match value:
-        case None | "":
-            return None
         case bool():
             return "boolean"
         case int():
             return "integer" if abs(value) < 2**63 else "text"
         case float():
-            return "number" if math.isfinite(value) else None
+            return "number"
         case list():
             return "text" if any(isinstance(entry, dict | list) for entry in value) else "words"
         case "true" | "false":
@@ -100,13 +104,13 @@ def common_kind(kinds: set[Kind]) -> Kind:
 
 def typed_fields(fields: Mapping[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """The fields of a document in the types of their columns; missing ones are left out."""
-    values = {_column(name, kinds): value for name, value in fields.items() if kind_of(value) is not None}
+    values = {_column(name, kinds): value for name, value in fields.items() if not is_missing(value)}
     return {name: typed(value, kinds.get(name)) for name, value in values.items()}
 
 
 def typed(value: Any, kind: Kind | None) -> Any:
     """A JSON value in the type of its column, as JSON again, with dates in ISO 8601; None if it is missing."""
-    if kind_of(value) is None:
+    if is_missing(value):
         return None
     match kind:
         case "text":
@@ -144,13 +148,8 @@ def _is_moment(value: str) -> bool:
 
 def _in_arrow(value: Any, kind: Kind) -> Any:
     """A JSON value as Arrow's columns take it."""
-    match kind_of(value), kind:
-        case None, _:
-            return None
-        case _, "date":
-            return date.fromisoformat(value)
-        case _, "datetime":
-            return _moment(value)
+    if kind in ("date", "datetime") and not is_missing(value):
+        return date.fromisoformat(value) if kind == "date" else _moment(value)
     return typed(value, kind)
 
 
@@ -195,7 +194,7 @@ def write_fields(folder: Path) -> FieldsRecord | None:
                 rows = []
         writer.write_batch(batch(rows))
     console.say(f"fields: {said(kinds)}")
-    return FieldsRecord(kinds, file_digest(folder / FIELDS))
+    return FieldsRecord(kinds)
 
 
 def said(kinds: Mapping[str, Kind]) -> str:
@@ -260,8 +259,6 @@ class Fields:
 
         path = folder / FIELDS
         try:
-            if file_digest(path) != record.digest:
-                raise DataError(f"{path} is damaged: its checksum does not match. {REBUILD}")
             table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         except (OSError, pyarrow.ArrowException) as error:
             raise DataError(f"{path} is missing or damaged ({type(error).__name__}). {REBUILD}") from error

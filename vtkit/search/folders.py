@@ -15,7 +15,7 @@ from vtkit.data.document_files import DOCUMENTS, read_document_file, write_docum
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import loaded_files
-from vtkit.search.drift import beginnings
+from vtkit.search.drift import beginnings, said_of_unread
 from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.fields import write_fields
 from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
@@ -155,11 +155,7 @@ def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Docu
     lost = [letter for text in texts for letter in vocabulary.unread(text)]
     letters = sum(map(str.isalnum, "".join(texts)))
     if lost and len(lost) >= UNREAD * letters:
-        shown = console.one_line("".join(dict.fromkeys(lost)), 20)
-        console.warn(
-            f"{model} cannot read {len(lost):,} of the {letters:,} letters of {len(texts):,} texts ({shown}): its "
-            "vocabulary lacks them, and what stands for them is noise"
-        )
+        console.warn(said_of_unread(model, lost, letters, f"{len(texts):,} texts"))
 
 
 Beside = Callable[

@@ -90,10 +90,10 @@ class Contributions:
 
 def check_weights(weights: Scores, side: str) -> None:
     """Check that all weights can be multiplied and summed."""
-    sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
-    if not sound.all():
+    if not -_LARGEST_WEIGHT <= weights.min(initial=0) <= weights.max(initial=0) <= _LARGEST_WEIGHT:  # False for NaN
+        unsound = np.count_nonzero(~(np.abs(weights) <= _LARGEST_WEIGHT))
         raise CollapseError(
-            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite, NaN or too large, so nothing "
+            f"{unsound} of {len(weights)} {side} weights are infinite, NaN or too large, so nothing "
             "can be ranked. The model's training diverged: lower its learning rate."
         )
 
@@ -133,7 +133,6 @@ class FieldsRecord(Result):
     """The fields of documents in the record of an index."""
 
     kinds: Mapping[str, Kind]  # type by name
-    digest: str  # of the file of their columns
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.encoder.documents import row_blocks
 from vtkit.search.analysers import MARK, analyser
 from vtkit.search.bm25 import TERMS, TermDimensions
 from vtkit.search.index_info import REBUILD, LexicalRecord
@@ -63,7 +64,9 @@ class LexicalPart:
 
     def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
         """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""
-        return sp.hstack([vectors, impacts * np.float32(self.record.document_scale)], format="csr", dtype=np.float32)
+        scale = np.float32(self.record.document_scale)
+        parts = ([vectors[rows], impacts[rows] * scale] for rows in row_blocks(vectors))
+        return sp.vstack([sp.hstack(part, format="csr", dtype=np.float32) for part in parts], format="csr")
 
     def queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
         """The encoder's query vectors with the counts of terms behind them, (queries, width)."""

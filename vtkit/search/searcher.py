@@ -23,6 +23,7 @@ from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.bridge_queries import BridgeQueries
+from vtkit.search.drift import said_of_unread
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.fields import ConditionError, Fields, typed_fields
 from vtkit.search.index_info import REBUILD, Contributions, IndexRecord, Kind
@@ -309,11 +310,8 @@ class Searcher:
                 rest = "the rest is ignored" if self.lexical is None else "only BM25 reads the rest"
                 said.append(f'the query "{shown}" is cut at {limit} tokens ({why}); {rest}')
             if lost := self.input_vocabulary.unread(query):
-                letters = console.one_line("".join(dict.fromkeys(lost)), 20)
-                said.append(
-                    f"the model cannot read {len(lost)} of the {sum(map(str.isalnum, query))} letters of the query "
-                    f'"{shown}" ({letters}): its vocabulary lacks them, and what stands for them is noise'
-                )
+                letters = sum(map(str.isalnum, query))
+                said.append(said_of_unread("the model", lost, letters, f'the query "{shown}"'))
             warnings.append(tuple(said))
         return warnings
 

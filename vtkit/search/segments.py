@@ -126,7 +126,8 @@ def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index
 def living_vectors(home: Path, state: State, part: str = VECTORS) -> sp.csr_matrix:
     """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, (rows, dimensions)."""
     parts = [(read_vectors(home / SEGMENTS / segment.name / part), segment) for segment in state.segments]
-    return sp.vstack([_living(home, segment, rows) for rows, segment in parts], format="csr")
+    living = [_living(home, segment, rows) for rows, segment in parts]
+    return living[0] if len(living) == 1 else sp.vstack(living, format="csr")
 
 
 def living_counts(home: Path, state: State) -> TermCounts:
