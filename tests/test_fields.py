@@ -24,7 +24,9 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search import fields
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, write_fields
+from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.segments import generation_of
+from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -291,11 +293,14 @@ def test_damaged_columns_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"fields\.arrow is missing"):
         Fields.open(tmp_path / "a", record, len(ROWS))
     columns(tmp_path / "a", ROWS)
+    of_index = IndexRecord("exact", 9, "", fields=record)
+    write_record(tmp_path / "a" / RECORD, of_index.to_json(), files_of(tmp_path / "a"))
+    assert IndexRecord.load(tmp_path / "a") == of_index
     with (tmp_path / "a" / fields.FIELDS).open("r+b") as file:
         file.seek(200)
         file.write(b"\xff\xff")
-    with pytest.raises(DataError, match="checksum"):
-        Fields.open(tmp_path / "a", record, len(ROWS))
+    with pytest.raises(DataError, match=r"fields\.arrow is damaged: its checksum does not match"):
+        IndexRecord.load(tmp_path / "a")
 
 
 def test_more_fields_than_columns_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -228,7 +228,7 @@ def test_a_query_of_more_than_1024_weights_is_asked_for_its_largest(exported: Pa
 
 
 def test_a_document_ranks_by_its_best_passage_exactly_and_by_seismic(url: str, named: str, tmp_path: Path) -> None:
-    """Of documents with up to forty passages: the same documents with the same scores as in vtkit, however few of them
+    """Of documents with up to forty passages: the same documents with the same scores as in vtkit, however few documents
     have the best passages."""
     save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "model")
     texts = tiny.texts(40, 7, (8, 30))
@@ -257,7 +257,6 @@ def test_a_document_ranks_by_its_best_passage_exactly_and_by_seismic(url: str, n
             assert len({name for name, _ in answers[query]}) == len(results) == 10
             scores = [score for _, score in results]
             assert [score for _, score in answers[query]] == pytest.approx(scores, rel=tolerance)
-            assert {answers[query][0][0], answers[query][1][0]} == {"d3", "d4"}
     hybrid = asking.replace("index.search(encoder.queries([q])[0], 10)", "index.hybrid(q, encoder.queries([q])[0], 10)")
     found = json.loads(program(out, url, "-c", hybrid, INDEX=named))["raven maple"]
     assert len({name for name, _ in found}) == len(found) == 10
