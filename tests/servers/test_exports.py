@@ -228,7 +228,7 @@ def test_a_query_of_more_than_1024_weights_is_asked_for_its_largest(exported: Pa
 
 
 def test_a_document_ranks_by_its_best_passage_exactly_and_by_seismic(url: str, named: str, tmp_path: Path) -> None:
-    """Of documents with up to forty passages: the same documents with the same scores as in vtkit, however few documents
+    """Of documents with up to forty passages: the same documents with the same scores as in vtkit, however few of them
     have the best passages."""
     save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "model")
     texts = tiny.texts(40, 7, (8, 30))
