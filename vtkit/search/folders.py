@@ -168,11 +168,11 @@ Beside = Callable[
 def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) -> IndexFolder:
     """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``, to which documents can
     be added (:mod:`vtkit.search.changes`); ``beside`` makes the lexical part, if ``index`` has one."""
+    from vtkit.encoder.checkpoint import load_encoder
+
     encoding = read_encoding(vectors)
     if encoding.side != "document":
         raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
-    from vtkit.encoder.checkpoint import load_encoder
-
     rows = read_vectors(vectors / VECTORS).shape[0]
     try:
         with (vectors / DOCUMENTS).open("rb") as file:
