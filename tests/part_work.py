@@ -7,19 +7,18 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
+
+from vtkit.data import shards as cut
+from vtkit.data.shards import Arrays, Part, Shard, shards
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.system.parts import Part, Shard, shards
-from vtkit.system.results import Result
 
 BLOCKS = [[f"text {number}", f"another {number}"] for number in range(7)]
-
-
-@dataclass(frozen=True)
-class Letters(Result):
-    letters: int
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class CountLetters:
     deaths: int = 0
     seconds: float = 0.0
 
-    def __call__(self, texts: Sequence[str], out: Path, bar: console.Bar | None) -> Letters:
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None) -> Arrays:
         place = self.marks / texts[0]
         with place.open("a") as mark:
             mark.write(f"{os.getpid()}\n")
@@ -41,15 +40,13 @@ class CountLetters:
             elif self.deaths < 0:
                 raise DataError(f"{texts[0]} cannot be read")
         time.sleep(self.seconds)
-        (out / "texts").write_text("\n".join(texts))
-        return Letters(len("".join(texts)))
+        letters = [np.frombuffer(text.encode(), dtype=np.uint8) for text in texts]
+        return {"letters": np.concatenate(letters), "lengths": np.array(list(map(len, letters)))}
 
     def asked(self) -> dict[str, int]:
         return {place.name: len(place.read_text().splitlines()) for place in sorted(self.marks.iterdir())}
 
 
-def computed(
-    work: CountLetters, folder: Path, part: Part | None = None, join: int | None = None
-) -> list[Shard[Letters]]:
-    with console.progress("counting") as bar:
-        return shards(work, Letters, BLOCKS, folder, {"kind": "test"}, bar, part=part, join=join)
+def computed(work: CountLetters, folder: Path, part: Part | None = None, join: int | None = None) -> list[Shard]:
+    with console.progress("counting") as bar, patch.object(cut, "ITEMS_A_SHARD", 2):
+        return shards(work, chain(*BLOCKS), folder, {"kind": "test"}, bar, part=part, join=join)

@@ -30,9 +30,9 @@ from vtkit.training.document_expansion.expansions import (
     write_expansions,
 )
 from vtkit.training.document_expansion.tilde import (
+    LikeliestTokens,
     aggregated_pairs,
     counted_tokens,
-    likeliest_tokens,
     likelihood_loss,
     train_tilde,
 )
@@ -143,13 +143,13 @@ def test_documents_are_expanded_by_words_of_their_queries(tmp_path: Path, monkey
 
 def test_the_likeliest_tokens_are_those_at_the_first_position_whatever_stands_beside_a_text(tmp_path: Path) -> None:
     ours, asked = encoder(tmp_path), ["river oak", "", "stone fern marsh heron reef", "fern"]
-    for found, text in zip(likeliest_tokens(ours, asked, 9, 48), asked, strict=True):
+    for found, text in zip(LikeliestTokens(ours, 9, 48)(asked)["tokens"], asked, strict=True):
         with torch.no_grad():
             logits = ours[0].auto_model(**ours.tokenizer([text], return_tensors="pt")).logits[0, 0]
         assert found.tolist() == logits.topk(9).indices.tolist(), text
     whole = with_sides(ours, ours, output=tokenizer())  # what is read must be what is written
     with pytest.raises(DataError, match="another vocabulary"):
-        likeliest_tokens(whole, ["river"], 3, 48)
+        LikeliestTokens(whole, 3, 48)(["river"])
 
 
 # which tokens
@@ -202,10 +202,10 @@ def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path, monk
     words = expansion_words(ours, documents, section(), "cy", tmp_path / "tokens")
     assert "river" not in words[3]
     assert {"oak", "fern", "reef"} <= set(words[3])
-    (kept,) = (tmp_path / "tokens").iterdir()
+    (kept,) = (tmp_path / "tokens" / "tokens").iterdir()
     np.save(kept, np.load(kept)[:, ::-1])  # what an interrupted run left is used
     assert expansion_words(ours, documents, section(), "cy", tmp_path / "tokens") == [each[::-1] for each in words]
-    first = likeliest_tokens(ours, documents, len(TOKENS), 128)
+    first = LikeliestTokens(ours, len(TOKENS), 128)(documents)["tokens"]
     allowed = addable(tokenizer()) - {"river", "marsh"}
     assert words[3] == [TOKENS[n] for n in first[3] if TOKENS[n] in allowed]
     few = expansion_words(ours, documents, section(keep=2), "cy", tmp_path / "few")

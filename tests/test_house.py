@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1948, 102),
+    "commands": (1956, 104),
     "deploy": (2292, 235),
-    "data": (2550, 288),
-    "encoder": (2726, 268),
-    "evaluation": (1444, 136),
-    "pipeline": (3530, 270),
+    "data": (2903, 330),
+    "encoder": (2740, 273),
+    "evaluation": (1456, 137),
+    "pipeline": (3531, 270),
     "recipe": (1113, 95),
     "report": (1986, 182),
     "search": (3293, 359),
     "settings": (994, 114),
-    "system": (1079, 145),
-    "training": (2326, 240),
+    "system": (757, 110),
+    "training": (2338, 240),
     "transfer": (1741, 140),
     "vocabulary": (2603, 231),
-    "vtkit": (510, 51),
+    "vtkit": (510, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 from command_line import invoke
 from part_work import BLOCKS, CountLetters, computed
-from tiny import collection, encoder, texts, write_collection
+from tiny import collection, dense, encoder, texts, write_collection
 
 import vtkit
-from vtkit.data import word_counts
-from vtkit.search import bm25, sharded_encoding
+from vtkit.data import shards, word_counts
+from vtkit.data.executors import executed_by
+from vtkit.data.shards import Part, arrays_of
+from vtkit.encoder.dense import EmbedTexts, load_dense
+from vtkit.encoder.fitted_head import ReadStates
+from vtkit.search import bm25
 from vtkit.search.analysers import analyser
 from vtkit.settings.run import RunSection
 from vtkit.system.errors import DataError, MachineError
-from vtkit.system.executors import Executor, executed_by
-from vtkit.system.parts import Part
+from vtkit.training.document_expansion.tilde import LikeliestTokens
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -47,19 +50,20 @@ def ray() -> Iterator[None]:
 
 
 @pytest.fixture(params=["here", "processes", "ray"])
-def executor(request: pytest.FixtureRequest) -> Executor:
+def executor(request: pytest.FixtureRequest) -> RunSection:
     if request.param == "ray":
         request.getfixturevalue("ray")
-    return Executor(request.param, workers=2)
+    return RunSection(executor=request.param, workers=2)
 
 
 def test_every_executor_leaves_the_same_bytes_and_asks_once(
-    work: CountLetters, executor: Executor, tmp_path: Path
+    work: CountLetters, executor: RunSection, tmp_path: Path
 ) -> None:
     expected = computed(work, tmp_path / "expected")
     with executed_by(executor):
         found = computed(work, tmp_path / "found")
-        assert [(shard.items, shard.result) for shard in found] == [(shard.items, shard.result) for shard in expected]
+        assert [shard.items for shard in found] == [shard.items for shard in expected] == [2] * len(BLOCKS)
+        assert found[3].array("letters").tobytes() == b"text 3another 3"
         assert content(tmp_path / "found") == content(tmp_path / "expected")
         assert all(shard.taken_over for shard in computed(work, tmp_path / "found"))
     assert work.asked() == {texts[0]: 2 for texts in BLOCKS}
@@ -74,7 +78,7 @@ def test_parts_that_are_joined_are_the_whole(work: CountLetters, count: int, tmp
         own = computed(work, tmp_path / "parts", Part(number, count))
         assert [shard.folder.name for shard in own] == [f"{place:06d}" for place in range(number - 1, 7, count)]
     joined = computed(work, tmp_path / "parts", join=count)
-    assert [shard.result for shard in joined] == [shard.result for shard in whole]
+    assert [shard.folder.name for shard in joined] == [shard.folder.name for shard in whole]
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 
@@ -82,7 +86,7 @@ def test_a_process_that_is_killed_costs_its_shard_only(tmp_path: Path, work: Cou
     computed(work, tmp_path / "expected")
     (tmp_path / "again").mkdir()
     dying = CountLetters(tmp_path / "again", "text 2", deaths=2)
-    with executed_by(Executor("processes", workers=2)):
+    with executed_by(RunSection(executor="processes", workers=2)):
         computed(dying, tmp_path / "found")
     assert content(tmp_path / "found") == content(tmp_path / "expected")
     assert dying.asked() == {texts[0]: 3 if texts[0] == "text 2" else 1 for texts in BLOCKS}
@@ -93,18 +97,18 @@ def test_a_shard_at_which_every_process_dies_ends_the_job_and_the_others_stay(
 ) -> None:
     dying = CountLetters(work.marks, "text 3", deaths=99)
     with (
-        executed_by(Executor("processes", workers=2)),
+        executed_by(RunSection(executor="processes", workers=2)),
         pytest.raises(MachineError, match=r"signal 9.*4 times.*workers"),
     ):
         computed(dying, tmp_path / "found")
     asked = work.asked()
-    with executed_by(Executor("processes", workers=2)):
+    with executed_by(RunSection(executor="processes", workers=2)):
         computed(work, tmp_path / "found")
     assert work.asked()["text 3"] == 5
     assert all(work.asked()[name] == asked[name] for name in ("text 0", "text 1", "text 2"))
 
 
-def test_an_error_of_the_work_is_told_as_it_is_here(tmp_path: Path, work: CountLetters, executor: Executor) -> None:
+def test_an_error_of_the_work_is_told_as_it_is_here(tmp_path: Path, work: CountLetters, executor: RunSection) -> None:
     failing = CountLetters(work.marks, "text 1", deaths=-1)
     with executed_by(executor), pytest.raises(DataError, match="text 1 cannot be read"):
         computed(failing, tmp_path / "found")
@@ -113,9 +117,10 @@ def test_an_error_of_the_work_is_told_as_it_is_here(tmp_path: Path, work: CountL
 DRIVER = """
 from pathlib import Path
 from part_work import CountLetters, computed
-from vtkit.system.executors import Executor, executed_by
+from vtkit.data.executors import executed_by
+from vtkit.settings.run import RunSection
 
-with executed_by(Executor("processes", workers=2)):
+with executed_by(RunSection(executor="processes", workers=2)):
     computed(CountLetters(Path("marks"), seconds=0.3), Path("found"))
 """
 
@@ -143,9 +148,9 @@ def test_a_driver_that_is_killed_takes_its_processes_along_and_the_next_one_goes
 
 
 def test_vectors_have_the_same_bytes_by_every_executor(
-    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: RunSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
+    monkeypatch.setattr(shards, "ITEMS_A_SHARD", 6)  # 7 shards
     vtkit.save_encoder(encoder(tmp_path), tmp_path / "model")
     texts = write_collection(tmp_path / "texts", collection(40))
     options = ["--executor", executor.executor, "--workers", "2", "--cpus", "1"]
@@ -156,12 +161,47 @@ def test_vectors_have_the_same_bytes_by_every_executor(
     assert not (tmp_path / ".found.parts").exists()
 
 
+def test_every_work_of_a_model_leaves_the_same_bytes_by_every_executor(
+    executor: RunSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "ITEMS_A_SHARD", 6)
+    documents, sparse = texts(20), encoder(tmp_path / "sparse")
+    for place, work in enumerate(
+        (
+            EmbedTexts(load_dense(str(dense(tmp_path / "dense")), "embedder"), "document"),
+            ReadStates(sparse),
+            LikeliestTokens(sparse, 5, 16),
+        )
+    ):
+        expected = arrays_of(work, documents, "here")
+        with executed_by(executor):
+            in_memory = arrays_of(work, documents, "in memory")
+            kept = arrays_of(work, documents, "kept", tmp_path / str(place))
+        for name, array in expected.items():
+            assert in_memory[name].tobytes() == kept[name].tobytes() == array.tobytes()
+            assert in_memory[name].shape == kept[name].shape == array.shape
+        assert not (tmp_path / f"{place}.parts").exists()
+
+
+def test_kept_arrays_go_on_where_they_were_interrupted(
+    work: CountLetters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "ITEMS_A_SHARD", 2)
+    items, folder = list(chain(*BLOCKS)), tmp_path / "kept"
+    with pytest.raises(DataError):
+        arrays_of(CountLetters(work.marks, "text 3", deaths=-1), items, "letters", folder)
+    assert not folder.exists()
+    for _ in range(2):
+        assert arrays_of(work, items, "letters", folder)["letters"].tobytes() == "".join(items).encode()
+    assert work.asked() == {block[0]: 2 if block[0] == "text 3" else 1 for block in BLOCKS}
+
+
 def test_an_address_without_ray_is_refused() -> None:
     with pytest.raises(ValueError, match='set executor to "ray"'):
         RunSection(address="auto")
 
 
-def test_counts_are_the_same_by_every_executor(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_the_same_by_every_executor(executor: RunSection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_counts, "CHARACTERS_A_BLOCK", 300)
     monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 7)
     documents = [f"{text} number {number}\n" for number, text in enumerate(texts(40))]

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from tiny import encoder as tiny_encoder
 
+from vtkit.data import shards
+from vtkit.data.shards import Shard, write_arrays
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
-from vtkit.search.sharded_encoding import Encoded, encode_to_disk
-from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
+from vtkit.search.sharded_encoding import Encoded, encode_to_disk, join_vectors
+from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -29,7 +31,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 5)
+    monkeypatch.setattr(shards, "ITEMS_A_SHARD", 5)
 
 
 def to_disk(encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, **options: object) -> Encoded:
@@ -126,8 +128,9 @@ def test_joined_parts_are_the_parts_one_after_the_other(
     parts = [sp.random(count, 6, 0.4, "csr", dtype=np.float32, random_state=seed + count) for count in rows]
     folder = tmp_path_factory.mktemp("parts")
     for number, part in enumerate(parts):
-        write_vectors(part, folder / str(number))
-    join_vectors([folder / str(number) for number in range(len(parts))], folder / "all")
+        lengths, indices = np.diff(part.indptr), part.indices.astype(np.int32)
+        write_arrays(folder / str(number), {"lengths": lengths, "indices": indices, "data": part.data})
+    join_vectors([Shard(folder / str(number), 1, False) for number in range(len(parts))], 6, folder / "all")
     found = read_vectors(folder / "all")
     assert found.shape == (sum(rows), 6)
     assert (found != sp.vstack(parts)).nnz == 0

@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tiny import ARCHITECTURES, encoder, texts, weights
 from torch import Tensor, nn
 
-from vtkit.encoder import encoding
+from vtkit.encoder import truncation
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels import sparse_head
 from vtkit.encoder.kernels.screen import Screen
@@ -249,7 +249,7 @@ def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(
 ) -> None:
     model = encoder(tmp_path)
     together = encode(model, TEXTS, 48).toarray()
-    monkeypatch.setattr(encoding, "TOKENS_A_BATCH", 1)  # every text alone
+    monkeypatch.setattr(truncation, "TOKENS_A_BATCH", 1)  # every text alone
     np.testing.assert_allclose(encode(model, TEXTS, 48).toarray(), together, atol=1e-5)
     for number, text in enumerate(TEXTS):
         np.testing.assert_allclose(encode(model, [text], 48).toarray()[0], together[number], atol=1e-5)

@@ -11,6 +11,7 @@ from vtkit.api import delete_documents as delete_documents
 from vtkit.api import encode as encode
 from vtkit.api import encode_texts as encode_texts
 from vtkit.api import evaluate as evaluate
+from vtkit.api import executed_by as executed_by
 from vtkit.api import expand_documents as expand_documents
 from vtkit.api import expand_tokenizer as expand_tokenizer
 from vtkit.api import export_for as export_for

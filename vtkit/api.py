@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -171,7 +172,6 @@ def encode_texts(
     passages: Mapping[str, int] | None = None,
     part: str | None = None,
     join: int | None = None,
-    run: Mapping[str, Any] | None = None,
     columns: Columns | None = None,
 ) -> Encoding:
     """Encode the texts of a file or folder into vectors on disk, in parts that survive a kill.
@@ -191,7 +191,6 @@ def encode_texts(
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
-        run: settings of ``[run]``, such as ``{"executor": "processes"}``; equally many threads give equal bytes.
         columns: of a table that hold id, title and text; by default they are recognised by their names.
 
     Returns:
@@ -203,21 +202,16 @@ def encode_texts(
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.data.rows import RECOGNISED
+    from vtkit.data.shards import Part
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
     from vtkit.settings.index import IndexSection, PassagesSection
-    from vtkit.settings.run import RunSection
-    from vtkit.system.executors import Executor, executed_by
     from vtkit.system.outputs import held, new_folder, refuse_existing
-    from vtkit.system.parts import Part
 
     if part is not None and join is not None:
         raise RecipeError("part and join cannot be combined: first encode each part, then join them.")
     own = None if part is None else Part.parse(part)
     out, side = Path(folder), _side(side)
-    executor = Executor(
-        **section_of(RunSection, run or {}, refused="The settings of [run] cannot be used:").model_dump()
-    )
     encoder, own_index, language = settings_of(str(encoder))
     index = own_index or IndexSection()
     length = max_length or (index.document_length if side == "document" else index.query_length)
@@ -240,13 +234,34 @@ def encode_texts(
         )  # fmt: skip
 
     if own is None:
-        with new_folder(out) as work, executed_by(executor):
+        with new_folder(out) as work:
             return encode(work)
     refuse_existing(out)
-    with machine_errors(out.absolute()), executed_by(executor):
+    with machine_errors(out.absolute()):
         shards.mkdir(parents=True, exist_ok=True)
         with held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"):
             return encode(out)
+
+
+def executed_by(**settings: Any) -> AbstractContextManager[None]:
+    """Compute the parts of collections in the block in other processes or on other machines: shards of texts that are
+    encoded or expanded, blocks whose words are counted. Processes with equally many threads give equal bytes.
+
+    ::
+
+        with vtkit.executed_by(executor="processes", workers=2):
+            vtkit.encode_texts("naver/splade-v3", "collection", "vectors")
+
+    Args:
+        settings: of ``[run]`` (docs/settings.md).
+
+    Raises:
+        RecipeError: there is no such setting.
+    """
+    from vtkit.data.executors import executed_by as executed
+    from vtkit.settings.run import RunSection
+
+    return executed(section_of(RunSection, settings, refused="The settings of [run] cannot be used:"))
 
 
 def expand_documents(

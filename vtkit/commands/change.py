@@ -13,6 +13,7 @@ from vtkit.commands.options import (
     TitleOption,
     WhereOption,
     argument,
+    executed,
     option,
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 IndexArgument = Annotated[Path, argument("Folder of an index that `vtkit build` or `vtkit index` made.", "FOLDER")]
 
 
+@executed
 def add(
     folder: IndexArgument,
     documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],

@@ -12,6 +12,7 @@ from vtkit.commands.options import (
     TextOption,
     TitleOption,
     argument,
+    executed,
     option,
     set_option,
     settings_of,
@@ -20,20 +21,18 @@ from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.data.rows import Columns
 from vtkit.settings.index import IndexSection
-from vtkit.settings.run import RunSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
 
 
-@settings_of(RunSection, argument="run")
+@executed
 @settings_of(IndexSection, "top_dimensions", "precision")
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
     settings: IndexSection,
-    run: RunSection,
     queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
     max_length: Annotated[
         int | None, option("Cut texts here. Default: 256, for queries 64; or the run's.", "TOKENS", min=3)
@@ -73,7 +72,6 @@ def encode(
         precision=settings.precision if "precision" in settings.model_fields_set else None,
         passages=None if passages is None else {"words": passages, "overlap": passages // 4},
         columns=Columns(identity, title, text),
-        run=run.model_dump(),
         part=part,
         join=join,
     )
@@ -91,6 +89,7 @@ def encode(
     )
 
 
+@executed
 def index(
     vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
     out: NewFolderOption,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option, set_option
+from vtkit.commands.options import DownloadOption, JsonOption, argument, executed, option, set_option
 from vtkit.commands.search import QueryLanguageOption
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
@@ -15,6 +15,7 @@ from vtkit.system.interrupt import same_command_continues
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 
 
+@executed
 def evaluate(
     systems: Annotated[
         list[str],

@@ -7,6 +7,7 @@ from vtkit.commands.options import (
     JsonOption,
     NewFolderOption,
     argument,
+    executed,
     option,
     set_option,
 )
@@ -17,6 +18,7 @@ from vtkit.system import console
 from vtkit.system.outputs import refuse_existing
 
 
+@executed
 def expand_documents(
     expander: Annotated[
         str, argument("Model that a run with [expand_documents] trained: RUN/expander, or a hub id.", "EXPANDER")

@@ -160,6 +160,19 @@ def settings_of(
     return with_options({name: (options[name], field) for name, field in fields.items()}, make_section, argument)
 
 
+def executed(command: Command) -> Command:
+    """Options of [run]: the command computes the parts of collections as they say."""
+    from vtkit.data.executors import executed_by
+    from vtkit.settings.run import RunSection
+
+    @functools.wraps(command)
+    def by_executor(*, run: RunSection, **arguments: Any) -> None:
+        with executed_by(run):
+            command(**arguments)
+
+    return settings_of(RunSection, argument="run")(by_executor)
+
+
 def with_options(
     options: Mapping[str, tuple[str, FieldInfo]],
     make: Callable[[Mapping[str, Any]], Any] = dict,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from vtkit.data.executors import in_order
 from vtkit.data.text import batches
 from vtkit.system import console
-from vtkit.system.executors import in_order
 
 MOST = 2**20  # different strings that are kept if there are more than twice as many; 2 million take about 400 MB
 LONGEST_PIECE = 2**20  # characters of a text that are cut into words at a time

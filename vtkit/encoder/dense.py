@@ -4,6 +4,7 @@ multi-vector encoders, which have one for each token (late interaction, as ColBE
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.hub import fetch
+from vtkit.data.shards import Arrays, arrays_of
 from vtkit.encoder.model_folder import (
     CONFIGURATION_FILES,
     SAFELY,
@@ -23,6 +25,7 @@ from vtkit.encoder.model_folder import (
 )
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.runtime import HoldsModels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +35,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.sides import Side
     from vtkit.system.runtime import Precision
 
-TEXTS_AT_ONCE = 512
-TEXTS_A_BATCH = 16  # texts that are encoded together; they are of similar length, for the library sorts those it gets
+TEXTS_A_BATCH = 16  # texts that are encoded together; the library sorts those of a shard by length
 
 OTHER_KINDS: dict[ModelKind, str] = {
     "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
@@ -80,36 +82,53 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
     return embedder
 
 
-def encode_dense(
-    embedder: Any, texts: Sequence[str], side: Side, precision: Precision = "float32", description: str = "encoding"
-) -> NDArray[np.float32]:
-    """Vectors of queries or documents, (texts, width), with the prompt for that side and the length limit of the
-    embedder (:func:`load_dense`); ``precision`` is that of the matrix products. Those of a multi-vector encoder are an
-    array of arrays, (texts,) of (tokens, width)."""
-    import torch
-    from sentence_transformers import MultiVectorEncoder
+@dataclass(frozen=True)
+class EmbedTexts(HoldsModels):
+    """The work on a shard of texts, with the prompt for their side and the length limit of the embedder
+    (:func:`load_dense`)."""
 
-    encoded = embedder.encode_query if side == "query" else embedder.encode_document
-    several = isinstance(embedder, MultiVectorEncoder)
-    half = torch.autocast(embedder.device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
-    parts: list[NDArray[np.float32]] = []
-    # Longest first, so that what is encoded together is of similar length.
-    order = sorted(range(len(texts)), key=lambda number: (-len(texts[number]), number))
-    with console.progress(description, total=len(texts)) as bar, half:
-        for begin in range(0, len(texts), TEXTS_AT_ONCE):
-            some = [texts[number] for number in order[begin : begin + TEXTS_AT_ONCE]]
-            given = encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False, convert_to_numpy=True)
-            vectors = np.fromiter(given, object, len(some)) if several else np.asarray(given, dtype=np.float32)
-            whole = np.concatenate(given) if several else vectors
-            if whole.ndim != 2 or len(vectors) != len(some) or not np.isfinite(whole).all():
-                raise DataError("The embedder does not give one finite vector for each text.")
-            parts.append(vectors)
-            bar.advance(len(some))
-    if not parts:
+    embedder: Any
+    side: Side
+    precision: Precision = "float32"  # of the matrix products
+
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
+        """The vectors of ``texts``, (texts, width); of a multi-vector encoder those of all tokens, and the number of
+        tokens of each text."""
+        import torch
+        from sentence_transformers import MultiVectorEncoder
+
+        encoded = self.embedder.encode_query if self.side == "query" else self.embedder.encode_document
+        several = isinstance(self.embedder, MultiVectorEncoder)
+        device, half = self.embedder.device.type, self.precision == "bf16"
+        with torch.autocast(device, dtype=torch.bfloat16) if half else nullcontext():
+            # the library sorts them by length
+            given = encoded(list(texts), batch_size=TEXTS_A_BATCH, show_progress_bar=False, convert_to_numpy=True)
+        vectors = np.concatenate(given) if several else np.asarray(given, dtype=np.float32)
+        if vectors.ndim != 2 or len(given) != len(texts) or not np.isfinite(vectors).all():
+            raise DataError("The embedder does not give one finite vector for each text.")
+        if bar is not None:
+            bar.advance(len(texts))
+        return {"vectors": vectors} | ({"lengths": np.array(list(map(len, given)))} if several else {})
+
+
+def encode_dense(
+    embedder: Any,
+    texts: Sequence[str],
+    side: Side,
+    precision: Precision = "float32",
+    description: str = "encoding",
+    folder: Path | None = None,
+) -> NDArray[np.float32]:
+    """Vectors of queries or documents, (texts, width), as :class:`EmbedTexts` makes them; those of a multi-vector
+    encoder are an array of arrays, (texts,) of (tokens, width). ``folder`` is that of
+    :func:`vtkit.data.shards.arrays_of`."""
+    if not texts:
         return np.empty((0, 0), dtype=np.float32)
-    ordered = np.concatenate(parts)
-    vectors = np.empty_like(ordered)
-    vectors[order] = ordered
+    arrays = arrays_of(EmbedTexts(embedder, side, precision), texts, description, folder)
+    vectors = arrays["vectors"]
+    if "lengths" in arrays:
+        parts = np.split(np.asarray(vectors), np.cumsum(arrays["lengths"])[:-1])
+        return np.fromiter(parts, object, len(parts))
     return vectors
 
 

@@ -13,11 +13,9 @@ from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.token_units import has_token_units
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens
 from vtkit.system import console
 from vtkit.system.runtime import Precision
-
-TOKENS_A_BATCH = 2048  # padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache
 
 
 def encode(
@@ -49,7 +47,6 @@ def encode(
     limit = min(max_length, encoder.max_seq_length or max_length)
     kept = min(top_dimensions or width, encoder.max_active_dims or width)
     token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
-    order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     dimensions = folded_dimensions(encoder)
     folded_to = None if dimensions is None else torch.tensor(dimensions, device=device)
     root = sums_units(encoder)
@@ -62,11 +59,7 @@ def encode(
     progress = console.progress(description, total=len(texts))
     head = streaming(encoder, half=half) if logits else nullcontext()
     with head, torch.inference_mode(), products, progress as bar:
-        start = 0
-        while start < len(order):
-            longest = max(len(token_ids[order[start]]), 1)
-            batch = order[start : start + max(1, TOKENS_A_BATCH // longest)]
-            start += len(batch)
+        for batch in alike_batches(token_ids):
             padded = tokenizer.pad(
                 {"input_ids": [token_ids[i] for i in batch]}, return_attention_mask=True, return_tensors="pt"
             )

@@ -14,6 +14,7 @@ With h the state of a token x and e_x its input embedding, which the decoder is 
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,15 +25,16 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from vtkit.data.shards import Arrays, arrays_of
 from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens
 from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.system.runtime import bf16_is_fast, fastest_device
+from vtkit.system.runtime import HoldsModels, bf16_is_fast, fastest_device
 
 FEWEST = 20  # texts below which nothing is fitted
 HELD_OUT_EVERY = 10  # of the texts every tenth is held out, to see how many of its tokens are read back
@@ -43,7 +45,6 @@ LOOKED_AT = 2048  # held-out tokens whose logits decide threshold and scale
 POSITIONS = 512  # tokens a step
 LEARNING_RATE = 1e-3  # of AdamW; it falls to 0 along a cosine
 
-TEXTS_A_BATCH = 32
 ROWS_AT_ONCE = 8192
 
 
@@ -124,40 +125,51 @@ def fit_to_states(
 
 
 def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> States:
-    """The last states of all tokens but special ones, in half precision in a file of ``folder``; ``texts`` are cut at
+    """The last states of all tokens but special ones, in half precision in ``folder/states``; ``texts`` are cut at
     :data:`STATES_LENGTH`."""
-    tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    length = min(STATES_LENGTH, encoder.max_seq_length or STATES_LENGTH)
-    read = first_tokens(tokenizer, list(texts), length, return_offsets_mapping=True)
-    rows, spans = read["input_ids"], read["offset_mapping"]
-    wanted = [np.flatnonzero(~np.isin(ids, tokenizer.all_special_ids)) for ids in rows]  # places of ordinary tokens
-    total = sum(map(len, wanted))
-    folder.mkdir(parents=True, exist_ok=True)
-    states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, model.config.hidden_size))
-    ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
-    places = np.empty((total, 2), dtype=np.int64)
-    in_bf16 = bf16_is_fast() and takes_autocast(model)
-    half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
-    order, place = sorted(range(len(rows)), key=lambda number: len(rows[number])), 0
-    with console.progress("states of tokens", total=len(rows)) as bar, torch.inference_mode():
-        for begin in range(0, len(order), TEXTS_A_BATCH):
-            some = order[begin : begin + TEXTS_A_BATCH]
-            listed = {"input_ids": [rows[number] for number in some]}
-            padded = tokenizer.pad(listed, return_attention_mask=True, return_tensors="pt").to(model.device)
-            with half:
-                hidden = model.base_model(input_ids=padded["input_ids"], attention_mask=padded["attention_mask"])
-            vectors = hidden.last_hidden_state.float().cpu().numpy()
-            for row, number in enumerate(some):
-                keep = wanted[number]
-                rows_of_text = slice(place, place + len(keep))
-                states[rows_of_text], ids[rows_of_text] = vectors[row, keep], np.asarray(rows[number])[keep]
-                held_out[rows_of_text] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-                places[rows_of_text, 0], places[rows_of_text, 1] = number, np.asarray(spans[number])[keep, 1]
-                place = rows_of_text.stop
-            if not np.isfinite(states[place - 1 : place]).all():
-                raise DataError("The source's hidden states are not finite: its weights are damaged. Fetch it again.")
-            bar.advance(len(some))
-    return States(states, ids, held_out, places)
+    arrays = arrays_of(ReadStates(encoder), texts, "states of tokens", folder / "states")
+    numbers = np.repeat(np.arange(len(texts)), arrays["lengths"])
+    places = np.stack([numbers, arrays["ends"]], axis=1)
+    return States(arrays["states"], arrays["ids"], numbers % HELD_OUT_EVERY == HELD_OUT_EVERY - 1, places)
+
+
+@dataclass(frozen=True)
+class ReadStates(HoldsModels):
+    """The work on a shard of texts whose tokens' states are learned from."""
+
+    encoder: SparseEncoder
+
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
+        """The number of tokens of each text; each token's state, id, and the character of its text behind it."""
+        tokenizer, model = self.encoder.tokenizer, self.encoder[0].auto_model
+        length = min(STATES_LENGTH, self.encoder.max_seq_length or STATES_LENGTH)
+        read = first_tokens(tokenizer, list(texts), length, return_offsets_mapping=True)
+        rows = [np.asarray(ids, dtype=np.int64) for ids in read["input_ids"]]
+        wanted = [~np.isin(ids, tokenizer.all_special_ids) for ids in rows]
+        states = [np.empty((0, model.config.hidden_size), dtype=np.float16)] * len(rows)
+        in_bf16 = bf16_is_fast() and takes_autocast(model)
+        half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
+        with console.progress(bar or "states of tokens", total=len(rows)) as shown, torch.inference_mode():
+            for some in alike_batches(read["input_ids"]):
+                listed = {"input_ids": [read["input_ids"][number] for number in some]}
+                padded = tokenizer.pad(listed, return_attention_mask=True, return_tensors="pt").to(model.device)
+                with half:
+                    hidden = model.base_model(input_ids=padded["input_ids"], attention_mask=padded["attention_mask"])
+                vectors = hidden.last_hidden_state.float().cpu().numpy().astype(np.float16)
+                for row, number in enumerate(some):
+                    states[number] = vectors[row, : len(rows[number])][wanted[number]]
+                if not all(np.isfinite(states[number]).all() for number in some):
+                    raise DataError(
+                        "The source's hidden states are not finite: its weights are damaged. Fetch it again."
+                    )
+                shown.advance(len(some))
+        ends = [np.asarray(spans, dtype=np.int64).reshape(-1, 2)[:, 1] for spans in read["offset_mapping"]]
+        return {
+            "states": np.concatenate(states),
+            "ids": np.concatenate([ids[keep] for ids, keep in zip(rows, wanted, strict=True)]),
+            "ends": np.concatenate([end[keep] for end, keep in zip(ends, wanted, strict=True)]),
+            "lengths": np.array([np.count_nonzero(keep) for keep in wanted]),
+        }
 
 
 class Head(nn.Module):

@@ -5,7 +5,7 @@ A tokenizer asked for the first 32 tokens of a text tokenizes all of it first: o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.text import batches
@@ -20,6 +20,8 @@ MARGIN = 1000
 """Characters behind the last token that counts: what a normalizer or a pre-tokenizer may look ahead."""
 
 TEXTS_LOOKED_AT = 500  # texts whose lengths tell how many are cut
+
+TOKENS_A_BATCH = 2048  # padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache
 
 
 def first_tokens(
@@ -76,3 +78,14 @@ def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_leng
     they are longer than that on average (a run of spaces, a long word that is unknown)."""
     longest = CHARACTERS_A_TOKEN * max_length + MARGIN
     return [text[:longest] for text in texts] if tokenizer.truncation_side == "right" else list(texts)
+
+
+def alike_batches(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """The numbers of texts in batches of similar length, of about :data:`TOKENS_A_BATCH` padded tokens, the longest
+    first."""
+    order = sorted(range(len(token_ids)), key=lambda number: (-len(token_ids[number]), number))
+    start = 0
+    while start < len(order):
+        batch = order[start : start + max(1, TOKENS_A_BATCH // max(len(token_ids[order[start]]), 1))]
+        start += len(batch)
+        yield batch

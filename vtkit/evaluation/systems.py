@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,15 +102,9 @@ class SparseSystem:
             vectors = as_indexed(encoder, candidates, texts, settings)
         else:
             made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
-            digest = hashlib.sha256(json.dumps(made_from).encode())
-            for text in contents:
-                digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-            place = kept / digest.hexdigest()[:16]
+            place = kept / _digest(made_from, contents)
             if not place.is_dir():
-                half = place.with_suffix(".half")
-                shutil.rmtree(half, ignore_errors=True)
-                encode_documents(encoder, contents, settings, half, place.with_suffix(".parts"), said)
-                half.rename(place)
+                encode_documents(encoder, contents, settings, place, place.with_suffix(".parts"), said)
             vectors = as_indexed(encoder, read_vectors(place), contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
@@ -192,12 +185,20 @@ class DenseSystem:
 
     @classmethod
     def over(
-        cls, embedder: Any, collection: RetrievalSet, name: str, precision: Precision, cut: PassagesSection | None
+        cls,
+        embedder: Any,
+        collection: RetrievalSet,
+        name: str,
+        precision: Precision,
+        cut: PassagesSection | None,
+        kept: Path | None = None,
     ) -> DenseSystem:
-        """The embedder over documents, or their passages, that are encoded here."""
+        """The embedder over documents, or their passages, that are encoded here; ``kept`` as in
+        :meth:`SparseSystem.over`."""
         passages = Passages.of(collection.documents, cut)
-        texts = list(row_contents(collection.documents, passages))
-        vectors = _embedded(embedder, texts, "document", name, precision, collection.name)
+        texts = row_contents(collection.documents, passages)
+        place = None if kept is None else kept / _digest([precision], texts)
+        vectors = _embedded(embedder, texts, "document", name, precision, collection.name, place)
         return cls(embedder, vectors, name, precision, passages)
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
@@ -367,13 +368,26 @@ def tied(scores: Scores) -> float:
     return float(equal.any(axis=1).mean()) if len(top) else 0.0
 
 
+def _digest(made_from: Sequence[int | str | None], texts: Iterable[str]) -> str:
+    digest = hashlib.sha256(json.dumps(made_from).encode())
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:16]
+
+
 def _embedded(
-    embedder: Any, texts: Sequence[str], side: Side, name: str, precision: Precision, collection: str
+    embedder: Any,
+    texts: Sequence[str],
+    side: Side,
+    name: str,
+    precision: Precision,
+    collection: str,
+    folder: Path | None = None,
 ) -> Vectors:
     from vtkit.encoder.dense import encode_dense
 
     kind = "queries" if side == "query" else "documents"
     try:
-        return encode_dense(embedder, texts, side, precision, f"encoding the {kind} of {collection}")
+        return encode_dense(embedder, texts, side, precision, f"encoding the {kind} of {collection}", folder)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from vtkit.data.document_files import read_document_file, write_documents
+from vtkit.data.executors import executed_by
 from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
@@ -158,7 +159,8 @@ def build_index(
     publish(Path(found.model), out / "model")
     (out / GENERATIONS).mkdir(exist_ok=True)
     publish(found.folder, out / GENERATIONS / "1")
-    _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
+    with executed_by(recipe.run):
+        _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
     State(1, (Segment("1", len(read)),)).save(out)
     trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
     if trimmed is not None and source_model is not None:

@@ -322,10 +322,11 @@ class _Loaded:
         from vtkit.training.teachers import SparseTeacher
 
         model, name, settings = self.model, self.named.name, self.named.settings
+        kept = self.kept / folder if folder else None
         if isinstance(model, SparseTeacher):
-            return SparseSystem.over(model.encoder, documents, settings, self.kept / folder if folder else None)
+            return SparseSystem.over(model.encoder, documents, settings, kept)
         # cross-encoders are refused
-        return DenseSystem.over(model.embedder, documents, name, settings.precision, settings.passages)
+        return DenseSystem.over(model.embedder, documents, name, settings.precision, settings.passages, kept)
 
     def _sum(self, named: Named, place: Collection) -> System:
         """The sum with BM25, balanced as in a run, on queries of the collection that are not evaluated. A run's model

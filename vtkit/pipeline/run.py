@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from vtkit.data.documents import keep_large_collections
+from vtkit.data.executors import executed_by
 from vtkit.pipeline.disk import show_disk, show_earlier_times
 from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.plan import Decision, Plan, Step, refuse_unknown
@@ -31,7 +32,6 @@ from vtkit.settings.named import is_local
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system import console, distributed
 from vtkit.system.errors import RecipeError, VtkitError, machine_errors
-from vtkit.system.executors import Executor, executed_by
 from vtkit.system.interrupt import end_with_starter
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
@@ -92,7 +92,7 @@ def run(
         machine_errors(runs, " What was finished is kept, and the work goes on from there."),
         held(folder / LOCK, f"run {recipe.recipe.name}"),
         console.log_to(folder / LOG),
-        executed_by(Executor(**recipe.run.model_dump())),
+        executed_by(recipe.run),
     ):
         remove_half_written(folder)
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.data.executors import in_order
 from vtkit.encoder.documents import row_blocks
 from vtkit.search.analysers import K1, MARK, Analyser, analyser
 from vtkit.search.exact import ExactIndex
@@ -24,7 +25,6 @@ from vtkit.search.stored_vectors import read_vectors, row_sums, write_vectors
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.system.executors import in_order
 
 TEXTS_A_BLOCK = 50_000  # counted by themselves; each of their words is cut into terms once
 FEW_BLOCKS = 4  # below which other processes are not worth starting

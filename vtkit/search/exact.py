@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from vtkit.data.shards import write_arrays
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.passages import PASSAGES, WIDENED, Passages, best_documents
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, frequent_terms, search_lists
-from vtkit.search.stored_vectors import read_array, read_lists, write_arrays
+from vtkit.search.stored_vectors import read_array, read_lists
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 from vtkit.system.runtime import threads

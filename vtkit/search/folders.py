@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
+from vtkit.data.shards import Part
 from vtkit.data.text import digest
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.search.drift import beginnings, said_of_unread
@@ -39,7 +40,6 @@ from vtkit.system import console
 from vtkit.system.checksums import files_of, verify, write_record
 from vtkit.system.errors import CollapseError, DataError, VtkitError
 from vtkit.system.outputs import publish
-from vtkit.system.parts import Part
 from vtkit.system.results import Result
 from vtkit.system.runtime import Precision
 from vtkit.vocabulary.forms import Vocabulary

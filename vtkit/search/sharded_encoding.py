@@ -3,24 +3,22 @@ continues with the shard that it was at, and several processes and machines shar
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
-from vtkit.data.text import batches
+from vtkit.data.shards import Arrays, Part, Shard, join_arrays, shards, write_arrays
+from vtkit.encoder.asymmetric import width_of
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.search.stored_vectors import join_vectors, write_vectors
+from vtkit.search.stored_vectors import write_vectors
 from vtkit.system import console
-from vtkit.system.parts import Part, shards
-from vtkit.system.runtime import Precision, fastest_device
-
-TEXTS_A_SHARD = 512
-"""Texts of one shard: ten seconds or more of work for one core. Batches are made of the texts of a shard, so that
-their padding, and with it every vector, does not depend on who encodes it."""
+from vtkit.system.outputs import aside
+from vtkit.system.runtime import HoldsModels, Precision
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class EncodeTexts:
-    """The work on a shard of texts. In another process its encoder is on the fastest device there."""
+class EncodeTexts(HoldsModels):
+    """The work on a shard of texts."""
 
     encoder: SparseEncoder
     side: Side
@@ -43,23 +41,20 @@ class EncodeTexts:
     top_dimensions: int | None
     precision: Precision
 
-    def __call__(self, texts: Sequence[str], out: Path, bar: console.Bar | None) -> Removed:
-        """Write the vectors of ``texts`` into ``out``; what pruning removed."""
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
+        """The vectors of ``texts``, the number of weights of each, and what pruning removed, (1, 4)."""
         described = bar or "encoding"
         vectors = encode_side(
             self.encoder, texts, self.side, self.max_length, description=described, precision=self.precision
         )
         kept, removed = pruned(vectors, self.top_dimensions)
-        write_vectors(kept, out)
-        return removed
-
-    def __getstate__(self) -> dict[str, Any]:
-        on_cpu = self.encoder if self.encoder.device.type == "cpu" else deepcopy(self.encoder).cpu()
-        return self.__dict__ | {"encoder": on_cpu}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.encoder.to(fastest_device())
+        lengths, counts = np.diff(kept.indptr).astype(np.int64), np.array([astuple(removed)], dtype=np.float64)
+        return {
+            "lengths": lengths,
+            "indices": kept.indices.astype(np.int32, copy=False),
+            "data": kept.data.astype(np.float32, copy=False),
+            "removed": counts,
+        }
 
 
 def encode_to_disk(
@@ -82,7 +77,7 @@ def encode_to_disk(
     :func:`~vtkit.search.stored_vectors.write_vectors` does; the counts.
 
     Args:
-        texts: read once, :data:`TEXTS_A_SHARD` at a time.
+        texts: read once, :data:`~vtkit.data.shards.ITEMS_A_SHARD` at a time.
         shards_folder: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
         part: encode its shards only, which stay in ``shards_folder``; the counts are of these.
@@ -95,8 +90,11 @@ def encode_to_disk(
     }  # fmt: skip
     total = total if total is None or part is None else -(-total // part.of)
     with console.progress(description, total) as bar:
-        done = shards(work, Removed, batches(texts, TEXTS_A_SHARD), shards_folder, settings, bar, part=part, join=join)
-    removed = sum((shard.result for shard in done), Removed())
+        done = shards(work, texts, shards_folder, settings, bar, part=part, join=join)
+    removed = Removed()
+    for shard in done:
+        weights, weights_removed, mass, mass_removed = shard.array("removed")[0].tolist()
+        removed += Removed(int(weights), int(weights_removed), mass, mass_removed)
     encoded = Encoded(
         sum(shard.items for shard in done),
         removed.weights - removed.weights_removed,
@@ -104,9 +102,20 @@ def encode_to_disk(
         sum(shard.taken_over for shard in done),
     )
     if part is None:
-        if done:
-            join_vectors([shard.folder for shard in done], folder)
-        else:
-            write_vectors(encode_side(encoder, [], side, max_length), folder)
+        join_vectors(done, width_of(encoder), folder)
         shutil.rmtree(shards_folder, ignore_errors=True)
     return encoded
+
+
+def join_vectors(done: Sequence[Shard], width: int, folder: Path) -> None:
+    """Write the vectors of shards into the new folder ``folder`` as :func:`~vtkit.search.stored_vectors.write_vectors`
+    does, with no more than one shard in memory."""
+    fresh = aside(folder)
+    if done:
+        lengths = np.concatenate([shard.array("lengths") for shard in done])
+        write_arrays(fresh, {"indptr": np.concatenate([[0], np.cumsum(lengths)]), "width": np.asarray(width)})
+        for name in ("indices", "data"):
+            join_arrays(done, name, fresh / f"{name}.npy")
+    else:
+        write_vectors(sp.csr_matrix((0, width), dtype=np.float32), fresh)
+    fresh.rename(folder)

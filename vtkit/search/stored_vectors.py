@@ -3,7 +3,7 @@ The posting lists of :mod:`vtkit.search.exact` are the same arrays of the transp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from vtkit.data.shards import write_arrays
 from vtkit.system.errors import DataError
 
 VECTORS = "vectors"  # folder of the vectors, beside the documents
@@ -21,15 +22,8 @@ _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
 _REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit encode if they belong to no run."
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
-    """Write each array into ``folder`` as ``NAME.npy``; a missing folder is created."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
-
-
 def read_array(path: Path, kind: str, remedy: str, shape: tuple[int, ...] | None = None) -> Array:
-    """An array of :func:`write_arrays`, mapped into memory, not read.
+    """An array of :func:`vtkit.data.shards.write_arrays`, mapped into memory, not read.
 
     Args:
         kind: name of its numbers' type.
@@ -90,19 +84,3 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
     width = int(read_array(folder / "width.npy", "int64", _REBUILD, ()))
     indptr, indices, data = read_lists(folder, _ARRAYS, width, _REBUILD)
     return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)
-
-
-def join_vectors(parts: Sequence[Path], folder: Path) -> None:
-    """Write the rows of all ``parts``, folders of vectors with the same width, into ``folder`` as
-    :func:`write_vectors` does, with no more than one part in memory."""
-    ends = [read_vectors(part).indptr[1:] for part in parts]
-    entries = np.cumsum([0, *(int(row_ends[-1]) if len(row_ends) else 0 for row_ends in ends)])
-    starts = [row_ends.astype(np.int64) + entry for row_ends, entry in zip(ends, entries, strict=False)]
-    indptr = np.concatenate([[0], *starts]).astype(np.int64)
-    write_arrays(folder, {"indptr": indptr, "width": np.load(parts[0] / "width.npy")})
-    for name in ("indices", "data"):
-        form = {"descr": np.dtype(_ARRAYS[name]).str, "fortran_order": False, "shape": (int(entries[-1]),)}
-        with (folder / f"{name}.npy").open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, form)
-            for part in parts:
-                file.write(np.load(part / f"{name}.npy", mmap_mode="r").data)

@@ -10,9 +10,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Precision = Literal["float32", "bf16"]  # of matrix products
 
@@ -22,6 +23,25 @@ def fastest_device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class HoldsModels:
+    """Work whose models go to other processes on the processor, and to the fastest device there."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: _on(value, "cpu", copy=True) for name, value in self.__dict__.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: _on(value, fastest_device()) for name, value in state.items()})
+
+
+def _on(value: Any, device: str, *, copy: bool = False) -> Any:
+    """A model on a device; anything else as it is."""
+    import torch
+
+    if not isinstance(value, torch.nn.Module) or device == fastest_device() == "cpu":
+        return value
+    return (deepcopy(value) if copy else value).to(device)
 
 
 BF16_VARIABLE = "VTKIT_BF16"

@@ -1,5 +1,6 @@
 """Hard negatives: documents that are judged as not relevant to a query, or that rankings put near the top for it."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +17,8 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
+from vtkit.search.sharded_encoding import encode_to_disk
+from vtkit.search.stored_vectors import read_vectors
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
@@ -129,29 +132,38 @@ def model_ranking(
     """The best ``depth`` documents of each query, (queries, depth), kept in ``file``, by an encoder as it is now or by
     the model of that name; both cut at ``lengths``."""
 
+    vectors = file.with_suffix(".vectors")  # of the documents, until their ranking is there
+
     def ranked() -> npt.NDArray[np.int32]:
         searching: Teacher
         if isinstance(model, str):
             searching = load_teacher(model, lengths, setting)
         else:
             searching = SparseTeacher(model, lengths[1])
-        precision, description = fastest_precision(), "encoding documents for hard negatives"
+        precision, said = fastest_precision(), "encoding documents for hard negatives"
         if isinstance(searching, DenseTeacher):
             embedder = searching.embedder
             asking = encode_dense(embedder, queries, "query", precision, "encoding queries")
-            vectors = encode_dense(embedder, documents, "document", precision, description)
-            return nearest_documents(asking, vectors, depth, lambda a, b: np.asarray(embedder.similarity(a, b)))[0]
+            encoded = encode_dense(embedder, documents, "document", precision, said, vectors)
+            return nearest_documents(asking, encoded, depth, lambda a, b: np.asarray(embedder.similarity(a, b)))[0]
         if not isinstance(searching, SparseTeacher):
             raise DataError(
                 f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
                 "and a dense or sparse encoder here."
             )
         encoder, (query_length, length) = searching.encoder, lengths
-        weights = encode_side(encoder, documents, "document", length, precision=precision, description=description)
+        if not vectors.is_dir():
+            shards = vectors.with_suffix(".parts")
+            encode_to_disk(
+                encoder, documents, "document", length, vectors, shards,
+                made_from={}, precision=precision, description=said, total=len(documents),
+            )  # fmt: skip
         terms = encode_side(encoder, queries, "query", query_length, precision=precision)
-        return index_in_memory(weights).search(terms, depth)[0]
+        return index_in_memory(read_vectors(vectors)).search(terms, depth)[0]
 
-    return kept_array(file, ranked)
+    ranking = kept_array(file, ranked)
+    shutil.rmtree(vectors, ignore_errors=True)
+    return ranking
 
 
 def merged(rankings: Sequence[Sequence[int]]) -> list[int]:

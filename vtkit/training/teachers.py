@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vtkit.data.hub import read_json
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.dense import encode_dense, load_dense
+from vtkit.encoder.dense import EmbedTexts, load_dense
 from vtkit.encoder.families import max_input_length
 from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, model_kind, refuse_incomplete
 from vtkit.encoder.sides import encode_side
@@ -100,9 +100,11 @@ class DenseTeacher:
         """Float32 (steps, queries, documents)."""
         precision = fastest_precision()
         queries, documents = _texts(steps)
-        asking = encode_dense(self.embedder, queries, "query", precision)
+        asking = EmbedTexts(self.embedder, "query", precision)(queries)["vectors"]
         new = list(dict.fromkeys(text for text in documents if text not in self.known))
-        self.known.update(zip(new, encode_dense(self.embedder, new, "document", precision), strict=True))
+        if new:
+            read = EmbedTexts(self.embedder, "document", precision)(new)["vectors"]
+            self.known.update(zip(new, read, strict=True))
         vectors = np.stack([self.known[text] for text in documents])
         for text in list(self.known)[: max(0, len(self.known) - KNOWN_DOCUMENTS)]:
             del self.known[text]

@@ -135,7 +135,6 @@ def fit_units(
     else:
         head.pass_on(states, fitted_on, projection)
         learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
-        # states are in the order of the texts' lengths, so their first would be those of the shortest
         measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
         with torch.no_grad():
             wanted = head.output(states.batch(measured)[0])

@@ -188,7 +188,7 @@ def adaptation_stage(recipe: Recipe) -> Stage[AdaptResult]:
 
 ADAPT = Stage(
     "adapt",
-    version=11,
+    version=12,
     reads=("adapt", "report.training"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,

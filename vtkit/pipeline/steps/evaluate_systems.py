@@ -35,7 +35,7 @@ from vtkit.pipeline.steps.texts import (
     training_queries,
     tuned_collections,
 )
-from vtkit.pipeline.store import result_of
+from vtkit.pipeline.store import CHECKPOINTS, result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
@@ -246,7 +246,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     sets: dict[str, Evaluated] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
-        judged, system, folder = judged_of(recipe, place.whole), over(place.whole), place.folder
+        judged, system, folder = judged_of(recipe, place.whole), over(place.whole, kept=out / CHECKPOINTS), place.folder
         seed, language, analysis = recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
         probed = probed_by_spans(
             place.whole, lambda spans: AboveLast(over(spans)), seed, language, analysis, index.passages
@@ -261,7 +261,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=8,
+    version=9,
     reads=(*MEASURED, *SUMMED, PEERS, "index.precision"),
     corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_peer,

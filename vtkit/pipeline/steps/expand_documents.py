@@ -50,7 +50,7 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
 
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
-    version=3,
+    version=4,
     reads=("expand_documents.method", "expand_documents.keep", "recipe.language"),
     corpora={
         "finetune.data": lambda recipe: (Corpus(tuning.data, tuning.split),) if (tuning := recipe.finetune) else (),
@@ -119,7 +119,7 @@ def _aggregated(recipe: View, data: RetrievalSet, out: Path) -> list[tuple[int, 
 
 EXPAND = Stage(
     "expand",
-    version=3,
+    version=4,
     reads=(
         *(f"expand_documents.{name}" for name in ("method", "rankings", "steps", "batch_size")),
         "recipe.language",

@@ -117,7 +117,7 @@ def _validation(
 
 FINETUNE = Stage(
     "finetune",
-    version=16,
+    version=17,
     reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,

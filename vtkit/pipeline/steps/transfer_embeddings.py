@@ -14,6 +14,7 @@ from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder, starts_untrained
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
+from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.source import HEAD_STEPS
 from vtkit.settings.transfer import ParallelTransfer
@@ -107,7 +108,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     read = rebuilt = None
     if source.fitted:
         texts = drawn(read_texts(recipe.corpora("source.corpus")), source.texts, recipe.recipe.seed)
-    seed, folder = recipe.recipe.seed, out / "states"
+    seed, folder = recipe.recipe.seed, out / CHECKPOINTS
     activation = None if source.head is None else source.head.activation
     if source.units is not None:
         projection = token_projection(str(source.model), "source.model")
@@ -121,7 +122,6 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         console.say(
             f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
         )
-    shutil.rmtree(folder, ignore_errors=True)
     masked = apply_output_casing(encoder, recipe.casing.output)
     encoder = of_kind(encoder, source.kind)
     save_encoder(encoder, out / "model")
@@ -143,7 +143,7 @@ def _draws(recipe: Recipe) -> bool:
 
 TRANSFER = Stage(
     "transfer",
-    version=23,
+    version=24,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,15 @@ from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, RetrievalSet
-from vtkit.data.text import batches
+from vtkit.data.shards import arrays_of
+from vtkit.data.text import TEXTS_AT_ONCE, batches
 from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.documents import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.search.analysers import STOP_WORDS
 from vtkit.settings.expand_documents import ExpandDocumentsSection
-from vtkit.system.outputs import kept_array
-from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
+from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, LikeliestTokens
 from vtkit.vocabulary.forms import Vocabulary
 
 EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded by
@@ -32,7 +33,6 @@ COMMON = 0.1
 """In languages without a list of stop words, tokens that more than this share of the documents have are not added."""
 
 LIKELIEST = 200  # tokens of a document to choose from, as in the paper of TILDE-AUG
-TEXTS_A_SHARD = 2048  # texts whose tokens are kept together while the others are made
 
 
 def expansion_words(
@@ -47,7 +47,7 @@ def expansion_words(
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
         texts: whole documents; of each, :data:`DOCUMENT_LENGTH` tokens are read.
-        folder: of the tokens of earlier texts.
+        folder: of the likeliest tokens meanwhile.
     """
     tokenizer = encoder.tokenizer
     unwanted = listed_stop_words(tokenizer, language)
@@ -56,16 +56,16 @@ def expansion_words(
         unwanted = frequencies > COMMON * count
     masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
     addable = addable_words(tokenizer, masked, unwanted)
+    if not texts:
+        return []
+    work = LikeliestTokens(encoder, LIKELIEST, DOCUMENT_LENGTH)
+    likeliest = iter(arrays_of(work, texts, "expanding documents", folder / "tokens")["tokens"])
     words: list[list[str]] = []
-    for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
-
-        def likeliest(batch: Sequence[str] = batch) -> NDArray[np.int32]:
-            return likeliest_tokens(encoder, batch, LIKELIEST, DOCUMENT_LENGTH)
-
-        tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
-        for row, encoding in zip(tokens.tolist(), whole_encodings(tokenizer, batch), strict=True):
+    for batch in batches(texts):
+        for row, encoding in zip(islice(likeliest, len(batch)), whole_encodings(tokenizer, batch), strict=True):
             held = set(encoding.ids)
-            words.append([addable[token] for token in row if token in addable and token not in held][: section.keep])
+            new = [addable[token] for token in row.tolist() if token in addable and token not in held]
+            words.append(new[: section.keep])
     return words
 
 
@@ -155,9 +155,9 @@ def with_words(
     tokens and the ``prompt`` before each text among them, but not below half of the tokens."""
     room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
     expanded: list[str] = []
-    for start in range(0, len(texts), TEXTS_A_SHARD):
-        some = list(texts[start : start + TEXTS_A_SHARD])
-        kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_A_SHARD]]
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        some = list(texts[start : start + TEXTS_AT_ONCE])
+        kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_AT_ONCE]]
         for text, added, encoding in zip(
             some, kept, whole_encodings(tokenizer, shortened(tokenizer, some, room + 1), offsets=True), strict=True
         ):

@@ -4,6 +4,7 @@ document or the document of a query."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ from transformers import PreTrainedModel, TrainingArguments
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.sequences import Lazy, listed
+from vtkit.data.shards import Arrays
 from vtkit.encoder.asymmetric import own_output
-from vtkit.encoder.encoding import TOKENS_A_BATCH
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens
 from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
+from vtkit.system.runtime import HoldsModels
 from vtkit.training.gates import Gate
 from vtkit.training.masking import padded
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
@@ -143,23 +145,26 @@ def train_tilde(
     return curve(history, "loss")
 
 
-def likeliest_tokens(encoder: SparseEncoder, texts: Sequence[str], tokens: int, max_length: int) -> NDArray[np.int32]:
-    """The ``tokens`` likeliest tokens of each text by the logits at its first token, the likeliest first,
-    (texts, tokens)."""
-    model = encoder[0].auto_model.eval()
-    read = _tokenized(encoder, texts, max_length)
-    order = sorted(range(len(texts)), key=lambda row: (-len(read[row]), row))
-    likeliest = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
-    with torch.inference_mode(), console.progress("expanding documents", total=len(texts)) as bar:
-        start = 0
-        while start < len(order):
-            rows = order[start : start + max(1, TOKENS_A_BATCH // len(read[order[start]]))]
-            start += len(rows)
-            batch = padded([read[row] for row in rows], encoder.tokenizer.pad_token_id)
-            logits = first_logits(model, *(tensor.to(model.device) for tensor in batch))
-            likeliest[rows] = logits.topk(likeliest.shape[1], dim=1).indices.cpu().numpy()
-            bar.advance(len(rows))
-    return likeliest
+@dataclass(frozen=True)
+class LikeliestTokens(HoldsModels):
+    """The work on a shard of texts: the likeliest tokens of each by the logits at its first token."""
+
+    encoder: SparseEncoder
+    tokens: int  # of each text
+    max_length: int
+
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
+        """``tokens``, the likeliest first, (texts, tokens)."""
+        model = self.encoder[0].auto_model.eval()
+        read = _tokenized(self.encoder, texts, self.max_length)
+        likeliest = np.zeros((len(texts), min(self.tokens, model.config.vocab_size)), dtype=np.int32)
+        with torch.inference_mode(), console.progress(bar or "expanding documents", total=len(texts)) as shown:
+            for rows in alike_batches(read):
+                batch = padded([read[row] for row in rows], self.encoder.tokenizer.pad_token_id)
+                logits = first_logits(model, *(tensor.to(model.device) for tensor in batch))
+                likeliest[rows] = logits.topk(likeliest.shape[1], dim=1).indices.cpu().numpy()
+                shown.advance(len(rows))
+        return {"tokens": likeliest}
 
 
 def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:

@@ -19,13 +19,13 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, Literal
+from typing import Any
 
+from vtkit.settings.run import RunSection
 from vtkit.system import console
 from vtkit.system.errors import MachineError, MissingExtra, VtkitError, machine_failure
 from vtkit.system.interrupt import end_with_starter
@@ -42,25 +42,14 @@ Job = Callable[[Any, console.Bar | None], Any]
 _Answer = tuple[type[Exception] | None, Any]  # the result, or the class and the message of an error
 
 
-@dataclass(frozen=True)
-class Executor:
-    """The settings of ``[run]``."""
-
-    executor: Literal["here", "processes", "ray"] | None = None
-    workers: int | None = None
-    address: str | None = None
-    cpus: int | None = None
-    gpus: float | None = None
-
-
-_chosen = Executor()
+_chosen = RunSection()
 
 
 @contextmanager
-def executed_by(executor: Executor) -> Iterator[None]:
-    """Compute the parts of jobs in the block by ``executor``."""
+def executed_by(run: RunSection) -> Iterator[None]:
+    """Compute the parts of jobs in the block as ``run`` says."""
     global _chosen
-    before, _chosen = _chosen, executor
+    before, _chosen = _chosen, run
     try:
         yield
     finally:
@@ -81,7 +70,8 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
     if chosen.executor is None:
         first = list(islice(left, few))
         left = chain(first, left)
-        chosen = replace(chosen, executor="here" if len(first) < few or _processes(chosen) == 1 else "processes")
+        here = len(first) < few or _processes(chosen) == 1
+        chosen = chosen.model_copy(update={"executor": "here" if here else "processes"})
     if chosen.executor == "here":
         for task in left:
             yield job(task, bar)
@@ -117,7 +107,7 @@ def _answer(compute: Callable[[], Any]) -> _Answer:
         return (MachineError, str(failure)) if failure else (RuntimeError, traceback.format_exc())
 
 
-def _processes(chosen: Executor) -> int:
+def _processes(chosen: RunSection) -> int:
     """The number of processes on this machine."""
     if chosen.workers is not None:
         return chosen.workers
@@ -142,7 +132,7 @@ class _Process:
         self.connection, theirs = Pipe()
         self.task: tuple[int, Any] | None = None
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from vtkit.system.executors import serve; serve({theirs.fileno()})"],
+            [sys.executable, "-c", f"from vtkit.data.executors import serve; serve({theirs.fileno()})"],
             env=environment,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.PIPE,  # closes with this process, however it ends
@@ -165,7 +155,7 @@ class _Process:
 def serve(descriptor: int) -> None:
     """Answer the tasks that come over the connection ``descriptor`` of the process that started this one."""
     global _chosen
-    _chosen = Executor("here")
+    _chosen = RunSection(executor="here")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its starter
     threading.Thread(target=end_with_starter, daemon=True).start()
     console.be_silent()
@@ -185,7 +175,7 @@ def serve(descriptor: int) -> None:
 class _Processes:
     """Processes of this machine, started as there are tasks for them."""
 
-    def __init__(self, job: Job, chosen: Executor) -> None:
+    def __init__(self, job: Job, chosen: RunSection) -> None:
         self.workers = _processes(chosen)
         self._job, self._cards, self._gpus = job, _graphics_cards(), chosen.gpus
         self._threads = str(chosen.cpus or max(1, threads() // self.workers))
@@ -251,7 +241,7 @@ class _Ray:
     """Tasks of a Ray cluster (Ray core, https://docs.ray.io/en/latest/ray-core/walkthrough.html). Its processes keep
     the last job that they got."""
 
-    def __init__(self, job: Job, chosen: Executor) -> None:
+    def __init__(self, job: Job, chosen: RunSection) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             ray = import_module("ray")
@@ -317,7 +307,7 @@ def _on_cluster(shared: list[Any], cpus: int, version: str, task: Any) -> _Answe
     import ray
 
     global _chosen
-    _chosen = Executor("here")
+    _chosen = RunSection(executor="here")
     console.be_silent()
     if version != __version__:
         return MachineError, f"{os.uname().nodename} has vtkit {__version__}, not {version}: install the same version."
