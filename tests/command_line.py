@@ -31,7 +31,7 @@ def start(
     folder: Path, arguments: Sequence[str], environment: Mapping[str, str], outputs: Path, stdin: Path | None = None
 ) -> BaseProcess:
     """``vtkit ARGUMENTS`` in ``folder``, with exactly ``environment``; what it prints goes to files in ``outputs``."""
-    _start_server()
+    start_server()
     process = _forkserver.Process(
         target=_run, args=(folder, list(arguments), dict(environment), outputs, stdin or Path(os.devnull))
     )
@@ -66,7 +66,7 @@ def invoke(*arguments: object, typed: str | bytes | None = None) -> "Result":
 
 
 @cache
-def _start_server() -> None:
+def start_server() -> None:
     """Where Python starts it, it looks for what it is to import on PYTHONPATH alone, and passes over what it misses."""
     before = os.environ.get("PYTHONPATH")
     here = Path(__file__).parent

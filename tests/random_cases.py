@@ -571,6 +571,7 @@ def model_case(draw: Draw, material: Path, folder: Path) -> Command:
 
 
 _PATHS = ("/search", "/search", "/embed_sparse", "/embed_sparse", "/health", "/info", "/metrics", "/", "/page.js", "/x")
+_METHODS = {"/search": ("GET", "POST"), "/embed_sparse": ("POST",)}
 _CONDITIONS = (
     *("year > 2010", "'a' in tags", "source = 's1' and open", "yaer > 1", "year >", "1 = 1", "year / 0 > 1"),
     *("(" * 900, "not " * 200 + "open", "source like '%" * 20, "year in (select 1)", "year::int > 1", "year = 'x'"),
@@ -584,87 +585,78 @@ _HEADER_VALUES = (*map(str, NUMBERS), "text/plain", "100-continue", "gzip", "clo
 
 def request_case(draw: Draw, material: Path) -> list[bytes]:
     """A request to ``vtkit serve`` as it goes over the wire, in the pieces in which it is sent; perhaps half of it."""
+    plain = draw.random() < 0.4
+
+    def words() -> str:
+        return " ".join(draw.choices(tiny.WORDS, k=3))
 
     def text() -> Any:
-        return draw.choice(
-            (draw.choice(TEXTS)[:20_000], " ".join(draw.choices(tiny.WORDS, k=3)), draw.choice(_CONDITIONS))
-        )
+        return words() if plain else draw.choice((draw.choice(TEXTS), words(), draw.choice(_CONDITIONS)))
 
     def value(name: str) -> Any:
-        if draw.random() < 0.15:
+        if not plain and draw.random() < 0.15:
             return anything(draw, material)
-        match name:
-            case "top" | "offset":
-                return draw.choice((1, 5, 10, 100, 9_900, 0, -1, *NUMBERS))
-            case "where":
-                return draw.choice(_CONDITIONS)
-            case "fields":
-                return draw.choice(([], ["year"], ["yaer"], ["year", "tags"]))
-            case "why" | "truncate":
-                return draw.choice((True, False, None, "yes", 1))
-            case "run":
-                return draw.choice(("index", "bert", "", None, "../index"))
-            case "unit":
-                return draw.choice(("maple", "0", "99999", -1, ""))
-            case "queries" | "inputs":
-                ids = [draw.choice((0, 1, 5, 107, 108, 2**31, 2**32 - 1, -1)) for _ in range(3)]
-                return draw.choice(([text() for _ in range(draw.choice((1, 2, 33)))], text(), ids, [ids], []))
-            case "prompt_name":
-                return draw.choice(("query", "document", "passage", None))
-            case _:
-                return text()
+        ids = [draw.choice((0, 1, 5, 50)) for _ in range(3)]
+        sound, odd = {
+            "top": ((1, 5, 10, 100), (9_900, 0, -1, *NUMBERS)),
+            "offset": ((0, 1, 20), (9_900, -1, *NUMBERS)),
+            "where": (_CONDITIONS[:3], _CONDITIONS),
+            "fields": (([], ["year"], ["year", "tags"]), (["yaer"], ["year"] * 3000, "year")),
+            "why": ((True, False), (None, "yes", 1)),
+            "truncate": ((True, False, None), ("yes", 1)),
+            "run": (("index",), ("bert", "", None, "../index")),
+            "unit": (("maple", "0"), ("99999", -1, "")),
+            "queries": (([words() for _ in range(draw.choice((1, 2, 32)))],), ([text()], [text()] * 33, text(), [])),
+            "inputs": (
+                ([text() for _ in range(draw.choice((1, 2, 32)))], text(), ids, [ids]),
+                ([2**31, 1], [107, 108], [2**32 - 1], [-1], [], [[]], [text()] * 33),
+            ),
+            "prompt_name": (("query", "document", None), ("passage", "")),
+        }.get(name, ((text(),), (text(),)))
+        return draw.choice(sound if plain or draw.random() < 0.5 else odd)
 
-    names = (
-        "q",
-        "top",
-        "offset",
-        "where",
-        "fields",
-        "why",
-        "run",
-        "unit",
-        "queries",
-        "inputs",
-        "truncate",
-        "prompt_name",
-    )
     path = draw.choice(_PATHS)
-    method = draw.choice(("GET", "GET", "POST", "POST", "POST", "HEAD", "PUT", "OPTIONS", "get", "X" * 50))
-    usual = {"/search": ("q", "queries", "top", "where", "why"), "/embed_sparse": ("inputs", "truncate", "prompt_name")}
-    chosen = [name for name in usual.get(path, ()) if draw.random() < 0.6] + draw.sample(
-        names, draw.choice((0, 0, 1, 3))
-    )
+    taken = _METHODS.get(path, ("GET", "GET", "HEAD"))
+    method = draw.choice(taken if draw.random() < 0.94 else ("HEAD", "PUT", "OPTIONS", "POST", "get", "X" * 50))
+    settings = ("top", "offset", "where", "fields", "why", "run")
+    usual = {
+        "/search": ("queries" if method == "POST" else draw.choice(("q", "q", "unit")), *settings),
+        "/embed_sparse": ("inputs", "truncate", "prompt_name"),
+    }.get(path, ())
+    chosen = [*usual[:1], *(name for name in usual[1:] if draw.random() < 0.4)]
+    if not plain:
+        others = ("q", "unit", "queries", "inputs", "truncate", "prompt_name", *settings)
+        chosen += draw.sample(others, draw.choice((0, 0, 1, 3)))
     given = {name: value(name) for name in chosen}
-    if path == "/search" and method == "POST":
-        given.pop("q", None)
-        given.setdefault("queries", ["maple otter"])
     target, body = path, b""
     if method == "POST":
         body = json.dumps(given, ensure_ascii=draw.random() < 0.5).encode("utf-8", "surrogatepass")
-        if draw.random() < 0.2:
+        if not plain and draw.random() < 0.2:
             body = draw.choice(
                 (damaged(draw, body), b"[" * 50_000, b"", b"null", b'{"inputs":' * 3000, gzip.compress(body))
             )
     elif given:
         asked = {name: each if isinstance(each, str) else json.dumps(each) for name, each in given.items()}
-        target += "?" + urlencode(asked, errors="surrogatepass")
+        if isinstance(given.get("fields"), list):  # a parameter for each
+            asked["fields"] = given["fields"]
+        target += "?" + urlencode(asked, doseq=True, errors="surrogatepass")
     headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
-    for _ in range(draw.choice((0, 0, 0, 1, 2))):
+    for _ in range(0 if plain else draw.choice((0, 0, 0, 1, 2))):
         headers[draw.choice(_HEADERS)] = draw.choice(_HEADER_VALUES)
     chunked = method == "POST" and draw.random() < 0.2
     if chunked:
         del headers["Content-Length"]
-        headers["Transfer-Encoding"] = draw.choice(("chunked", "chunked", "chunked, chunked", "gzip", "identity"))
-        size = draw.choice((1, 7, 1000))
-        parts = [body[start : start + size] for start in range(0, len(body), size)][:200]
-        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + draw.choice(
-            (b"0\r\n\r\n", b"", b"zz\r\n")
-        )
+        odd = ("chunked", "chunked, chunked", "gzip", "identity")
+        headers["Transfer-Encoding"] = "chunked" if plain else draw.choice(odd)
+        size = max(draw.choice((1, 7, 1000)), len(body) // 200)
+        parts = [body[start : start + size] for start in range(0, len(body), size)]
+        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+        body += b"0\r\n\r\n" if plain else draw.choice((b"0\r\n\r\n", b"", b"zz\r\n"))
     head = "".join(f"{name}: {each}\r\n" for name, each in headers.items())
     raw = f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("utf-8", "surrogatepass") + body
-    if draw.random() < 0.1:
+    if not plain and draw.random() < 0.1:
         raw = damaged(draw, raw)
-    if draw.random() < 0.1:
+    if not plain and draw.random() < 0.1:
         raw = raw[: draw.randrange(len(raw) + 1)]
     cuts = sorted(draw.randrange(len(raw) + 1) for _ in range(draw.choice((0, 0, 1, 3))))
     return [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]

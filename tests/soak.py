@@ -416,6 +416,7 @@ def of_random_input(folder: Path, seed: int, found: Findings, only: int | None =
     :data:`SECONDS` and :data:`MEMORY`."""
     material, noted = of_material(folder, found)
     left = [number for number in range(RANDOM[found.part]) if number not in noted] if only is None else [only]
+    command_line.start_server()  # imports count for no case
     while left:
         work = folder / f"{found.part}.work"
         shutil.rmtree(work, ignore_errors=True)
@@ -435,6 +436,7 @@ def of_random_input(folder: Path, seed: int, found: Findings, only: int | None =
                 left.remove(each)
                 if found.note(f"{each} {case}", Done(code, out, case_seconds, case_memory), (0, 1, 2), SECONDS):
                     shutil.rmtree(folder / found.part / str(each), ignore_errors=True)
+                    (folder / found.part / f"{each}.output").unlink()
                 if only is not None:
                     print(out)
                 number, begun, spent = (left[0] if left else -1), time.monotonic(), seconds
@@ -450,7 +452,7 @@ def of_random_input(folder: Path, seed: int, found: Findings, only: int | None =
                 process.join()
                 break
         if process.exitcode and number in left:  # killed, or it ended the whole process
-            output = folder / found.part / str(number) / "output"
+            output = folder / found.part / f"{number}.output"
             said = output.read_text("utf-8", "replace") if output.exists() else "killed while its input was written"
             found.note(f"{number} killed", Done(process.exitcode, said, seconds - spent, memory), (0, 1, 2), SECONDS)
             left.remove(number)
@@ -465,11 +467,14 @@ def _work(part: str, seed: int, material: Path, folder: Path, work: Path, number
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, encoding="utf-8") for n, mode in enumerate("rww"))
+    vtkit_api.inspect_vocabulary(material / "target")  # lingua's models take 7 s and 1 GiB, once in a process
+    gc.freeze()  # what is imported; to look at it after each case would take longer than the cases
     for number in numbers:
         place = folder / str(number)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        output = os.open(place / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        printed = folder / f"{number}.output"  # not among the files that the case alters
+        output = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         for stream in (1, 2):
             os.dup2(output, stream)
         os.close(output)
@@ -485,7 +490,7 @@ def _work(part: str, seed: int, material: Path, folder: Path, work: Path, number
         seconds = time.process_time() - began
         sys.stdout.flush()
         sys.stderr.flush()
-        said = (place / "output").read_text("utf-8", "replace")
+        said = printed.read_text("utf-8", "replace")
         entry = [f"vtkit {shlex.join(arguments)}", code, said, seconds, peak_of(os.getpid())]
         (work.parent / f".{part}.{number}").write_text(json.dumps(entry), "utf-8")
         (work.parent / f".{part}.{number}").rename(work / str(number))

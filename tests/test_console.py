@@ -61,6 +61,15 @@ def test_every_way_to_the_terminal_is_clean(capfd: pytest.CaptureFixture[str], t
         assert not obeyed(text)
 
 
+def test_a_value_without_end_does_not_hide_the_rest_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    for say in (console.fail, console.warn):
+        say(f"index.alias: '{'a' * 20_000}' cannot name an index\n  {'b' * 400}: is missing")
+        said = capsys.readouterr().err
+        assert len(said) < 1000
+        assert "a… cannot name an index" in said
+        assert f"  {'b' * 400}: is missing" in said
+
+
 def test_json_says_the_same_with_such_characters_written_out(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"id": HOSTILE.replace("\ud800", ""), "text": "한국어 \U000e0041 می\u200cخواهم"}
     console.write_json(value)

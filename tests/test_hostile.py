@@ -327,4 +327,23 @@ def test_a_query_of_a_book_is_refused(model: Path, tmp_path: Path) -> None:
     vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index", language="en", lexical="bm25")
     refused = invoke("search", tmp_path / "index", "otter " * 20_000)
     assert refused.exit_code == 1
-    assert str(refused.exception) == "A query has 120,000 characters. Cut it: a search takes 100,000."
+    too_long = "has 120,000 characters. Cut it: a query has at most 100,000."
+    assert str(refused.exception) == f"A query {too_long}"
+    lines = tmp_path / "queries.txt"
+    lines.write_text(f"maple\n\n{'otter ' * 20_000}x\n", encoding="utf-8")
+    rows = tiny.write_collection(tmp_path / "beir", tiny.collection(3)) / "queries.jsonl"
+    edited = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
+    edited[1]["text"] = "otter " * 20_000
+    rows.write_text("".join(json.dumps(each) + "\n" for each in edited), "utf-8")
+    for arguments, place in (
+        (("search", tmp_path / "index", "--batch", lines), f"{lines}: line 3 has 120,001"),
+        (("export", model, "--for", "onnx", "--queries", lines, "--out", "out"), f"{lines}: line 3 has 120,001"),
+        (
+            ("encode", model, rows, "--queries", "--out", "out"),
+            f"{rows}: line 2: query {edited[1]['_id']!r} has 120,000",
+        ),
+        (("evaluate", "bm25", "--on", rows.parent), f"{rows}: line 2: query {edited[1]['_id']!r} has 120,000"),
+    ):
+        refused = invoke(*arguments)
+        assert refused.exit_code == 1
+        assert str(refused.exception) == f"{place} characters. Cut it: a query has at most 100,000."

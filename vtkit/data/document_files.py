@@ -10,7 +10,7 @@ from pathlib import Path
 from vtkit.data.collections import files_of, is_collection, is_collection_folder
 from vtkit.data.documents import METADATA, Place, gathered
 from vtkit.data.problems import Problems
-from vtkit.data.retrieval import Document, Query, read_documents, read_queries
+from vtkit.data.retrieval import Document, Query, read_documents, read_queries, too_long
 from vtkit.data.rows import RECOGNISED, Columns, ending_of, form_of
 from vtkit.data.streaming import PREFIX, read_dataset
 from vtkit.data.text import LONGEST_TEXT, read_lines
@@ -114,13 +114,16 @@ def is_blank(query: str) -> bool:
 
 def read_query_file(name: str, columns: Columns = RECOGNISED, *, collection: bool = False) -> list[Query]:
     """The queries of a file, of the lines of standard input (``-``), or of a ``collection``; missing ids are line
-    numbers. All that is wrong (damaged lines, ids that occur twice or contain white space, queries without text) is one
-    DataError."""
+    numbers. All that is wrong (damaged lines, ids that occur twice or contain white space, queries without text or too
+    long) is one DataError."""
     path, problems = Path(name), Problems()
     if collection or ending_of(path):
         queries = read_queries(files_of(name, "queries") if collection else [path], problems, columns)
     else:
         queries = _lines(standard_input() if name == "-" else _text_lines(path, "Queries", QUERY_FORMS))
+        for query in queries:
+            if complaint := too_long(query.text):
+                problems.add(Path("standard input") if name == "-" else path, f"line {query.id} {complaint}")
     problems.stop_if_any()
     return queries
 

@@ -47,6 +47,8 @@ from vtkit.system import console
 Rows = Iterator[tuple[int, dict[str, Any] | str]]  # line and values by column, or a complaint
 V = TypeVar("V", int, float)
 
+LONGEST_QUERY = 100_000  # characters
+
 _SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
 _LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
 
@@ -154,9 +156,19 @@ def read_queries(paths: Iterable[Path], problems: Problems, columns: Columns = R
             for number, asked in documents_in(path, read, columns, problems, QUERY_IDS, QUERY_TEXTS):
                 if not asked.text.strip():
                     problems.add(path, f"line {number}: query {asked.id!r} has no text")
+                elif complaint := too_long(asked.text):
+                    problems.add(path, f"line {number}: query {asked.id!r} {complaint}")
                 yield path, number, Query(asked.id, asked.text)
 
     return without_repeated(rows(), problems)
+
+
+def too_long(query: str) -> str:
+    """The complaint about a query of more than :data:`LONGEST_QUERY` characters, else nothing: the analysis of a book
+    as a query would take minutes."""
+    if len(query) <= LONGEST_QUERY:
+        return ""
+    return f"has {len(query):,} characters. Cut it: a query has at most {LONGEST_QUERY:,}"
 
 
 def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, Mapping[str, int]]:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from vtkit.data.document_files import DOCUMENTS, is_blank
 from vtkit.data.documents import METADATA
-from vtkit.data.retrieval import Document
+from vtkit.data.retrieval import Document, too_long
 from vtkit.encoder.documents import pruned
 from vtkit.encoder.fitted import UNIT_OF_COMMON_WORDS
 from vtkit.encoder.static_queries import StaticQueries
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     QueryEncoder = StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
 
 TOKENS_SHOWN = 12
-
-LONGEST_QUERY = 100_000  # characters
 
 QUERIES_AT_ONCE = 256  # queries that are encoded and searched together
 
@@ -279,8 +277,8 @@ class Searcher:
 
     def _vectors(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """The vectors of queries with all their weights, whatever the engine takes."""
-        if (longest := max(map(len, queries), default=0)) > LONGEST_QUERY:
-            raise VtkitError(f"A query has {longest:,} characters. Cut it: a search takes {LONGEST_QUERY:,}.")
+        if complaint := too_long(max(queries, key=len, default="")):
+            raise VtkitError(f"A query {complaint}.")
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)

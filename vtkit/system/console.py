@@ -10,6 +10,7 @@ move or rename, direction overrides reverse text. Everything written here has pa
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -48,6 +49,9 @@ QUIET_SECONDS_BETWEEN_LINES = 30.0
 _COMMANDS_OF_TERMINALS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of characters that terminals execute: control, format (directions), halves of surrogate pairs, line and
 paragraph separators."""
+
+LONGEST_WORD = 500
+"""Letters of a word in an error or a warning; most systems allow 255 in a name."""
 
 _JOINERS = "\u200c\u200d"  # format characters that belong to the spelling of Persian, Hindi and others, and to emoji
 
@@ -122,7 +126,7 @@ def be_silent(silent: bool = True) -> None:
 
 def warn(message: str) -> None:
     """Something unexpected that works; problems that must be solved are errors."""
-    _terminal.print(f"[yellow]warning:[/yellow] {escape(clean(message))}")
+    _terminal.print(f"[yellow]warning:[/yellow] {escape(_readable(message))}")
     note(f"warning: {message}")
     if _log_file is not None:
         _warned.append(clean(message).strip())
@@ -141,7 +145,7 @@ def warned() -> tuple[str, ...]:
 
 def fail(message: str) -> None:
     """The last line of a command that failed."""
-    _terminal.print(f"[red]error:[/red] {escape(clean(message))}")
+    _terminal.print(f"[red]error:[/red] {escape(_readable(message))}")
     note(f"error: {message}")
 
 
@@ -291,6 +295,11 @@ def clean(text: str, kept: str = "\n\t") -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter in kept or not _is_command(letter) else _shown(letter) for letter in text)
+
+
+def _readable(message: str) -> str:
+    """``message``, cleaned and with very long words cut: a value that it quotes would hide its other sentences."""
+    return re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1…", clean(message))
 
 
 def one_line(text: str, width: int | None = None) -> str:
