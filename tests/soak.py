@@ -37,6 +37,7 @@ from test_run_cli import DATA, ENGLISH, KOREAN, SETTINGS, numbers
 
 import vtkit as vtkit_api
 from vtkit.pipeline.search import open_searcher, open_served
+from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -387,11 +388,24 @@ def handed_flips(finished: Path, draw: random.Random, found: Findings) -> None:
 
 
 def flipped(run: Path, seen: Callable[[], object], times: int, draw: random.Random, found: Findings) -> None:
-    """Flip one bit of a file of ``run``, ``times``; each is noticed, or what is ``seen`` stays."""
+    """Flip one bit of a file of ``run`` that is read, ``times``; each is noticed, or what is ``seen`` stays. A file is
+    read if something else is seen without it; hidden files, which are made again, are taken to be."""
+    console.be_silent()
     undisturbed = seen()
     if undisturbed != seen():
         found.fail(f"{seen.__name__}: differs from itself without a flip")
-    files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
+
+    def is_read(path: Path) -> bool:
+        hidden = path.rename(path.with_name("hidden"))
+        try:
+            return path.name.startswith(".") or seen() != undisturbed
+        except VtkitError:
+            return True
+        finally:
+            hidden.rename(path)
+
+    files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size and is_read(path)]
+    print(f"    {seen.__name__}: {', '.join(path.relative_to(run).as_posix() for path in files)}", flush=True)
     for _ in range(times):
         path = draw.choice(files)
         content = path.read_bytes()
@@ -467,7 +481,8 @@ def _work(part: str, seed: int, material: Path, folder: Path, work: Path, number
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, encoding="utf-8") for n, mode in enumerate("rww"))
-    vtkit_api.inspect_vocabulary(material / "target")  # lingua's models take 7 s and 1 GiB, once in a process
+    if part != "recipes":
+        vtkit_api.inspect_vocabulary(material / "target")  # lingua's models take 7 s and 1 GiB, once in a process
     gc.freeze()  # what is imported; to look at it after each case would take longer than the cases
     for number in numbers:
         place = folder / str(number)
