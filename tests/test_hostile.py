@@ -250,6 +250,9 @@ BEYOND: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "a length in words": (
         "tokenizer_config.json", lambda c: c.update(model_max_length="long"), "model_max_length should be a number"
     ),
+    "a length of inputs in words": (
+        "sentence_bert_config.json", lambda c: c.update(max_seq_length="long"), "max_seq_length should be a number"
+    ),
     "a billion labels": ("config.json", lambda c: c.update(num_labels=10**9), "num_labels 1000000000"),
     "a long prompt": (
         "config_sentence_transformers.json", lambda c: c.update(prompts={"query": "x" * 10**7}), "10,000,000 characters"

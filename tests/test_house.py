@@ -23,7 +23,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1956, 104),
     "deploy": (2292, 235),
     "data": (2913, 331),
-    "encoder": (2740, 273),
+    "encoder": (2741, 273),
     "evaluation": (1456, 137),
     "pipeline": (3531, 270),
     "recipe": (1113, 95),

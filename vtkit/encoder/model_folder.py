@@ -335,8 +335,9 @@ def _check_configuration(path: Path, label: str) -> None:
     content = read_settings(path, label)
     if path.name == "config.json":
         _refuse_beyond_bounds(content, f"{label}: {path}")
-    if not isinstance(content.get("model_max_length"), int | float | None):
-        raise DataError(f"{label}: {path} is damaged: model_max_length should be a number. {fetch_again()}")
+    for name in ("model_max_length", "max_seq_length"):
+        if not isinstance(content.get(name), int | float | None):
+            raise DataError(f"{label}: {path} is damaged: {name} should be a number. {fetch_again()}")
     prompts = content.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
         raise DataError(f"{label}: {path} is damaged: its prompts should be texts by name. {fetch_again()}")
