@@ -47,7 +47,7 @@ LONGEST_MESSAGE = 20_000
 KILLS = 20  # runs that are killed
 TIMES = 30  # kills of each command that makes a folder or a repository
 CHANGES = 100  # additions to an index and merges of it that are killed
-HANDED_FLIPS = 1000  # half of them before an export, half before an evaluation
+HANDED_FLIPS = 500  # before an export, and as many before an evaluation
 FLIPS = 1000  # bits that are flipped, one at a time, in the files of a run
 MOMENTS = (0.6, 2.0, 5.0, 9.0)  # seconds after which Ctrl-C is pressed
 RANDOM = {"recipes": 1500, "corpora": 900, "models": 600, "requests": 2000}  # cases of random input
@@ -366,11 +366,9 @@ def flips(finished: Path, draw: random.Random, found: Findings) -> None:
 
 
 def handed_flips(finished: Path, draw: random.Random, found: Findings) -> None:
-    """The same before the run is exported and evaluated: it is noticed, or rankings, scores and the exported values are
-    the same."""
+    """The same before the run is exported: it is noticed, or every exported file is the same."""
     run = Path(shutil.copytree(finished / "runs" / "korean", finished.parent / "exported"))
-    collection = next((finished / "data").rglob("corpus.jsonl")).parent
-    out = finished.parent / "out"
+    out = finished.parent / "export"
     (finished.parent / "queries.txt").write_text(QUERY[-1], "utf-8")
 
     def exported() -> object:
@@ -378,13 +376,21 @@ def handed_flips(finished: Path, draw: random.Random, found: Findings) -> None:
         vtkit_api.export_for(run, "elasticsearch", out, queries=finished.parent / "queries.txt")
         return content_of(out)
 
+    flipped(run, exported, HANDED_FLIPS, draw, found)
+
+
+def judged_flips(finished: Path, draw: random.Random, found: Findings) -> None:
+    """The same before the run is evaluated: it is noticed, or rankings and scores are the same."""
+    run = Path(shutil.copytree(finished / "runs" / "korean", finished.parent / "judged"))
+    collection = next((finished / "data").rglob("corpus.jsonl")).parent
+    out = finished.parent / "rankings"
+
     def evaluated() -> object:
         shutil.rmtree(out, ignore_errors=True)
         vtkit_api.evaluate(str(run), str(collection), max_queries=5, out=out, depth=100)
         return {name: content for name, content in content_of(out).items() if ".trec" in name}
 
-    for seen in (exported, evaluated):
-        flipped(run, seen, HANDED_FLIPS // 2, draw, found)
+    flipped(run, evaluated, HANDED_FLIPS, draw, found)
 
 
 def flipped(run: Path, seen: Callable[[], object], times: int, draw: random.Random, found: Findings) -> None:
@@ -580,6 +586,7 @@ PARTS = {
     "handed": handed,
     "flips": flips,
     "handed_flips": handed_flips,
+    "judged_flips": judged_flips,
 }
 
 
