@@ -166,34 +166,36 @@ _SECTIONS = {name: schema for name, schema in _SCHEMA["properties"].items() if n
 def _sound_recipe(draw: Draw, material: Path) -> dict[str, Any]:
     """A recipe that would run."""
     m = str(material)
-    source: list[dict[str, Any]] = [
-        {"model": f"{m}/{draw.choice(MODELS[:4])}"},
-        {"scratch": {"layers": 1, "hidden": 32, "heads": 2, "feed_forward": 48}},
-        {"embedder": f"{m}/dense"},
-    ]
     vocabulary: list[dict[str, Any]] = [
         {"kind": "existing", "tokenizer": f"{m}/target"},
         {"kind": "trained", "corpus": [f"{m}/texts.txt"], "size": 300},
-        {"kind": "expanded", "corpus": [f"{m}/texts.txt"], "size": 300},
-        {"kind": "source"},
+        {"kind": "expanded", "tokenizer": f"{m}/bert", "corpus": [f"{m}/texts.txt"], "size": 300},
     ]
     transfer: list[dict[str, Any]] = [
         {"method": "auto"}, {"method": "subtoken"}, {"method": "random"}, {"method": "overlap_mean"},
         {"method": "parallel", "parallel": {"files": [f"{m}/pairs.tsv"]}},
         {"method": "sembridge", "sembridge": {"embedder": f"{m}/dense"}},
     ]  # fmt: skip
+    scratch = {"scratch": {"layers": 1, "hidden": 32, "heads": 2, "feed_forward": 48}}
+    units = {"model": f"{m}/dense", "texts": 30, "units": {"size": 64}}
+    trimmed = {"kind": "trimmed", "corpus": [f"{m}/texts.txt"]}
+    model = {"model": f"{m}/{draw.choice(MODELS[:4])}"}
+    made: list[dict[str, Any]] = [
+        *[{"source": model, "vocabulary": draw.choice(vocabulary), "transfer": draw.choice(transfer)}] * 3,
+        {"source": model, "vocabulary": {"kind": "source"}},
+        {"source": scratch, "vocabulary": draw.choice(vocabulary[:2])},
+        {"source": units, "vocabulary": trimmed},
+    ]
     recipe = {
         "recipe": {"name": "random", "language": "en"},
-        "source": draw.choice(source),
-        "vocabulary": draw.choice(vocabulary),
-        "transfer": draw.choice(transfer),
+        **draw.choice(made),
         "casing": {"input": "lowercase"},
         "adapt": {"corpus": [f"{m}/texts.txt"], "steps": 2, "batch_size": 2},
         "calibrate": {"target_activation": 0.1},
         "finetune": {"data": f"{m}/beir", "steps": 2, "batch_size": 2},
         "index": {"document_length": 32},
         "evaluate": {"sets": [f"{m}/beir"]},
-        "sweep": {"recipe.seed": [1, 2]},
+        "sweep": {"values": {"recipe.seed": [1, 2]}},
     }
     kept = dict.fromkeys(("recipe", "source", "vocabulary", "transfer", "evaluate"), 1.0)
     return {name: value for name, value in recipe.items() if draw.random() < kept.get(name, 0.4)}
@@ -211,25 +213,27 @@ def _as_toml(recipe: Mapping[str, Any]) -> str:
 
 def recipe_case(draw: Draw, material: Path, folder: Path) -> Command:
     """A recipe, perhaps with others that it extends, and settings beside it, through what ends without training."""
+    plain = draw.random() < 0.4
 
     def one(name: str) -> None:
-        recipe = _sound_recipe(draw, material) if draw.random() < 0.7 else {}
-        for _ in range(draw.choice((0, 1, 1, 2, 4, 12)) or (not recipe)):
+        recipe = _sound_recipe(draw, material) if plain or draw.random() < 0.7 else {}
+        for _ in range(draw.choice((0, 0, 0, 1) if plain else (0, 1, 1, 2, 4, 12)) or (not recipe)):
             section = draw.choice(sorted(_SECTIONS))
             made = _of_schema(draw, _SECTIONS[section], _SCHEMA, material)
             before = recipe.get(section)
             both = isinstance(made, dict) and isinstance(before, dict) and draw.random() < 0.7
             recipe[section] = {**before, **made} if both else made  # type: ignore[dict-item]
-        extended = draw.choice((None, None, None, "other.toml", ["other.toml", "third.toml"], "recipe.toml", ["."]))
+        odd = ("recipe.toml", ["."]) if not plain else ()
+        extended = draw.choice((None, None, None, "other.toml", ["other.toml", "third.toml"], *odd))
         if name == "recipe.toml" and extended:
             recipe = {"extends": extended, **recipe}
         raw = _as_toml(recipe).encode("utf-8", "surrogatepass")
-        (folder / name).write_bytes(damaged(draw, raw) if draw.random() < 0.08 else raw)
+        (folder / name).write_bytes(damaged(draw, raw) if not plain and draw.random() < 0.08 else raw)
 
     for name in ("recipe.toml", "other.toml", "third.toml"):
         one(name)
     given = []
-    for _ in range(draw.choice((0, 0, 1, 2))):
+    for _ in range(draw.choice((0, 0, 0, 1) if plain else (0, 0, 1, 2))):
         section = draw.choice(sorted(_SECTIONS))
         inner = _SCHEMA["$defs"].get(str(_SECTIONS[section].get("$ref", "")).rpartition("/")[2], {}).get("properties")
         setting = draw.choice(sorted(inner)) if inner else draw.choice(TEXTS)
