@@ -382,12 +382,12 @@ def handed_flips(finished: Path, draw: random.Random, found: Findings) -> None:
 def judged_flips(finished: Path, draw: random.Random, found: Findings) -> None:
     """The same before the run is evaluated: it is noticed, or rankings and scores are the same."""
     run = Path(shutil.copytree(finished / "runs" / "korean", finished.parent / "judged"))
-    collection = next((finished / "data").rglob("corpus.jsonl")).parent
+    collection, measures = str(finished / "data" / "elements-ko"), ["nDCG@10", "R@100"]
     out = finished.parent / "rankings"
 
     def evaluated() -> object:
         shutil.rmtree(out, ignore_errors=True)
-        vtkit_api.evaluate(str(run), str(collection), max_queries=5, out=out, depth=100)
+        vtkit_api.evaluate(str(run), collection, measures=measures, max_queries=5, out=out, depth=100)
         return {name: content for name, content in content_of(out).items() if ".trec" in name}
 
     flipped(run, evaluated, HANDED_FLIPS, draw, found)
