@@ -200,7 +200,7 @@ def interrupts(finished: Path, draw: random.Random, found: Findings) -> None:
 
 def changes(finished: Path, draw: random.Random, found: Findings) -> None:
     """SIGKILL at random moments of ``vtkit add`` and ``vtkit merge``: the index is as before or as after, and never
-    half; what was acknowledged stays."""
+    half; what was acknowledged stays. Two additions at once both happen."""
     folder = copy(finished, "changed")
     corpus = next((folder / "data").rglob("corpus.jsonl"))
     found.note("encode", vtkit(folder, "encode", "runs/korean", str(corpus), "--out", "vectors"), (0,))
@@ -241,6 +241,19 @@ def changes(finished: Path, draw: random.Random, found: Findings) -> None:
             done = vtkit(folder, *command)
             found.note(f"{command[0]} {number} again", done, (0,))
             seconds[command[0]] = done.seconds
+    for number in range(CHANGES // 10):
+        before, both = seen()[0], []
+        for name in ("first", "second"):
+            (folder / f"{name}.jsonl").write_text(json.dumps({"_id": f"{name}-{number}", "text": QUERY[-1]}), "utf-8")
+            (folder / f"{name}-{number}").mkdir()
+            arguments = ("add", "index", f"{name}.jsonl")
+            both.append(command_line.start(folder, arguments, environment, folder / f"{name}-{number}"))
+        for process in both:
+            process.join(300)
+        found.codes.update(process.exitcode or 0 for process in both)
+        codes = [process.exitcode for process in both]
+        if codes != [0, 0] or sorted(seen()[0]) != sorted([*before, f"first-{number}", f"second-{number}"]):
+            found.fail(f"two additions at once {number}: {codes}, or not all documents are there")
     if left := [path.name for path in index.rglob(".*.new-*")]:
         found.fail(f"left behind: {left[:3]}")
 
