@@ -63,7 +63,7 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
 	  file://$(abspath $(RUN))/report.html
 
-# What kills, Ctrl-C and flipped bits do to vtkit, about 40 minutes; `make soak PARTS=kills` for some of it.
+# What kills, Ctrl-C, flipped bits and random input do to vtkit, about an hour; `make soak PARTS=kills` for some of it.
 soak: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak.py $(PARTS)
 
