@@ -48,6 +48,8 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/training_data.py --passages 200000 --queries 20000 --examples 400000
 	$(BIN)/python tests/benchmarks/query_encoding.py
 	$(BIN)/python tests/benchmarks/serving.py $${VTKIT_DATA:-../shared}/models/minilm-splade-en
+	$(BIN)/python tests/benchmarks/executors.py $${VTKIT_DATA:-../shared}/models/minilm-splade-en \
+	  $${VTKIT_DATA:-../shared}/data/squad-en
 	$(BIN)/python tests/benchmarks/mlm_loss.py
 	$(BIN)/python tests/benchmarks/engines.py --depth 1000 --only exact everything scipy
 	$(BIN)/python tests/benchmarks/engines.py --only exact everything bm25s splade-index

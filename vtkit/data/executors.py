@@ -57,10 +57,29 @@ def executed_by(run: RunSection) -> Iterator[None]:
 
 
 def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iterator[Any]:
-    """The results of ``job`` for ``tasks``, in their order; tasks are taken as processes become free.
+    """The results of ``job`` for ``tasks``, in their order; see :func:`as_finished`. Where the next result is long in
+    coming, only so many others are computed and held."""
+    due, results = 0, dict[int, Any]()
+    for number, result in as_finished(job, tasks, bar, few, lambda workers: 4 * workers - len(results)):
+        results[number] = result
+        while due in results:
+            yield results.pop(due)
+            due += 1
+
+
+def as_finished(
+    job: Job,
+    tasks: Iterable[Any],
+    bar: console.Bar,
+    few: int,
+    most: Callable[[int], int] = lambda workers: 2 * workers,
+) -> Iterator[tuple[int, Any]]:
+    """The number of each of ``tasks`` with the result of ``job``, as they are finished; tasks are taken as processes
+    become free.
 
     Args:
         few: number of tasks below which no other processes are started, unless ``[run]`` names an executor.
+        most: tasks that may be under way with so many workers.
 
     Raises:
         MachineError: a process died again and again at one task, or the Ray cluster is lost.
@@ -73,14 +92,14 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
         here = len(first) < few or _processes(chosen) == 1
         chosen = chosen.model_copy(update={"executor": "here" if here else "processes"})
     if chosen.executor == "here":
-        for task in left:
-            yield job(task, bar)
+        for number, task in enumerate(left):
+            yield number, job(task, bar)
         return
     team = _Processes(job, chosen) if chosen.executor == "processes" else _Ray(job, chosen)
-    numbered, due, results, under_way = enumerate(left), 0, dict[int, Any](), 0
+    numbered, under_way = enumerate(left), 0
     try:
         while True:
-            while len(results) + under_way < 4 * team.workers and team.is_free() and (next_ := next(numbered, None)):
+            while under_way < most(team.workers) and team.is_free() and (next_ := next(numbered, None)):
                 team.start(*next_)
                 under_way += 1
             if not under_way:
@@ -89,10 +108,7 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
                 under_way -= 1
                 if error is not None:
                     raise error.__new__(error, value)  # MissingExtra makes its message itself
-                results[number] = value
-            while due in results:
-                yield results.pop(due)
-                due += 1
+                yield number, value
     finally:
         team.leave()
 

@@ -73,7 +73,7 @@ def run(
             f"{recipe_path} has [sweep], a grid of runs: vtkit sweep {recipe_path} runs it. To run the recipe "
             "by itself, add --set sweep=none."
         )
-    shown = [word for setting in overrides if not setting.startswith("run.") for word in ("--set", setting)]
+    shown = [word for setting in overrides if not setting.startswith(("run.", "run=")) for word in ("--set", setting)]
     recipe.run_by("vtkit", "run", str(recipe_path), *shown)
     try:
         check_settings(loaded)

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.data.executors import as_finished, executed_by
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.compare import per_query
 from vtkit.pipeline.disk import show_disk, show_earlier_times
@@ -27,6 +27,7 @@ from vtkit.report.data import ReportData
 from vtkit.report.sweep_tables import COSTS, PLACE, SweepResults, csv_table, latex_tables
 from vtkit.search.measures.significance import Difference, Values, difference, holm
 from vtkit.settings.recipe import STORE
+from vtkit.settings.run import RunSection
 from vtkit.system import console
 from vtkit.system.errors import VtkitError, machine_errors
 from vtkit.system.outputs import write_atomically
@@ -144,43 +145,49 @@ def _one_by_one(grid: Grid, cells: Sequence[Cell], runs: Path, threads: int | No
 
 
 def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads: int | None) -> dict[str, str]:
-    """Each cell in a process of its own, ``jobs`` of them at a time. If two cells need the same output, one makes it
-    and the other waits (:func:`vtkit.system.outputs.held`)."""
-    share = str(max(1, (threads or all_threads()) // jobs))
-    running: dict[str, subprocess.Popen[str]] = {}
+    """Each cell in a process of its own, ``jobs`` of them at a time, on the machines of the recipe's Ray cluster if it
+    has one. If two cells need the same output, one makes it and the other waits (:func:`vtkit.system.outputs.held`)."""
+    own = cells[0].loaded.recipe.run if cells else RunSection()
+    executor = "ray" if own.executor == "ray" else "processes"
+    share = max(1, (threads or all_threads()) // jobs)
     failed: dict[str, str] = {}
 
-    def one(cell: Cell) -> None:
-        process = running[cell.name] = subprocess.Popen(
-            [sys.executable, "-m", *_command(grid, cell, runs), "--runs", str(runs), "--threads", share],
-            env=os.environ | {"OMP_NUM_THREADS": share, SIDE_BY_SIDE: "1"},
-            stdin=subprocess.PIPE,  # closes with this process, however it ends
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        console.say(f"{cell.name} started; log: {runs / cell.name / LOG}")
-        assert process.stderr is not None
-        said = process.stderr.read()
-        if process.wait():
-            error = said.rpartition("error: ")[2].strip() if "error: " in said else ""  # the last that it printed
-            failed[cell.name] = error or f"it ended with exit code {process.returncode}"
-            console.warn(f"{cell.name} failed, the others go on: {failed[cell.name]}")
-        else:
-            console.say(f"{cell.name} is finished")
+    def started() -> Iterator[tuple[str, ...]]:
+        for cell in cells:
+            console.say(f"{cell.name} started; log: {runs / cell.name / LOG}")
+            yield (*_command(grid, cell, runs), "--runs", str(runs.absolute()))
 
-    with ThreadPoolExecutor(jobs) as pool:
-        started = [pool.submit(one, cell) for cell in cells]
-        try:
-            for future in started:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in running.values():
-                process.terminate()
-            raise
+    run = own.model_copy(update={"executor": executor, "workers": jobs, "cpus": share})
+    with executed_by(run), console.progress("cells", total=len(cells)) as bar:
+        for number, reason in as_finished(_failure, started(), bar, few=1):
+            name = cells[number].name
+            if reason is None:
+                console.say(f"{name} is finished")
+            else:
+                failed[name] = reason
+                console.warn(f"{name} failed, the others go on: {reason}")
+            bar.advance(1)
     return failed
+
+
+def _failure(command: Sequence[str], bar: console.Bar | None) -> str | None:
+    """Run a cell by its ``command``, with the threads of this process; why it failed."""
+    process = subprocess.Popen(
+        # its shards are computed where it is
+        [sys.executable, "-m", *command, "--threads", str(all_threads()), "--set", "run=none"],
+        env=os.environ | {SIDE_BY_SIDE: "1"},
+        stdin=subprocess.PIPE,  # closes with this process, however it ends
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    if not process.wait():
+        return None
+    error = said.rpartition("error: ")[2].strip() if "error: " in said else ""  # the last that it printed
+    return error or f"it ended with exit code {process.returncode}"
 
 
 def write_sweep(grid: Grid, runs: Path) -> Path:
