@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from vtkit.data import shards as cut
-from vtkit.data.shards import Arrays, Part, Shard, shards
+from vtkit.data.shards import Arrays, Part, Shard, Work, shards
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -45,6 +45,17 @@ class CountLetters:
 
     def asked(self) -> dict[str, int]:
         return {place.name: len(place.read_text().splitlines()) for place in sorted(self.marks.iterdir())}
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several works on the same texts."""
+
+    works: tuple[Work, ...]
+
+    def __call__(self, texts: Sequence[str], bar: console.Bar | None) -> Arrays:
+        of_works = [work(texts, None) for work in self.works]
+        return {f"{n}-{name}": array for n, arrays in enumerate(of_works) for name, array in arrays.items()}
 
 
 def computed(work: CountLetters, folder: Path, part: Part | None = None, join: int | None = None) -> list[Shard]:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import invoke
-from part_work import BLOCKS, CountLetters, computed
-from tiny import collection, dense, encoder, texts, write_collection
+from part_work import BLOCKS, CountLetters, Together, computed
+from tiny import collection, cross_encoder, dense, encoder, texts, write_collection
 
 import vtkit
 from vtkit.data import shards, word_counts
@@ -27,6 +28,7 @@ from vtkit.search.analysers import analyser
 from vtkit.settings.run import RunSection
 from vtkit.system.errors import DataError, MachineError
 from vtkit.training.document_expansion.tilde import LikeliestTokens
+from vtkit.training.teachers import Asked, KeptScores, load_teacher
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -166,21 +168,49 @@ def test_every_work_of_a_model_leaves_the_same_bytes_by_every_executor(
 ) -> None:
     monkeypatch.setattr(shards, "ITEMS_A_SHARD", 6)
     documents, sparse = texts(20), encoder(tmp_path / "sparse")
-    for place, work in enumerate(
-        (
-            EmbedTexts(load_dense(str(dense(tmp_path / "dense")), "embedder"), "document"),
-            ReadStates(sparse),
-            LikeliestTokens(sparse, 5, 16),
-        )
-    ):
-        expected = arrays_of(work, documents, "here")
-        with executed_by(executor):
-            in_memory = arrays_of(work, documents, "in memory")
-            kept = arrays_of(work, documents, "kept", tmp_path / str(place))
-        for name, array in expected.items():
-            assert in_memory[name].tobytes() == kept[name].tobytes() == array.tobytes()
-            assert in_memory[name].shape == kept[name].shape == array.shape
-        assert not (tmp_path / f"{place}.parts").exists()
+    embedder = load_dense(str(dense(tmp_path / "dense")), "embedder")
+    work = Together((EmbedTexts(embedder, "document"), ReadStates(sparse), LikeliestTokens(sparse, 5, 16)))
+    expected = arrays_of(work, documents, "here")
+    with executed_by(executor):
+        in_memory = arrays_of(work, documents, "in memory")
+        kept = arrays_of(work, documents, "kept", tmp_path / "kept")
+    assert kept.keys() == in_memory.keys() == expected.keys()
+    for name, array in expected.items():
+        assert in_memory[name].tobytes() == kept[name].tobytes() == array.tobytes()
+        assert in_memory[name].shape == kept[name].shape == array.shape
+    assert not (tmp_path / "kept.parts").exists()
+
+
+def steps_of(known: list[str]) -> list[Asked]:
+    """Three files of steps of two queries and four documents."""
+    of_steps = [[number % len(known) for number in range(start, start + 4)] for start in range(45)]
+    return [Asked([known[n[0] % 9], known[n[1] % 7]], [known[m] for m in n], n, 2) for n in of_steps]
+
+
+def test_a_cross_encoder_gives_the_same_scores_by_every_executor(executor: RunSection, tmp_path: Path) -> None:
+    teacher = load_teacher(str(cross_encoder(tmp_path / "model")), (16, 24), "teacher")
+    steps = steps_of(texts(40))
+    assert len(list(KeptScores(teacher, steps, tmp_path / "expected"))) == 45
+    with executed_by(executor):
+        assert len(list(KeptScores(teacher, steps, tmp_path / "found"))) == 45
+    assert content(tmp_path / "found") == content(tmp_path / "expected")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_a_teacher_with_vectors_reads_each_document_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "ITEMS_A_SHARD", 6)
+    if kind == "sparse":
+        vtkit.save_encoder(encoder(tmp_path), tmp_path / "model")
+    else:
+        dense(tmp_path / "model")
+    teacher = load_teacher(str(tmp_path / "model"), (16, 24), "teacher")
+    steps = steps_of(texts(40))
+    for step, scores in zip(steps, KeptScores(teacher, steps, tmp_path), strict=True):
+        np.testing.assert_allclose(scores, teacher.scores([step])[0], atol=1e-4)
+    (rows,) = (tmp_path / "teacher-scores" / "vectors").glob("indptr.npy" if kind == "sparse" else "vectors.npy")
+    assert len(np.load(rows)) == 40 + (kind == "sparse")
 
 
 def test_kept_arrays_go_on_where_they_were_interrupted(

@@ -26,7 +26,9 @@ def sweep(
     tables: Annotated[
         bool, option("Run nothing; write page and tables of the cells that are finished.", None, "--tables")
     ] = False,
-    jobs: Annotated[int, option("Cells that run at the same time, here or with run.executor=ray on a cluster.", min=1)] = 1,
+    jobs: Annotated[
+        int, option("Cells that run at the same time, here or with run.executor=ray on a cluster.", min=1)
+    ] = 1,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
     download: DownloadOption = False,

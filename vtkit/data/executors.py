@@ -56,6 +56,11 @@ def executed_by(run: RunSection) -> Iterator[None]:
         _chosen = before
 
 
+def elsewhere() -> bool:
+    """Whether ``[run]`` names an executor that computes in other processes."""
+    return _chosen.executor in ("processes", "ray")
+
+
 def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iterator[Any]:
     """The results of ``job`` for ``tasks``, in their order; see :func:`as_finished`. Where the next result is long in
     coming, only so many others are computed and held."""

@@ -85,27 +85,20 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.documents import as_indexed, pruned
+        from vtkit.encoder.documents import as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
-        from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
-        from vtkit.search.stored_vectors import read_vectors
+        from vtkit.search.sharded_encoding import kept_vectors
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
         passages = Passages.of(collection.documents, settings.passages)
         contents = row_contents(collection.documents, passages)
-        if kept is None:
-            texts = list(contents)
-            vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
-            candidates, _ = pruned(vectors, settings.candidate_dimensions)
-            vectors = as_indexed(encoder, candidates, texts, settings)
-        else:
-            made_from = [settings.document_length, settings.candidate_dimensions, settings.precision]
-            place = kept / _digest(made_from, contents)
-            if not place.is_dir():
-                encode_documents(encoder, contents, settings, place, place.with_suffix(".parts"), said)
-            vectors = as_indexed(encoder, read_vectors(place), contents, settings)
+        most, place = settings.candidate_dimensions, None
+        if kept is not None:
+            place = kept / _digest([settings.document_length, most, settings.precision], contents)
+        vectors = kept_vectors(encoder, contents, length, place, precision, said, most)
+        vectors = as_indexed(encoder, vectors, contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
 

@@ -15,7 +15,7 @@ from vtkit.data.shards import Arrays, Part, Shard, join_arrays, shards, write_ar
 from vtkit.encoder.asymmetric import width_of
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.search.stored_vectors import write_vectors
+from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
 from vtkit.system.outputs import aside
 from vtkit.system.runtime import HoldsModels, Precision
@@ -105,6 +105,28 @@ def encode_to_disk(
         join_vectors(done, width_of(encoder), folder)
         shutil.rmtree(shards_folder, ignore_errors=True)
     return encoded
+
+
+def kept_vectors(
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    max_length: int,
+    folder: Path | None,
+    precision: Precision,
+    description: str,
+    top_dimensions: int | None = None,
+) -> sp.csr_matrix:
+    """The vectors of documents, (texts, width); ``folder`` is that of :func:`vtkit.data.shards.arrays_of`."""
+    if folder is None:
+        vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description=description)
+        return pruned(vectors, top_dimensions)[0]
+    if not folder.is_dir():
+        beside = folder.with_name(f"{folder.name}.parts")
+        encode_to_disk(
+            encoder, texts, "document", max_length, folder, beside, made_from={}, top_dimensions=top_dimensions,
+            precision=precision, description=description, total=len(texts),
+        )  # fmt: skip
+    return read_vectors(folder)
 
 
 def join_vectors(done: Sequence[Shard], width: int, folder: Path) -> None:

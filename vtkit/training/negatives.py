@@ -17,8 +17,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
-from vtkit.search.sharded_encoding import encode_to_disk
-from vtkit.search.stored_vectors import read_vectors
+from vtkit.search.sharded_encoding import kept_vectors
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
@@ -152,14 +151,9 @@ def model_ranking(
                 "and a dense or sparse encoder here."
             )
         encoder, (query_length, length) = searching.encoder, lengths
-        if not vectors.is_dir():
-            shards = vectors.with_suffix(".parts")
-            encode_to_disk(
-                encoder, documents, "document", length, vectors, shards,
-                made_from={}, precision=precision, description=said, total=len(documents),
-            )  # fmt: skip
+        weights = kept_vectors(encoder, documents, length, vectors, precision, said)
         terms = encode_side(encoder, queries, "query", query_length, precision=precision)
-        return index_in_memory(read_vectors(vectors)).search(terms, depth)[0]
+        return index_in_memory(weights).search(terms, depth)[0]
 
     ranking = kept_array(file, ranked)
     shutil.rmtree(vectors, ignore_errors=True)

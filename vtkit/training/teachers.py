@@ -4,37 +4,41 @@ a step answers each query of it, as an array (queries, documents), NaN where a t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
+from vtkit.data.executors import elsewhere, in_order
 from vtkit.data.hub import read_json
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.dense import EmbedTexts, load_dense
+from vtkit.encoder.dense import EmbedTexts, encode_dense, load_dense
 from vtkit.encoder.families import max_input_length
 from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, model_kind, refuse_incomplete
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.search.bm25 import Bm25
+from vtkit.search.sharded_encoding import kept_vectors
 from vtkit.system import console
+from vtkit.system.distributed import alone, is_main
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
-from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
+from vtkit.system.runtime import HoldsModels, fastest_device, fastest_precision, quiet_libraries
 from vtkit.training.losses import LISTWISE_TEMPERATURE, own_candidates, standardized
 from vtkit.vocabulary.existing import prepare_backend
 
 SCORES_FOLDER = "teacher-scores"
 
 STEPS_AT_ONCE = 20  # steps whose scores are one file: what a killed run loses at most
-KNOWN_DOCUMENTS = 200_000  # documents whose vectors a dense teacher holds
+READING = "documents read for the teacher"
 
 COSINE_SCALE = 20.0
 """The scale of cosines, which lie within a few tenths of each other; sentence-transformers multiplies by it, too."""
@@ -58,26 +62,51 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Read:
+    """Vectors of documents that a teacher has read."""
+
+    rows: Mapping[int, int]  # number of a document -> its row
+    vectors: Any  # (documents, width), an array or a sparse matrix
+
+    @classmethod
+    def of(cls, steps: Sequence[Asked], encode: Callable[[list[str]], Any]) -> Read:
+        """The documents of ``steps``, each encoded once."""
+        texts = {number: text for step in steps for number, text in zip(step.numbers, step.documents, strict=True)}
+        return cls({number: row for row, number in enumerate(texts)}, encode(list(texts.values())))
+
+    def __getitem__(self, step: Asked) -> Any:
+        """The vectors of the documents of a step."""
+        return self.vectors[[self.rows[number] for number in step.numbers]]
+
+
+@dataclass(frozen=True)
 class SparseTeacher:
     """A sparse encoder: dot products of its vectors."""
 
     encoder: SparseEncoder
     max_length: int
+    read: Read | None = None
 
     @property
     def scale(self) -> float:
         """:data:`COSINE_SCALE` if its scores are cosines, else 1."""
         return COSINE_SCALE if self.encoder.similarity_fn_name == "cosine" else 1.0
 
+    def reading(self, steps: Sequence[Asked], folder: Path | None = None) -> Read:
+        """The vectors of all documents of ``steps``, in ``folder`` or in memory."""
+        encoder, length, precision = self.encoder, self.max_length, fastest_precision()
+        return Read.of(steps, lambda texts: kept_vectors(encoder, texts, length, folder, precision, READING))
+
     def scores(self, steps: Sequence[Asked]) -> np.ndarray:
         """Float32 (steps, queries, documents)."""
-        precision = fastest_precision()
         queries, documents = _texts(steps)
-        vectors = encode_side(self.encoder, documents, "document", self.max_length, precision=precision)
-        asking = vectors
-        if queries != documents:
-            asking = encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
-        return np.stack([(asking[q] @ vectors[d].T).toarray() for q, d in _slices(steps)]).astype(np.float32)
+        read = self.read or self.reading(steps)
+        if queries == documents:
+            pairs = [(read[step], read[step]) for step in steps]
+        else:
+            asking = encode_side(self.encoder, queries, "query", self.max_length, precision=fastest_precision())
+            pairs = [(asking[q], read[step]) for step, (q, _) in zip(steps, _slices(steps), strict=True)]
+        return np.stack([(asked @ known.T).toarray() for asked, known in pairs]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -85,9 +114,7 @@ class DenseTeacher:
     """A dense embedder: its own similarity of its own vectors, with its own prompts."""
 
     embedder: Any
-
-    known: dict[str, np.ndarray] = field(default_factory=dict)
-    """Vectors of the last :data:`KNOWN_DOCUMENTS` documents it has read, which come again as candidates of others."""
+    read: Read | None = None
 
     @property
     def scale(self) -> float:
@@ -96,24 +123,21 @@ class DenseTeacher:
         normalized = bool(modules) and isinstance(modules[-1], Normalize)
         return COSINE_SCALE if normalized or self.embedder.similarity_fn_name == "cosine" else 1.0
 
+    def reading(self, steps: Sequence[Asked], folder: Path | None = None) -> Read:
+        """The vectors of all documents of ``steps``, in ``folder`` or in memory."""
+        embedder, precision = self.embedder, fastest_precision()
+        return Read.of(steps, lambda texts: encode_dense(embedder, texts, "document", precision, READING, folder))
+
     def scores(self, steps: Sequence[Asked]) -> np.ndarray:
         """Float32 (steps, queries, documents)."""
-        precision = fastest_precision()
-        queries, documents = _texts(steps)
-        asking = EmbedTexts(self.embedder, "query", precision)(queries)["vectors"]
-        new = list(dict.fromkeys(text for text in documents if text not in self.known))
-        if new:
-            read = EmbedTexts(self.embedder, "document", precision)(new)["vectors"]
-            self.known.update(zip(new, read, strict=True))
-        vectors = np.stack([self.known[text] for text in documents])
-        for text in list(self.known)[: max(0, len(self.known) - KNOWN_DOCUMENTS)]:
-            del self.known[text]
-        similarities = [np.asarray(self.embedder.similarity(asking[q], vectors[d])) for q, d in _slices(steps)]
-        return np.stack(similarities).astype(np.float32)
+        read = self.read or self.reading(steps)
+        asking = EmbedTexts(self.embedder, "query", fastest_precision())(_texts(steps)[0])["vectors"]
+        pairs = [(asking[q], read[step]) for step, (q, _) in zip(steps, _slices(steps), strict=True)]
+        return np.stack([np.asarray(self.embedder.similarity(*pair)) for pair in pairs]).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class CrossEncoderTeacher:
+class CrossEncoderTeacher(HoldsModels):
     """A cross-encoder, which is asked for each query's own candidates only: its logits, before any activation."""
 
     model: Any  # its `max_seq_length` cuts a pair
@@ -264,10 +288,11 @@ class KeptScores:
     ``folder``; with ``own``, of each query's own candidates only."""
 
     def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
-        self._teacher, self._steps, self._own = teacher, steps, own
+        self._job, self._steps, self._own = ScoreSteps(teacher, own), steps, own
         self.scale = teacher.scale
         self._folder = folder / SCORES_FOLDER
         self._start, self._part = -1, torch.empty(0)
+        self._unprepared = True
         self.compares_nothing = bool((self._scores_from(0).isfinite().sum(dim=2) < 2).all())
         """Whether each query of the first steps has a score of one document only."""
 
@@ -294,17 +319,50 @@ class KeptScores:
 
     def _scores_from(self, start: int) -> Tensor:
         """The scores of the steps that are one file, (steps, queries, documents or candidates)."""
-        if start == self._start:
-            return self._part
-        part = self._steps[start : start + STEPS_AT_ONCE]
-        queries = len(part[0].queries)
-        own = np.arange(queries)[:, None] + queries * np.arange(part[0].candidates)  # columns of a query's candidates
+        if start and self._unprepared:
+            self._unprepared = False
+            self._prepare()
+        if start != self._start:
+            self._start, self._part = start, torch.from_numpy(self._job(self._task(start)))
+        return self._part
 
-        def asked() -> np.ndarray:
+    def _task(self, start: int) -> tuple[Path, int, Sequence[Asked]]:
+        return self._folder / f"{start:08d}.npy", start, self._steps[start : start + STEPS_AT_ONCE]
+
+    def _prepare(self) -> None:
+        """Let the teacher read the documents of all steps at once, or other processes ask a cross-encoder ahead, once
+        the first steps have shown that it is of use."""
+        if not is_main():  # the others get the scores
+            return
+        with alone():
+            self._job = replace(
+                self._job, teacher=_with_vectors(self._job.teacher, self._steps, self._folder / "vectors")
+            )
+            if isinstance(self._job.teacher, CrossEncoderTeacher) and elsewhere():
+                ahead = map(self._task, range(0, len(self), STEPS_AT_ONCE))
+                with console.progress("scores of the teacher", total=len(self)) as bar:
+                    for number, _ in enumerate(in_order(self._job, ahead, bar, few=0), 1):
+                        bar.reach(min(number * STEPS_AT_ONCE, len(self)))
+
+
+@dataclass(frozen=True)
+class ScoreSteps:
+    """The work on some steps: the teacher's scores, kept in their file."""
+
+    teacher: Teacher
+    own: bool  # of each query's own candidates only
+
+    def __call__(self, task: tuple[Path, int, Sequence[Asked]], bar: console.Bar | None = None) -> NDArray[np.float32]:
+        """Float32 (steps, queries, documents or candidates)."""
+        file, start, part = task
+        queries, candidates = len(part[0].queries), part[0].candidates
+        own = np.arange(queries)[:, None] + queries * np.arange(candidates)  # columns of a query's candidates
+
+        def asked() -> NDArray[np.float32]:
             # in the middle of a training step: nothing of it may change what the teacher says, nor the reverse
             device = "cuda" if torch.cuda.is_available() else "cpu"
             with torch.random.fork_rng(), torch.no_grad(), torch.autocast(device, enabled=False):
-                scores = self._teacher.scores(part)
+                scores = self.teacher.scores(part)
             of_own = np.take_along_axis(scores, own[None], axis=2)
             wrong = np.isinf(scores).any(axis=2) | np.isnan(of_own).any(axis=2)
             if wrong.any():
@@ -314,14 +372,21 @@ class KeptScores:
                     f"or NaN (the first is query {query + 1} of step {start + step}, "
                     f'"{console.one_line(part[step].queries[query], 60)}"). Name another teacher.'
                 )
-            return of_own if self._own else scores
+            return of_own if self.own else scores
 
-        wanted = (len(part), queries, part[0].candidates if self._own else len(part[0].documents))
-        kept = kept_array(
-            self._folder / f"{start:08d}.npy", asked, lambda kept: kept.shape == wanted and kept.dtype == np.float32
-        )
-        self._start, self._part = start, torch.from_numpy(kept)
-        return self._part
+        wanted = (len(part), queries, candidates if self.own else len(part[0].documents))
+        return kept_array(file, asked, lambda kept: kept.shape == wanted and kept.dtype == np.float32)
+
+
+def _with_vectors(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> Teacher:
+    """The teacher with the vectors of all documents of ``steps``, if it has vectors, in ``folder``."""
+    match teacher:
+        case SparseTeacher() | DenseTeacher():
+            return replace(teacher, read=teacher.reading(steps, folder))
+        case Ensemble():
+            return Ensemble([_with_vectors(each, steps, folder / str(n)) for n, each in enumerate(teacher.teachers)])
+        case _:
+            return teacher
 
 
 def _cut(tokenizer: Any, texts: Sequence[str], length: int) -> list[str]:
