@@ -12,6 +12,7 @@ from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, TOKENS, bare, encoder, same, texts, tokenizer, weights
 from transformers import T5Config, T5ForConditionalGeneration, TrainerState
 
+import vtkit
 from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
@@ -406,6 +407,8 @@ def test_queries_are_kept_repeatable_and_others_for_another_seed(folder: str, tm
     assert ours.queries(PASSAGES, 4, tmp_path / "b") == first
     assert torch.equal(torch.get_rng_state(), state)  # training's random numbers are not touched
     assert ours.queries(PASSAGES, 5, tmp_path / "c") != first
+    with vtkit.executed_by(executor="processes", workers=2):
+        assert ours.queries(PASSAGES, 4, tmp_path / "d") == first
 
 
 def test_a_killed_run_writes_none_again(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,17 +11,20 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from vtkit.data.executors import in_order
 from vtkit.encoder.model_folder import SAFELY, library_errors, load_complete, model_folder, refuse_lacking
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import write_atomically
-from vtkit.system.runtime import fastest_device, without_notices
+from vtkit.system.runtime import HoldsModels, fastest_device, without_notices
 
 QUERIES_FOLDER = "generated-queries"
 
 QUERIES = 3  # of each text, as in GPL
 
 TEXTS_AT_ONCE = 16  # texts whose queries are sampled together and are one file: what a killed run loses at most
+
+FEW_FILES = 32  # below which other processes are not worth starting
 
 TOP_K = 25
 TOP_P = 0.95
@@ -31,7 +34,7 @@ LONGEST_QUERY = 64  # tokens of the generator that a query may have
 
 
 @dataclass(frozen=True)
-class QueryGenerator:
+class QueryGenerator(HoldsModels):
     """A sequence-to-sequence model that writes queries."""
 
     model: Any
@@ -43,18 +46,14 @@ class QueryGenerator:
         :data:`TOP_K` and :data:`TOP_P`, and kept in files below ``folder``: a killed run ends in the same queries."""
         kept = folder / QUERIES_FOLDER
         kept.mkdir(parents=True, exist_ok=True)
+        tasks = (
+            (kept, texts[start : start + TEXTS_AT_ONCE], seed + start) for start in range(0, len(texts), TEXTS_AT_ONCE)
+        )
         of_texts: list[list[str]] = []
         with console.progress("writing queries", total=len(texts)) as bar:
-            for start in range(0, len(texts), TEXTS_AT_ONCE):
-                some = texts[start : start + TEXTS_AT_ONCE]
-                key = hashlib.sha256(json.dumps([seed + start, *some]).encode()).hexdigest()
-                try:
-                    written = json.loads((kept / f"{key}.json").read_text("utf-8"))
-                except (OSError, ValueError):
-                    written = self._write(some, seed + start)
-                    write_atomically(kept / f"{key}.json", json.dumps(written, ensure_ascii=False))
+            for written in in_order(self, tasks, bar, FEW_FILES):
                 of_texts += written
-                bar.advance(len(some))
+                bar.advance(len(written))
         without = sum(not queries for queries in of_texts)
         if without == len(of_texts):
             raise DataError("The query generator writes only blank queries. Name another model in distill.queries.")
@@ -63,6 +62,17 @@ class QueryGenerator:
                 f"  the generator writes no query for {without} of {len(of_texts)} texts; their openings are used"
             )
         return of_texts
+
+    def __call__(self, task: tuple[Path, Sequence[str], int], bar: console.Bar | None) -> list[list[str]]:
+        """The queries of some texts, which are one file in a folder, sampled with a seed."""
+        kept, texts, seed = task
+        file = kept / f"{hashlib.sha256(json.dumps([seed, *texts]).encode()).hexdigest()}.json"
+        try:
+            written: list[list[str]] = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError):
+            written = self._write(texts, seed)
+            write_atomically(file, json.dumps(written, ensure_ascii=False))
+        return written
 
     def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         read = self.tokenizer(
