@@ -149,7 +149,7 @@ def test_a_driver_that_is_killed_takes_its_processes_along_and_the_next_one_goes
     assert again == {texts[0] for number, texts in enumerate(BLOCKS) if f"{number:06d}" not in whole}
 
 
-def test_vectors_have_the_same_bytes_by_every_executor(
+def test_vectors_and_indexes_have_the_same_bytes_by_every_executor(
     executor: RunSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "ITEMS_A_SHARD", 6)  # 7 shards
@@ -161,6 +161,20 @@ def test_vectors_have_the_same_bytes_by_every_executor(
     vtkit.encode_texts(tmp_path / "model", texts, tmp_path / "expected")
     assert content(tmp_path / "found" / "vectors") == content(tmp_path / "expected" / "vectors")
     assert not (tmp_path / ".found.parts").exists()
+    bm25, more = (
+        ["--set", "lexical=bm25", "--language", "en"],
+        write_collection(tmp_path / "more", collection(8, seed=1)),
+    )
+    for arguments in (
+        ["index", tmp_path / "found", "--out", tmp_path / "index", *bm25],
+        ["add", tmp_path / "index", more],
+    ):
+        done = invoke(*arguments, *options)
+        assert done.exit_code == 0, done.output
+    vtkit.index_vectors(tmp_path / "expected", tmp_path / "other", language="en", lexical="bm25")
+    vtkit.add_documents(tmp_path / "other", str(more))
+    for part in ("generations", "segments"):
+        assert content(tmp_path / "index" / part) == content(tmp_path / "other" / part)
 
 
 def test_every_work_of_a_model_leaves_the_same_bytes_by_every_executor(
