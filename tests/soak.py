@@ -38,7 +38,7 @@ from test_run_cli import DATA, ENGLISH, KOREAN, SETTINGS, numbers
 import vtkit as vtkit_api
 from vtkit.pipeline.search import open_searcher, open_served
 from vtkit.system import console
-from vtkit.system.errors import VtkitError
+from vtkit.system.errors import DataError, VtkitError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that must never reach a terminal: they move its cursor, change its colours or its reading direction."""
@@ -400,7 +400,9 @@ def judged_flips(finished: Path, draw: random.Random, found: Findings) -> None:
 
     def evaluated() -> object:
         shutil.rmtree(out, ignore_errors=True)
-        vtkit_api.evaluate(str(run), collection, measures=measures, max_queries=5, out=out, depth=100)
+        done = vtkit_api.evaluate(str(run), collection, measures=measures, max_queries=5, out=out, depth=100)
+        if done.failures:  # the command says them and exits with 1
+            raise DataError(done.failures[0].reason)
         return {name: content for name, content in content_of(out).items() if ".trec" in name}
 
     flipped(run, evaluated, HANDED_FLIPS, draw, found)
