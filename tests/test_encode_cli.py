@@ -13,9 +13,9 @@ from command_line import invoke
 from tiny import collection, encoder, write_collection
 
 import vtkit
+from vtkit.data import shards as shards_of
 from vtkit.data.document_files import read_document_file, read_queries_as_documents, read_query_file
 from vtkit.encoder.sides import encode_side
-from vtkit.search import sharded_encoding
 from vtkit.search.results import WordShare
 from vtkit.search.stored_vectors import read_vectors
 from vtkit.system.errors import DataError, RecipeError, VtkitError
@@ -98,7 +98,7 @@ def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path)
 
 
 def test_joined_parts_are_the_whole(model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
+    monkeypatch.setattr(shards_of, "ITEMS_A_SHARD", 6)  # 7 shards
     options: list[str | Path] = ["--top-dimensions", "7"]
     whole, joined, shards = tmp_path / "whole", tmp_path / "joined", tmp_path / ".joined.parts"
     assert invoke("encode", model, beir, "--out", whole, *options).exit_code == 0
