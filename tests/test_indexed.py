@@ -218,7 +218,7 @@ def test_an_index_holds_the_fourth_root_of_sums(saturated: Path) -> None:
     documents = [json.loads(line)["text"] for line in corpus_of(saturated).open()]
     sums = plain.encode_document(documents).to_dense().numpy()
     roots = encode_side(load_encoder(str(saturated / "model")), documents, "query", 512).toarray()
-    np.testing.assert_allclose(roots**2, sums, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(roots**2, sums, rtol=1e-3, atol=3e-4)  # logits are around 30: float32 rounds their ends
     kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 15:16], sums, 0)
     assert (kept > 0).sum() < 0.9 * (sums > 0).sum()
     factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
