@@ -57,7 +57,7 @@ def executed_by(run: RunSection) -> Iterator[None]:
 
 
 def elsewhere() -> bool:
-    """Whether ``[run]`` names an executor that computes in other processes."""
+    """Report whether ``[run]`` names an executor that computes in other processes."""
     return _chosen.executor in ("processes", "ray")
 
 

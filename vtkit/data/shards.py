@@ -216,7 +216,7 @@ class _Writer:
 
 
 def _is_whole(shard: Path, digest: str) -> bool:
-    """Whether a shard has its record, and all of its files as they were written."""
+    """Report whether a shard has its record, and all of its files as they were written."""
     try:
         record = read_record(shard / RECORD, "-")
         return record["made_from"] == digest and not changes(shard, record, fully=False)

@@ -101,7 +101,6 @@ class EmbedTexts(HoldsModels):
         several = isinstance(self.embedder, MultiVectorEncoder)
         device, half = self.embedder.device.type, self.precision == "bf16"
         with torch.autocast(device, dtype=torch.bfloat16) if half else nullcontext():
-            # the library sorts them by length
             given = encoded(list(texts), batch_size=TEXTS_A_BATCH, show_progress_bar=False, convert_to_numpy=True)
         vectors = np.concatenate(given) if several else np.asarray(given, dtype=np.float32)
         if vectors.ndim != 2 or len(given) != len(texts) or not np.isfinite(vectors).all():

@@ -105,7 +105,7 @@ class SparseTeacher:
             pairs = [(read[step], read[step]) for step in steps]
         else:
             asking = encode_side(self.encoder, queries, "query", self.max_length, precision=fastest_precision())
-            pairs = [(asking[q], read[step]) for step, (q, _) in zip(steps, _slices(steps), strict=True)]
+            pairs = [(asking[own], read[step]) for step, own in _with_places(steps)]
         return np.stack([(asked @ known.T).toarray() for asked, known in pairs]).astype(np.float32)
 
 
@@ -132,7 +132,7 @@ class DenseTeacher:
         """Float32 (steps, queries, documents)."""
         read = self.read or self.reading(steps)
         asking = EmbedTexts(self.embedder, "query", fastest_precision())(_texts(steps)[0])["vectors"]
-        pairs = [(asking[q], read[step]) for step, (q, _) in zip(steps, _slices(steps), strict=True)]
+        pairs = [(asking[own], read[step]) for step, own in _with_places(steps)]
         return np.stack([np.asarray(self.embedder.similarity(*pair)) for pair in pairs]).astype(np.float32)
 
 
@@ -150,7 +150,7 @@ class CrossEncoderTeacher(HoldsModels):
         shorter = _cut(self.model.tokenizer, _texts(steps)[0], self.query_length)
         pairs = [
             (query, document)
-            for step, (own, _) in zip(steps, _slices(steps), strict=True)
+            for step, own in _with_places(steps)
             for number, query in enumerate(shorter[own])
             for document in step.documents[number::count]
         ]
@@ -406,17 +406,17 @@ def _texts(steps: Sequence[Asked]) -> tuple[list[str], list[str]]:
     return [text for step in steps for text in step.queries], [text for step in steps for text in step.documents]
 
 
-def _slices(steps: Sequence[Asked]) -> Iterator[tuple[slice, slice]]:
-    """The places of each step's queries and documents among those of all."""
-    queries, documents = len(steps[0].queries), len(steps[0].documents)
-    for step in range(len(steps)):
-        yield slice(step * queries, (step + 1) * queries), slice(step * documents, (step + 1) * documents)
+def _with_places(steps: Sequence[Asked]) -> Iterator[tuple[Asked, slice]]:
+    """Each step with the places of its queries among those of all."""
+    queries = len(steps[0].queries)
+    for number, step in enumerate(steps):
+        yield step, slice(number * queries, (number + 1) * queries)
 
 
 def _of_numbers(steps: Sequence[Asked], scores: Sequence[Mapping[int, float]], other: float) -> np.ndarray:
     """The ``scores`` of each query by document number for its step's documents, ``other`` for those without a score."""
     rows = [
         [[known.get(number, other) for number in step.numbers] for known in scores[own]]
-        for step, (own, _) in zip(steps, _slices(steps), strict=True)
+        for step, own in _with_places(steps)
     ]
     return np.array(rows, dtype=np.float32)
