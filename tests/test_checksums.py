@@ -100,13 +100,13 @@ def test_all_damage_is_named_at_once(folder: Path) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read in full."""
     names: list[str] = []
-    digest = checksums._sha256
+    digest = checksums.file_digest
 
     def noted(path: Path) -> str:
         names.append(path.name)
         return digest(path)
 
-    monkeypatch.setattr(checksums, "_sha256", noted)
+    monkeypatch.setattr(checksums, "file_digest", noted)
     return names
 
 

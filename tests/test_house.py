@@ -22,19 +22,19 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1958, 104),
     "deploy": (2292, 235),
-    "data": (2925, 333),
+    "data": (2915, 332),
     "encoder": (2741, 273),
-    "evaluation": (1456, 137),
-    "pipeline": (3533, 271),
+    "evaluation": (1444, 137),
+    "pipeline": (3515, 270),
     "recipe": (1113, 95),
     "report": (1986, 182),
     "search": (3303, 359),
     "settings": (994, 114),
-    "system": (760, 111),
+    "system": (748, 112),
     "training": (2377, 251),
     "transfer": (1741, 140),
     "vocabulary": (2603, 231),
-    "vtkit": (510, 52),
+    "vtkit": (508, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

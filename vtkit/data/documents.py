@@ -23,6 +23,7 @@ from vtkit.data import text as texts
 from vtkit.data.problems import Problems
 from vtkit.data.sequences import ByNumber
 from vtkit.system import console
+from vtkit.system.checksums import file_digest
 
 LARGE = 2**28  # larger collections (bytes of text) are mapped instead of held in memory
 COMPRESSED = 4  # approximate ratio of the size of a decompressed file to the compressed one
@@ -90,7 +91,7 @@ def gathered(
              if path.is_file())  # fmt: skip
     if sum(sizes) < LARGE:
         return without_repeated(rows(), problems)
-    digests = [texts.file_digest(path) for path in files if path.is_file() and os.access(path, os.R_OK)]
+    digests = [file_digest(path) for path in files if path.is_file() and os.access(path, os.R_OK)]
     key = hashlib.sha256(json.dumps([FORM, how, digests]).encode()).hexdigest()[:20]
     folder = _folder or _temporary_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,7 @@ def gathered(
         _write(rows(), new, problems)
         if problems.found or not len(StoredDocuments(new)):
             return []
-        return StoredDocuments(new.rename(folder / f"documents-{key}-{texts.file_digest(new)}.arrow"))
+        return StoredDocuments(new.rename(folder / f"documents-{key}-{file_digest(new)}.arrow"))
 
 
 class StoredDocuments(ByNumber[Document]):
@@ -205,7 +206,7 @@ def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:
 @cache
 def _digest(path: Path, changed: int) -> str:
     """The digest of a file, which is read once per process."""
-    return texts.file_digest(path)
+    return file_digest(path)
 
 
 @cache

@@ -18,7 +18,7 @@ import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from itertools import chain, islice
@@ -30,6 +30,7 @@ from vtkit.system import console
 from vtkit.system.errors import MachineError, MissingExtra, VtkitError, machine_failure
 from vtkit.system.interrupt import end_with_starter
 from vtkit.system.runtime import limit_threads, threads
+from vtkit.system.variables import changed
 from vtkit.system.version import __version__
 
 MOST_PROCESSES = 4  # each holds the libraries (600 MB) and a model; more cores become threads of theirs
@@ -45,15 +46,9 @@ _Answer = tuple[type[Exception] | None, Any]  # the result, or the class and the
 _chosen = RunSection()
 
 
-@contextmanager
-def executed_by(run: RunSection) -> Iterator[None]:
+def executed_by(run: RunSection) -> AbstractContextManager[None]:
     """Compute the parts of jobs in the block as ``run`` says."""
-    global _chosen
-    before, _chosen = _chosen, run
-    try:
-        yield
-    finally:
-        _chosen = before
+    return changed(globals(), _chosen=run)
 
 
 def elsewhere() -> bool:

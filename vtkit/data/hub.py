@@ -4,7 +4,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -14,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from vtkit.data.text import file_digest
 from vtkit.system import console
-from vtkit.system.errors import DataError, MachineError, VtkitError, machine_failure
+from vtkit.system.checksums import file_digest
+from vtkit.system.errors import DataError, MachineError, VtkitError, free_bytes, machine_failure
 
 DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
@@ -297,8 +296,7 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
 
 
 def _refuse_full_disk(repo_id: str, needed: int) -> None:
-    place = next(folder for folder in (cache_folder(), *cache_folder().absolute().parents) if folder.exists())
-    free = shutil.disk_usage(place).free
+    free = free_bytes(cache_folder())
     if needed > free:
         raise MachineError(
             f"{cache_folder()}: {repo_id} needs {console.size(needed)}, but only {console.size(free)} are free. Free "

@@ -13,6 +13,7 @@ import regex
 
 from vtkit.data.problems import Problems
 from vtkit.system import console
+from vtkit.system.checksums import file_digest
 from vtkit.system.errors import DataError
 
 Invalid = Literal["strict", "replace"]
@@ -236,12 +237,6 @@ def open_bytes(path: Path) -> BinaryIO:
             unpacked = pyarrow.CompressedInputStream(file, compression)
             return cast(BinaryIO, io.BufferedReader(unpacked, buffer_size=2**17))
     return file
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _JSON_KINDS = {

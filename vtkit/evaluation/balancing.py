@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,14 +134,8 @@ def probed_beside_bm25(
     language = language or languages_of(collection.contents)
     if language is None:
         return None, None
-    return language, probed_by_spans(
-        collection,
-        lambda spans: SparseSystem.over(encoder, spans, index),
-        seed,
-        language,
-        index.bm25_analyser,
-        index.passages,
-    )
+    over = partial(SparseSystem.over, encoder, settings=index)
+    return language, probed_by_spans(collection, over, seed, language, index)
 
 
 def beside_bm25(

@@ -9,7 +9,7 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.document_files import read_document_file
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.settings.analysers import Analysis
-from vtkit.settings.index import PassagesSection
+from vtkit.settings.index import IndexSection, PassagesSection
 
 if TYPE_CHECKING:
     from vtkit.evaluation.systems import Bm25System
@@ -34,14 +34,16 @@ class Collection:
 
         return languages_of(self.whole.contents)
 
-    def bm25(self, language: str, analysis: Analysis, cut: PassagesSection | None) -> Bm25System:
-        """BM25 over its documents, or their passages. BM25 over plain words serves a single row and is not kept."""
+    def bm25(self, language: str, index: IndexSection, *, words: bool = False) -> Bm25System:
+        """BM25 over its documents, or their passages, by the analyser of ``index``, or over plain ``words``, which
+        serves a single row and is not kept."""
         from vtkit.evaluation.systems import Bm25System
         from vtkit.search.passages import Passages
 
-        asked = language, analysis, cut
+        analysis: Analysis = "words" if words else index.bm25_analyser
+        asked = language, analysis, index.passages
         if asked not in self._bm25:
-            bm25 = Bm25System.over(self.whole, language, analysis, Passages.of(self.whole.documents, cut))
+            bm25 = Bm25System.over(self.whole, language, analysis, Passages.of(self.whole.documents, index.passages))
             if analysis == "words":
                 return bm25
             self._bm25[asked] = bm25

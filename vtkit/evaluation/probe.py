@@ -22,7 +22,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.measures.significance import CHANCE, paired_randomization
 from vtkit.search.passages import Passages, row_contents
 from vtkit.settings.analysers import Analysis
-from vtkit.settings.index import IndexSection, PassagesSection
+from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
@@ -176,14 +176,14 @@ def probed_by_spans(
     system_over: Callable[[RetrievalSet], System],
     seed: int,
     language: str,
-    analysis: Analysis,
-    cut: PassagesSection | None,
+    index: IndexSection,
 ) -> ProbedWeight | None:
-    """:func:`probed_weight` of ``system_over`` the documents of a probe, by spans of those of ``collection``; if these
-    are ``cut`` into passages, a random one of each document stands for it, as long as what an index compares."""
+    """:func:`probed_weight` of ``system_over`` the documents of a probe, by spans of those of ``collection``; if
+    ``index`` cuts these into passages, a random one of each document stands for it, as long as what an index
+    compares."""
     drawn = draw(map(str, range(len(collection.documents))), PAIRS, seed)
     documents = [collection.documents[int(number)] for number in drawn]
-    passages = Passages.of(documents, cut)
+    passages = Passages.of(documents, index.passages)
     contents = row_contents(documents, passages)
     if passages is not None:
         choose = np.random.default_rng([seed, 7])
@@ -199,7 +199,7 @@ def probed_by_spans(
         {},
     )
     run = system_over(asked).rank(asked, len(probe.documents)).run
-    return probed_weight(probe, run, language, analysis)
+    return probed_weight(probe, run, language, index.bm25_analyser)
 
 
 def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:

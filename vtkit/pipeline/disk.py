@@ -7,7 +7,6 @@ texts and 256 active dimensions a document or passage, which only the trained en
 
 import gzip
 import json
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -26,7 +25,7 @@ from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.console import size
-from vtkit.system.errors import DataError, VtkitError
+from vtkit.system.errors import DataError, VtkitError, free_bytes
 
 CHECKPOINTS = 9
 """Models that the checkpoints of a training take: the last two and the one that is being written, each with the two
@@ -129,11 +128,6 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
             f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Free some "
             "space, name a folder on another disk with --runs, or run fewer stages (--until)."
         )
-
-
-def free_bytes(folder: Path) -> int:
-    """Bytes that are free on the disk of ``folder``, which may not exist yet."""
-    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
 
 
 def show_earlier_times(steps: Iterable[Step], store: Store) -> None:

@@ -14,8 +14,8 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from vtkit.data import hub
-from vtkit.pipeline.disk import free_bytes
 from vtkit.system.console import size
+from vtkit.system.errors import free_bytes
 from vtkit.system.runtime import bf16_is_fast, user_cache
 from vtkit.system.version import __version__
 

@@ -293,8 +293,7 @@ class _Loaded:
         from vtkit.system.runtime import fastest_device
 
         if named.kind in ("bm25", "bm25-words"):
-            analysis = "words" if named.kind == "bm25-words" else named.settings.bm25_analyser
-            return place.bm25(str(place.language), analysis, named.settings.passages)
+            return place.bm25(str(place.language), named.settings, words=named.kind == "bm25-words")
         if named.kind == "model":
             return self._sum(named, place) if named.summed else self._whole(place)
         given = named.given[place.name]
@@ -336,11 +335,11 @@ class _Loaded:
         from vtkit.evaluation.systems import AboveLast, SumSystem
         from vtkit.training.teachers import DenseTeacher
 
-        language, analysis, setting = str(place.language), named.settings.bm25_analyser, self.setting
+        language, setting = str(place.language), self.setting
         if named.summed is not None and named.summed != "balanced":
-            return SumSystem(self._whole(place), place.bm25(language, "words", named.settings.passages), named.summed)
+            return SumSystem(self._whole(place), place.bm25(language, named.settings, words=True), named.summed)
         summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
-        system, bm25 = summable(self._whole(place)), place.bm25(language, analysis, named.settings.passages)
+        system, bm25 = summable(self._whole(place)), place.bm25(language, named.settings)
         step = None if named.run is None else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
         judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
         own = judged is not None and judged.documents == len(place.whole.documents) and setting.balance_on is None
@@ -348,12 +347,7 @@ class _Loaded:
             console.say(f"  the encoder weighs {judged.balance.weight:g}, as in the run")
             return SumSystem(system, bm25, judged.balance)
         probed = probed_by_spans(
-            place.whole,
-            lambda spans: summable(self._over(spans)),
-            setting.seed,
-            language,
-            analysis,
-            named.settings.passages,
+            place.whole, lambda spans: summable(self._over(spans)), setting.seed, language, named.settings
         )
         training = None if setting.balance_on is None else load_retrieval(place.name, setting.balance_on)
         balancing = balancing_queries(place.whole, training, setting.seed)

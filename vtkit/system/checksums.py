@@ -52,7 +52,7 @@ def write_record(path: Path, content: Mapping[str, Any], files: Iterable[Path]) 
     outputs, stamps = {}, {}
     for file in [file for file in files if file != path]:
         name = file.relative_to(path.parent).as_posix() if file.is_relative_to(path.parent) else str(file)
-        stamp, digest = _stamp(file), _sha256(file)
+        stamp, digest = _stamp(file), file_digest(file)
         outputs[name], stamps[name] = {"bytes": stamp[0], "sha256": digest}, [*stamp, digest]
     record = {**content, OUTPUTS: outputs}
     write_atomically(path, json.dumps({**record, CHECKSUM: checksum(record)}, indent=1, ensure_ascii=False))
@@ -118,7 +118,7 @@ def changes(folder: Path, record: Mapping[str, Any], part: str = "", *, fully: b
         if not fully and not os.access(folder, os.W_OK):
             return damaged
         console.say(f"comparing {console.size(size)} in {folder} with their checksums")
-    wrong = [name for name, compared in stamps.items() if _sha256(folder / name) != compared[-1]]
+    wrong = [name for name, compared in stamps.items() if file_digest(folder / name) != compared[-1]]
     damaged += [(name, "is damaged: its checksum does not match") for name in wrong]
     if stamps and not damaged:
         _remember(folder, known | stamps)
@@ -139,7 +139,8 @@ def checksum(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -16,7 +16,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -35,6 +35,7 @@ from rich.progress import (
 )
 
 from vtkit.system.errors import STANDARD_OUTPUT
+from vtkit.system.variables import changed
 
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
@@ -108,15 +109,9 @@ def say(message: str, *, short: str | None = None) -> None:
     note(message)
 
 
-@contextmanager
-def details(shown: bool) -> Iterator[None]:
+def details(shown: bool) -> AbstractContextManager[None]:
     """Choose whether :func:`say` ignores the short forms of messages while the block runs."""
-    global _details
-    previous, _details = _details, shown
-    try:
-        yield
-    finally:
-        _details = previous
+    return changed(globals(), _details=shown)
 
 
 def be_silent(silent: bool = True) -> None:
@@ -160,14 +155,12 @@ def note(message: str) -> None:
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
     """Append every message to ``path`` while the block runs; its warnings are kept (:func:`warned`)."""
-    global _log_file
     _warned.clear()
     file = path.open("a", encoding="utf-8")
-    previous, _log_file = _log_file, file
     try:
-        yield
+        with changed(globals(), _log_file=file):
+            yield
     finally:
-        _log_file = previous
         with suppress(OSError):  # its buffer may hold lines that a full disk rejected
             file.close()
 
@@ -268,15 +261,9 @@ def progress(description: str | Bar, total: int | None = None, *, in_bytes: bool
             _bar_is_shown &= not drawn
 
 
-@contextmanager
-def without_bars() -> Iterator[None]:
+def without_bars() -> AbstractContextManager[None]:
     """Show no progress in the block."""
-    global _draws_bars
-    before, _draws_bars = _draws_bars, False
-    try:
-        yield
-    finally:
-        _draws_bars = before
+    return changed(globals(), _draws_bars=False)
 
 
 def size(count: float) -> str:

@@ -9,12 +9,13 @@ launcher all of this does nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vtkit.system.errors import DataError, VtkitError
+from vtkit.system.variables import changed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,15 +38,9 @@ def is_main() -> bool:
     return int(os.environ.get("RANK") or 0) == 0
 
 
-@contextmanager
-def alone() -> Iterator[None]:
+def alone() -> AbstractContextManager[None]:
     """Run the block in this process only, without synchronising."""
-    global _alone
-    before, _alone = _alone, True
-    try:
-        yield
-    finally:
-        _alone = before
+    return changed(globals(), _alone=True)
 
 
 def share(batch_size: int) -> int:

@@ -100,7 +100,8 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
         if number in _NO_ROOM or number in _REFUSED:
             remedy = "Use another folder or name, or change what forbids it."
             if number in _NO_ROOM:
-                remedy = f"{_free(path or Path.cwd())}Free some space and run the same command again."
+                free = f"{free_bytes(path or Path.cwd()) / 1e6:,.1f} MB are free."
+                remedy = f"{free} Free some space and run the same command again."
             return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
         by_text = isinstance(cause, RuntimeError | ImportError | OSError) and _NO_MEMORY.search(str(cause))
         if isinstance(cause, MemoryError) or number == errno.ENOMEM or by_text:
@@ -139,6 +140,6 @@ def _number_of(error: BaseException) -> int | None:
     return errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
 
 
-def _free(path: Path) -> str:
-    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
-    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB are free. "
+def free_bytes(path: Path) -> int:
+    """Bytes that are free on the disk of ``path``, which may not exist yet."""
+    return shutil.disk_usage(next(place for place in (path, *path.absolute().parents) if place.exists())).free

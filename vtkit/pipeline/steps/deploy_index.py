@@ -66,11 +66,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         if index.lexical != "none":
             language, analysis = recipe.recipe.language, index.bm25_analyser
             encode, balancing = stored(inputs["queries"] / place.folder / BALANCING), balancing_of(recipe, place)
-            probed, measure, bm25 = (
-                encoded[place.folder].probed,
-                "nDCG@10" if recipe.evaluate is None else recipe.evaluate.measures[0],
-                place.bm25(language, analysis, index.passages),
-            )
+            probed, bm25 = encoded[place.folder].probed, place.bm25(language, index)
+            measure = "nDCG@10" if recipe.evaluate is None else recipe.evaluate.measures[0]
             documents, part, balance = in_one_index(
                 vectors, bm25, encode, balancing, language, analysis, probed, measure, passages
             )

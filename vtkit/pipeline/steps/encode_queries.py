@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,11 +83,8 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         ):
             encoded = query_vectors(encoder, index, f"encoding {described} of {folder}")(texts)
             write_vectors(encoded, out / folder / name)
-        language, analysis = recipe.recipe.language, index.bm25_analyser
-        probed = probed_by_spans(
-            collection, lambda spans: SparseSystem.over(encoder, spans, index), seed, language, analysis, index.passages
-        )
-        sets[folder] = EncodedQueries(probed)
+        over = partial(SparseSystem.over, encoder, settings=index)
+        sets[folder] = EncodedQueries(probed_by_spans(collection, over, seed, recipe.recipe.language, index))
     return EncodeQueriesResult(sets)
 
 

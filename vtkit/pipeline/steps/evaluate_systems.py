@@ -101,9 +101,7 @@ EVALUATE = Stage(  # of one model. Which others are judged changes nothing
 
 def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over the same documents or passages and queries, with the analyser that the recipe names."""
-    language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
-    cut = recipe.index.passages
-    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(language, analysis, cut))
+    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(recipe.recipe.language, recipe.index))
 
 
 EVALUATE_BM25 = Stage(
@@ -117,8 +115,8 @@ EVALUATE_BM25 = Stage(
 
 def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
-    language, cut = recipe.recipe.language, recipe.index.passages
-    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(language, "words", cut))
+    language, index = recipe.recipe.language, recipe.index
+    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(language, index, words=True))
 
 
 EVALUATE_BM25_WORDS = Stage(
@@ -148,7 +146,7 @@ def summed(
     from vtkit.evaluation.balancing import balance_of
     from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
 
-    bm25 = place.bm25(recipe.recipe.language, recipe.index.bm25_analyser, recipe.index.passages)
+    bm25 = place.bm25(recipe.recipe.language, recipe.index)
     balancing = balancing_of(recipe, place, corpora)
     balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
     model, words = (RunSystem(read_trec(inputs[role] / place.folder / RUN_FILE)) for role in ("model", "bm25"))
@@ -247,10 +245,8 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
         judged, system, folder = judged_of(recipe, place.whole), over(place.whole, kept=out / CHECKPOINTS), place.folder
-        seed, language, analysis = recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
-        probed = probed_by_spans(
-            place.whole, lambda spans: AboveLast(over(spans)), seed, language, analysis, index.passages
-        )
+        seed, language = recipe.recipe.seed, recipe.recipe.language
+        probed = probed_by_spans(place.whole, lambda spans: AboveLast(over(spans)), seed, language, index)
         ranking = system.rank(judged, DEPTH)
         ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
         sets[folder] = judge(judged, ranking, recipe.evaluate.measures, probed).write(out / folder, tag="peer")
