@@ -27,7 +27,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_tokens, padded
 from vtkit.system.errors import CollapseError
 
 BINS = 8192
@@ -229,8 +229,7 @@ class _Logits:
         with torch.no_grad():
             for start in range(0, len(order), TEXTS_A_BATCH):
                 batch = order[start : start + TEXTS_A_BATCH]
-                padded = tokenizer.pad({"input_ids": [token_ids[text] for text in batch]}, return_tensors="pt")
-                ids, mask = padded["input_ids"].to(model.device), padded["attention_mask"].to(model.device)
+                ids, mask = padded([token_ids[text] for text in batch], tokenizer.pad_token_id, model.device)
                 for text, hidden, real in zip(batch, decoder_input(model, ids, mask), mask.bool(), strict=True):
                     states[text] = hidden[real]
         # the decoder's input at every token, (tokens, width), and the number of tokens of each text

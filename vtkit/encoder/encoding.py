@@ -13,7 +13,7 @@ from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.token_units import has_token_units
-from vtkit.encoder.truncation import alike_batches, first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens, padded
 from vtkit.system import console
 from vtkit.system.runtime import Precision
 
@@ -60,11 +60,8 @@ def encode(
     head = streaming(encoder, half=half) if logits else nullcontext()
     with head, torch.inference_mode(), products, progress as bar:
         for batch in alike_batches(token_ids):
-            padded = tokenizer.pad(
-                {"input_ids": [token_ids[i] for i in batch]}, return_attention_mask=True, return_tensors="pt"
-            )
-            features = {name: tensor.to(device) for name, tensor in padded.items()}
-            weights = encoder(features)["sentence_embedding"].float()
+            ids, mask = padded([token_ids[i] for i in batch], tokenizer.pad_token_id, device)
+            weights = encoder({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()
             if root:
                 weights = weights.sqrt()
             if folded_to is not None:

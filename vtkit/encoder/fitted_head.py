@@ -30,7 +30,7 @@ from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions
-from vtkit.encoder.truncation import alike_batches, first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens, padded
 from vtkit.settings.source import HEAD_STEPS, STATES_LENGTH
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -151,10 +151,10 @@ class ReadStates(HoldsModels):
         half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
         with console.progress(bar or "states of tokens", total=len(rows)) as shown, torch.inference_mode():
             for some in alike_batches(read["input_ids"]):
-                listed = {"input_ids": [read["input_ids"][number] for number in some]}
-                padded = tokenizer.pad(listed, return_attention_mask=True, return_tensors="pt").to(model.device)
+                rows_read = [read["input_ids"][number] for number in some]
+                ids, mask = padded(rows_read, tokenizer.pad_token_id, model.device)
                 with half:
-                    hidden = model.base_model(input_ids=padded["input_ids"], attention_mask=padded["attention_mask"])
+                    hidden = model.base_model(input_ids=ids, attention_mask=mask)
                 vectors = hidden.last_hidden_state.float().cpu().numpy().astype(np.float16)
                 for row, number in enumerate(some):
                     states[number] = vectors[row, : len(rows[number])][wanted[number]]

@@ -13,7 +13,7 @@ from scipy import sparse
 from vtkit.data.hub import read_json
 from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder
 from vtkit.encoder.static_queries import query_tokenizer
-from vtkit.encoder.truncation import first_encoding, first_tokens
+from vtkit.encoder.truncation import first_encoding, first_tokens, padded
 from vtkit.system.runtime import fastest_device, quiet_libraries
 
 if TYPE_CHECKING:
@@ -113,8 +113,6 @@ class TransformerQueries:
 
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`vtkit.encoder.sides.encode_side` for queries."""
-        import torch
-
         prompted = [self.prompt + query for query in queries]
         token_ids = first_tokens(self.tokenizer, prompted, min(max_length, self.longest))["input_ids"]
         size, padding = int(self.model.config.vocab_size), int(self.model.config.pad_token_id or 0)
@@ -122,14 +120,7 @@ class TransformerQueries:
         rows = []
         for start in range(0, len(token_ids), at_once):
             batch = token_ids[start : start + at_once]
-            longest = max(1, *map(len, batch)) if batch else 1
-            ids = torch.tensor(
-                [listed + [padding] * (longest - len(listed)) for listed in batch], device=self.model.device
-            )
-            mask = torch.tensor(
-                [[1] * len(listed) + [0] * (longest - len(listed)) for listed in batch], device=ids.device
-            )
-            weights = self._weights(ids, mask)
+            weights = self._weights(*padded(batch, padding, self.model.device))
             pooled = weights.sum(dim=1) if self.pooling == "sum" else weights.amax(dim=1)
             rows.append(sparse.csr_matrix(pooled.cpu().numpy()))
         return sparse.vstack(rows, "csr") if rows else sparse.csr_matrix((0, size), dtype=np.float32)

@@ -5,13 +5,17 @@ A tokenizer asked for the first 32 tokens of a text tokenizes all of it first: o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.text import batches
 
 if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
     from tokenizers import Encoding
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
 CHARACTERS_A_TOKEN = 64  # characters read for each token wanted, far more than the tokens of any language have
@@ -78,6 +82,18 @@ def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_leng
     they are longer than that on average (a run of spaces, a long word that is unknown)."""
     longest = CHARACTERS_A_TOKEN * max_length + MARGIN
     return [text[:longest] for text in texts] if tokenizer.truncation_side == "right" else list(texts)
+
+
+def padded(
+    rows: Iterable[Sequence[int] | NDArray[np.int32]], padding: int, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """``rows`` of token ids filled up on the right, and a mask of what is not padding; (rows, length) both."""
+    import torch
+
+    filled = [torch.tensor(row, dtype=torch.long) for row in rows]
+    whole = torch.nn.utils.rnn.pad_sequence(filled, batch_first=True, padding_value=padding)
+    mask = torch.arange(whole.shape[1]) < torch.tensor(list(map(len, filled)))[:, None]
+    return whole.to(device), mask.long().to(device)
 
 
 def alike_batches(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:

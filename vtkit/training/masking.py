@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from vtkit.data.sequences import ByNumber, Ragged, RaggedRows
 from vtkit.data.text import batches
-from vtkit.encoder.truncation import MARGIN, first_tokens
+from vtkit.encoder.truncation import MARGIN, first_tokens, padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -236,12 +236,6 @@ class MaskedBatches(ByNumber[dict[str, Tensor]]):
         )
         return batch | {"input_ids": masked, "labels": labels}
 
-
-def padded(rows: Iterable[Sequence[int] | NDArray[np.int32]], padding: int) -> tuple[Tensor, Tensor]:
-    """``rows`` filled up on the right, and a mask of what is not padding; (rows, length) both."""
-    filled = [torch.tensor(row, dtype=torch.long) for row in rows]
-    whole = nn.utils.rnn.pad_sequence(filled, batch_first=True, padding_value=padding)
-    return whole, (torch.arange(whole.shape[1]) < torch.tensor([len(row) for row in filled])[:, None]).long()
 
 
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:

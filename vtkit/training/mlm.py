@@ -26,7 +26,7 @@ from vtkit.encoder.families import learns_only, mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_tokens, padded
 from vtkit.search.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.recipe import Reporter
@@ -34,7 +34,7 @@ from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.training import reporting
 from vtkit.training.gates import Gate
-from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, padded, parts, similar_lengths_together, tokenized
+from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, parts, similar_lengths_together, tokenized
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this

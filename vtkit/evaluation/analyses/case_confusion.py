@@ -9,7 +9,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import output_tokenizer, query_side
 from vtkit.encoder.sides import prompt_of
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_tokens, padded
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 from vtkit.vocabulary.casing import cased_ids
@@ -55,12 +55,10 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
     ids = first_tokens(tokenizer, prompted, max_length)["input_ids"] if prompted else []
     with torch.inference_mode():
         for begin in range(0, len(ids), TEXTS_AT_ONCE):
-            batch = tokenizer.pad({"input_ids": ids[begin : begin + TEXTS_AT_ONCE]}, return_tensors="pt")
-            batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-            logits = model(**batch).logits
-            logits = logits.masked_fill(batch["attention_mask"][:, :, None] == 0, -torch.inf)
+            batch, mask = padded(ids[begin : begin + TEXTS_AT_ONCE], tokenizer.pad_token_id, model.device)
+            logits = model(input_ids=batch, attention_mask=mask).logits.masked_fill(mask[:, :, None] == 0, -torch.inf)
             highest, positions = logits.max(dim=1)
-            source = batch["input_ids"].gather(1, positions).cpu().numpy()
+            source = batch.gather(1, positions).cpu().numpy()
             active = (highest > 0).cpu().numpy() & ordinary_out[None] & ordinary_in[source]
             for row, tokens in zip(active, source, strict=True):
                 dimensions = np.flatnonzero(row)

@@ -23,13 +23,12 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.truncation import alike_batches, first_tokens
+from vtkit.encoder.truncation import alike_batches, first_tokens, padded
 from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import HoldsModels
 from vtkit.training.gates import Gate
-from vtkit.training.masking import padded
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import Vocabulary
 
