@@ -56,7 +56,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import read_vectors, shortest
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.system.templates import from_template
+from vtkit.system.templates import templates_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -618,7 +618,9 @@ def test_the_readme_says_which_analyser_cuts_the_texts(
     source = Source("run", tiny.encoder(tmp_path), None, (), 20, 20, beside_bm25=(language, 0.5))
     facts = write_hybrid(source, tmp_path, dict)
     said = {"engine": "Elasticsearch", "said": "The linear retriever", "measured": ""}
-    text = " ".join(from_template("vtkit.deploy", "hybrid.md", source=source, **said, **facts).split())
+    text = " ".join(
+        templates_of("vtkit.deploy").get_template("hybrid.md").render(source=source, **said, **facts).split()
+    )
     assert f"cut by the analyser `{analyser}`" in text
     assert words in text
     assert "The linear retriever scales each list" in text

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit.commands.options import STYLE, PlainCommand
+from vtkit.commands.options import STYLE, PlainCommand, shared
 from vtkit.system import console
 from vtkit.system.distributed import is_main, leave
 from vtkit.system.errors import RecipeError, VtkitError, as_exception, machine_failure
@@ -61,7 +61,7 @@ class _Imported(UserDict[str, Any]):
         function = getattr(import_module(f"vtkit.commands.{MODULES.get(name, attribute)}"), attribute)
         if not isinstance(function, typer.Typer):
             alone = typer.Typer(**STYLE)
-            alone.command(name, cls=PlainCommand)(function)
+            alone.command(name, cls=PlainCommand)(shared(name)(function))
             function = alone
         command = typer.main.get_command(function)
         command.name = name

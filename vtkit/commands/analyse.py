@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit.commands.candidates import short_names
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ def analyse(
     documents: Annotated[int, option("Maximum number of documents, relevant ones included.", min=2)] = 5000,
     queries: Annotated[int, option("Most queries.", min=1)] = 500,
     max_length: Annotated[int, option("Tokens read of each document.", min=4)] = 256,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Compare how encoders use their vocabularies.
 
@@ -47,8 +45,7 @@ def analyse(
     judged = load_retrieval(located(collection), split or default_split(collection))
     sample = sample_of(judged, language, documents=documents, queries=queries)
     analyses = [look(load_encoder(name, fastest_device(), "encoder"), sample, max_length=max_length) for name in names]
-    if as_json:
-        console.write_json([{"model": model, **each.to_json()} for model, each in zip(models, analyses, strict=True)])
+    if console.answered([{"model": model, **each.to_json()} for model, each in zip(models, analyses, strict=True)]):
         return
     console.write(
         f"{analyses[0].queries:,} queries, {analyses[0].documents:,} documents of {console.one_line(collection)}\n"

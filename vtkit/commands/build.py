@@ -1,14 +1,11 @@
 """``vtkit build``: documents to an index that can be searched, without a recipe and without judgements."""
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
     IdOption,
-    JsonOption,
     SetOption,
     TextOption,
     ThreadsOption,
@@ -48,8 +45,6 @@ def build(
     settings: SetOption = None,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Make an index of documents, beside BM25, for `vtkit search`.
 
@@ -71,8 +66,7 @@ def build(
             settings=settings or (),
             threads=threads,
         )
-    if as_json:
-        console.write_json(asdict(built))
+    if console.answered(built):
         return
     as_passages = "" if built.passages is None else f", as {built.passages:,} passages,"
     console.write(f"{built.documents:,} documents{as_passages} ({built.language}) in {built.seconds:.0f} s")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.system import console
@@ -21,8 +21,6 @@ def calibrate(
     settings: CalibrateSection,
     seed: Annotated[int, option("Seed of the sampling.", min=0)] = 42,
     out: OutOption = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Set the share of an encoder's positive activations.
 
@@ -41,9 +39,7 @@ def calibrate(
             encoder = with_static_queries(encoder, settings.query_encoder, read_corpora(corpus))
         if work is not None:
             save_encoder(encoder, work)
-    if as_json:
-        console.write_json(replace(calibrated, query_encoder=settings.query_encoder).to_json())
-    else:
+    if not console.answered(replace(calibrated, query_encoder=settings.query_encoder).to_json()):
         queries = f", queries by a static table ({settings.query_encoder})" if settings.query_encoder else ""
         console.write(f"{calibrated.done()}{queries}\n")
         console.write_table(["", "before", "after"], calibrated.table())

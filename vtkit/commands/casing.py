@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.system import console
@@ -30,8 +30,6 @@ def casing(
         List | None, option("List these tokens, tab-separated, instead of the counts.", None, "--list")
     ] = None,
     out: OutOption = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Count cased tokens, or give a model a casing policy.
 
@@ -47,15 +45,15 @@ def casing(
             raise RecipeError("--out writes a changed model: choose the change with --apply or --input.")
         if listed is not None:
             raise RecipeError("--list shows a vocabulary and --out writes a changed model: give one of them.")
-        _write(located(name), settings, out, as_json)
+        _write(located(name), settings, out)
         return
 
     from vtkit.vocabulary.existing import load_tokenizer
 
-    _show(name, load_tokenizer(located(name)), listed, as_json)
+    _show(name, load_tokenizer(located(name)), listed)
 
 
-def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:
+def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None) -> None:
     from vtkit.vocabulary.casing import canonical_classes, cased_ids, cased_only, count_casing, lower_case_names
     from vtkit.vocabulary.forms import Vocabulary
 
@@ -67,11 +65,9 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         both = [spelled[number] for number in cased_ids(vocabulary).tolist() if number not in only]
         renamed = [f"{before} → {now}" for before, now in lower_case_names(vocabulary).values()]
         variants = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
-        if as_json:
-            found = {"tokenizer": name, "family": vocabulary.notation.family, **asdict(counts)}
-            examples = {"with_lower_case": both, "cased_only": renamed, "variants": variants}
-            found["examples"] = {kind: entries[:EXAMPLES] for kind, entries in examples.items()}
-            console.write_json(found)
+        examples = {"with_lower_case": both, "cased_only": renamed, "variants": variants}
+        found = {"tokenizer": name, "family": vocabulary.notation.family, **asdict(counts)}
+        if console.answered(found | {"examples": {kind: entries[:EXAMPLES] for kind, entries in examples.items()}}):
             return
         console.write(f"{name}: {counts.tokens:,} tokens ({vocabulary.notation.family})")
         for label, count, examples_of in (
@@ -102,8 +98,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
             {"id": ids[0], "token": spelled[ids[0]], "variants": [{"id": n, "token": spelled[n]} for n in ids[1:]]}
             for ids in canonical_classes(vocabulary)
         ]
-    if as_json:
-        console.write_json(entries, indent=1)
+    if console.answered(entries, indent=1):
         return
     for entry in entries:
         cells = [str(entry["id"]), entry["token"]]
@@ -113,7 +108,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 
-def _write(name: str, settings: CasingSection, out: Path, as_json: bool) -> None:
+def _write(name: str, settings: CasingSection, out: Path) -> None:
     """Write the changed model, or the changed tokenizer if ``name`` is no model."""
     path = Path(name)
     is_model = not path.exists() or any((path / file).is_file() for file in ("modules.json", "config.json"))
@@ -132,8 +127,7 @@ def _write(name: str, settings: CasingSection, out: Path, as_json: bool) -> None
             tokenizer, change = api.change_tokenizer_casing(name, **settings.model_dump())
             api.save_tokenizer(tokenizer, work)
     done = {label: value for label, value in asdict(change).items() if value is not None}
-    if as_json:
-        console.write_json({"out": str(out), **done})
+    if console.answered({"out": str(out), **done}):
         return
     for label, value in done.items():
         console.write(f"{label.replace('_', ' ')}: {value}")

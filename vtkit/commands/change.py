@@ -1,14 +1,11 @@
 """``vtkit add``, ``vtkit delete`` and ``vtkit merge``: documents of an index change, without building it again."""
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
     IdOption,
-    JsonOption,
     TextOption,
     TitleOption,
     WhereOption,
@@ -36,8 +33,6 @@ def add(
     identity: IdOption = None,
     title: TitleOption = None,
     text: TextOption = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Add documents to an index.
 
@@ -47,7 +42,7 @@ def add(
     same_command_continues()
     from vtkit.api import add_documents
 
-    _print(folder, add_documents(folder, documents, columns=Columns(identity, title, text)), as_json)
+    _print(folder, add_documents(folder, documents, columns=Columns(identity, title, text)))
 
 
 def delete(
@@ -55,7 +50,6 @@ def delete(
     ids: Annotated[list[str] | None, argument("Ids of documents.", "ID...")] = None,
     file: Annotated[Path | None, option("Text file with an id a line.", "FILE", "--ids")] = None,
     where: WhereOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete documents from an index.
 
@@ -66,10 +60,10 @@ def delete(
         raise RecipeError("Give either the ids of documents, also in a file with --ids, or a condition with --where.")
     from vtkit.api import delete_documents
 
-    _print(folder, delete_documents(folder, wanted, where=where), as_json)
+    _print(folder, delete_documents(folder, wanted, where=where))
 
 
-def merge(folder: IndexArgument, as_json: JsonOption = False) -> None:
+def merge(folder: IndexArgument) -> None:
     """Merge the segments of an index.
 
     One remains, without deleted documents. This happens by itself where it is due. Run it to free their space, or if
@@ -77,12 +71,11 @@ def merge(folder: IndexArgument, as_json: JsonOption = False) -> None:
     """
     from vtkit.api import merge_segments
 
-    _print(folder, merge_segments(folder), as_json)
+    _print(folder, merge_segments(folder))
 
 
-def _print(folder: Path, changed: "Changed", as_json: bool) -> None:
-    if as_json:
-        console.write_json(asdict(changed))
+def _print(folder: Path, changed: "Changed") -> None:
+    if console.answered(changed):
         return
     counts = {"added": changed.added, "replaced": changed.replaced, "deleted": changed.deleted}
     said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "merged"

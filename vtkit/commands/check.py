@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from vtkit.commands.options import JsonOption, argument
+from vtkit.commands.options import argument
 from vtkit.system import console
 from vtkit.system.checksums import OUTPUTS, REMEDIES, verify
 from vtkit.system.errors import DataError
@@ -11,7 +11,6 @@ from vtkit.system.errors import DataError
 
 def check(
     folder: Annotated[Path, argument("Folder of runs, of a run, an index or vectors.", "FOLDER")],
-    as_json: JsonOption = False,
 ) -> None:
     """Compare every file of a run or an index with its checksum.
 
@@ -40,8 +39,7 @@ def check(
             f"{folder} has no checksums: vtkit did not write it, or an older version did. Name the folder of a run or "
             "of an index, or make it again."
         )
-    if as_json:
-        console.write_json(checked)
+    if console.answered(checked):
         return
     for each in checked:
         console.write(f"{each['record']}: {each['files']} files, {console.size(each['bytes'])}, as they were written")

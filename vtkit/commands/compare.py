@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from vtkit.commands.options import JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
 
@@ -22,7 +22,6 @@ def compare(
         bool, option("Only queries with a word that the source's vocabulary splits.", None, "--split")
     ] = False,
     html: Annotated[Path | None, option("Write a page too.", "FILE")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Compare runs and test the differences of their results.
 
@@ -44,7 +43,6 @@ def compare(
     if html is not None:
         write_text(html, compared_page(comparison, reports))
         console.say(f"page: {html}")
-    if as_json:
-        console.write_json(comparison.to_json())
+    if console.answered(comparison.to_json()):
         return
     write_sections(compared_sections(comparison))

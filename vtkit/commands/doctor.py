@@ -1,17 +1,15 @@
 """``vtkit doctor``: versions, devices and extras of this machine, and what is missing."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
-from vtkit.commands.options import JsonOption, RunsOption
+from vtkit.commands.options import RunsOption
 from vtkit.system import console
 
 
 def doctor(
     runs: RunsOption = Path("runs"),
-    as_json: JsonOption = False,
 ) -> None:
     """Examine this machine, and what is installed on it.
 
@@ -21,9 +19,7 @@ def doctor(
     from vtkit.pipeline.doctor import examine
 
     findings = list(examine(runs))
-    if as_json:
-        console.write_json([asdict(each) for each in findings])
-    else:
+    if not console.answered(findings):
         width = max(len(each.about) for each in findings)
         for each in findings:
             said = f"{each.state:<5}  {each.about:<{width}}  {console.one_line(each.found)}"

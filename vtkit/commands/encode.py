@@ -1,13 +1,10 @@
 """``vtkit encode`` and ``vtkit index``: texts to vectors on disk, and these to an index that can be searched."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
     IdOption,
-    JsonOption,
     NewFolderOption,
     TextOption,
     TitleOption,
@@ -49,8 +46,6 @@ def encode(
     identity: IdOption = None,
     title: TitleOption = None,
     text: TextOption = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Encode documents or queries into vectors on disk.
 
@@ -75,8 +70,7 @@ def encode(
         part=part,
         join=join,
     )
-    if as_json:
-        console.write_json(asdict(encoded))
+    if console.answered(encoded):
         return
     mean = encoded.postings / max(encoded.texts, 1)
     console.write(f"{encoded.texts:,} texts, {mean:.1f} weights each")
@@ -96,7 +90,6 @@ def index(
     engine: Annotated[str, option("Search engine: exact, lucene, seismic or opensearch.")] = "exact",
     language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
     settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make an index of encoded documents for `vtkit search`.
 
@@ -109,8 +102,7 @@ def index(
 
     given = load_section(IndexSection, "index", settings or (), engine=engine)
     built = index_vectors(vectors, out, language=language, **given)
-    if as_json:
-        console.write_json(asdict(built))
+    if console.answered(built):
         return
     console.write(f"{built.documents:,} documents, {built.postings:,} postings, engine {built.engine}")
     console.say(f"wrote {out}")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, argument, executed, option, set_option
+from vtkit.commands.options import argument, executed, option, set_option
 from vtkit.commands.search import QueryLanguageOption
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
@@ -67,8 +67,6 @@ def evaluate(
             "-o",
         ),
     ] = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Evaluate any systems on collections, with paired tests.
 
@@ -87,9 +85,7 @@ def evaluate(
         query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
         max_queries=max_queries, seed=seed, out=out, ignore_identical_ids=ignore_identical_ids, **given,
     )  # fmt: skip
-    if as_json:
-        console.write_json(comparison.to_json())
-    else:
+    if not console.answered(comparison.to_json()):
         from vtkit.report.evaluated import evaluated_page
         from vtkit.report.pages import write_sections
 

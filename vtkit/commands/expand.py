@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
@@ -23,10 +23,8 @@ def expand(
     lowercase: Annotated[bool, option("Lower-case the input of BASE first.", None, "--lowercase")] = False,
     language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
-    as_json: JsonOption = False,
     png: Annotated[Path | None, option("Draw the curve as a PNG image.", "FILE")] = None,
     page: Annotated[Path | None, option("Write a page about it.", "FILE", "--html")] = None,
-    download: DownloadOption = False,
 ) -> None:
     """Expand a vocabulary with tokens that a corpus needs.
 
@@ -54,8 +52,7 @@ def expand(
         write_png(expansion_charts(stats), png)
     if page is not None:
         write_text(page, expansion_page(stats, base, corpora, expansion.added))
-    if as_json:
-        console.write_json({**stats.to_json(), "tokens": expansion.added})
+    if console.answered({**stats.to_json(), "tokens": expansion.added}):
         return
     console.write_table(COLUMNS, [cells(row) for row in stats.curve])
     console.write(f"\nstopped: {stats.why} ({stats.stopped})")

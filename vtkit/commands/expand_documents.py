@@ -3,8 +3,6 @@
 from typing import Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
-    JsonOption,
     NewFolderOption,
     argument,
     executed,
@@ -28,8 +26,6 @@ def expand_documents(
     language: Annotated[str, option("Language of the stop words to leave out.")] = "en",
     max_length: Annotated[int, option("Tokens the encoder will read, added words included.", min=4)] = 256,
     settings: Annotated[list[str] | None, set_option("[expand_documents]", "keep=40")] = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Add to documents the words that queries will have (TILDE).
 
@@ -41,8 +37,7 @@ def expand_documents(
 
     given = load_section(ExpandDocumentsSection, "expand_documents", settings or ())
     count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
-    if as_json:
-        console.write_json({"documents": count, "words": words})
+    if console.answered({"documents": count, "words": words}):
         return
     console.write(f"{count:,} documents, {words:.1f} words added to each on average")
     console.say(f"wrote {out}")

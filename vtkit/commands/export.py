@@ -1,9 +1,8 @@
 """``vtkit export``: a model or a run's index in the form that an engine takes."""
 
-from dataclasses import asdict
 from typing import Annotated
 
-from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, option
+from vtkit.commands.options import NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.document_files import QUERY_FORMS
 from vtkit.deploy.result import LEAST_COSINE, Target
@@ -40,8 +39,6 @@ def export(
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Hand a model and its index over to a search engine.
 
@@ -55,8 +52,7 @@ def export(
     exported = export_for(
         source, target, out, queries=queries, top_dimensions=top_dimensions, model=model, collection=collection
     )
-    if as_json:
-        console.write_json(asdict(exported))
+    if console.answered(exported):
         return
     if exported.documents:
         console.write(f"{exported.documents:,} documents over {exported.dimensions:,} dimensions")

@@ -17,13 +17,13 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.data.text import Invalid
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts
+    from vtkit.vocabulary.fragmentation import Fragmentation, QueryCounts
 
 SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
@@ -52,9 +52,7 @@ def fragmentation(
     ] = False,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, option("Number of words and unknown characters to list.", min=0)] = 10,
-    as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
-    download: DownloadOption = False,
 ) -> None:
     """Measure how tokenizers split a corpus.
 
@@ -71,11 +69,9 @@ def fragmentation(
             "--language means that all texts are in one language, --by-language that they are not: give one of them."
         )
     named = _named(tokenizers or [], recipe, run)
-    if not named and as_json:
-        console.write_json({"tokenizers": []})
-        return
     if not named:
-        list_candidates([], f"vtkit fragmentation {shlex.quote(corpus)} -t")
+        if not console.answered({"tokenizers": []}):
+            list_candidates([], f"vtkit fragmentation {shlex.quote(corpus)} -t")
         return
     loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
     by_script = script_of_text if language is None else lambda text: language
@@ -89,9 +85,8 @@ def fragmentation(
             group_of=group_of,
             top=top,
         )
-    if as_json:
-        measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
-        console.write_json({**measured, "tokenizers": [_as_json(result) for result in results]})
+    measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
+    if console.answered({**measured, "tokenizers": [_as_json(result) for result in results]}):
         return
     total = results[0].total
     groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in results[0].groups.items())
@@ -165,22 +160,19 @@ _OF_QUERIES: dict[str, Callable[[QueryCounts], str]] = {
 
 def _print_groups(results: list[Fragmentation]) -> None:
     """Tokens a word, and share of words split, of each language."""
+    from vtkit.vocabulary.fragmentation import Counts, summed
+
     words = results[0].total.words
     large = [name for name, counts in results[0].groups.items() if counts.words >= SMALL_GROUP * words]
     groups = {name: [result.groups[name] for result in results] for name in large}
     if len(large) < len(results[0].groups):
-        groups["others"] = [_sum(result, large) for result in results]
+        small = [[astuple(of) for name, of in result.groups.items() if name not in large] for result in results]
+        groups["others"] = [Counts(*summed(rows)) for rows in small]
     rows = [
         [name, *(f"{each.tokens_per_word:.3f} {each.split_share:6.1%}" for each in counts)]
         for name, counts in groups.items()
     ]
     console.write_table(["tokens/word, words split", *(result.name for result in results)], rows)
-
-
-def _sum(result: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.vocabulary.fragmentation import Counts, summed
-
-    return Counts(*summed(astuple(counts) for name, counts in result.groups.items() if name not in without))
 
 
 def _print_details(result: Fragmentation) -> None:

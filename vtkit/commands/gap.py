@@ -13,7 +13,7 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
@@ -24,9 +24,7 @@ def gap(
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, option("Number of typical words to list for each corpus.", min=0)] = 20,
-    as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
-    download: DownloadOption = False,
 ) -> None:
     """Measure how different the words of two corpora are.
 
@@ -46,20 +44,19 @@ def gap(
         top=top,
     )
     names = [name_of(first), name_of(second)]
-    if as_json:
-        report = {
-            "similarity": difference.similarity,
-            "sampled": difference.sampled,
-            "shared_scripts": difference.shared_scripts,
-            "comparable": difference.comparable,
-            "advice": advice(difference),
-            "first": {"name": names[0], **asdict(difference.first)},
-            "second": {"name": names[1], **asdict(difference.second)},
-            "word": RULE,
-            "punctuation": punctuation,
-            "beir_to_msmarco": BEIR_TO_MSMARCO,
-        }
-        console.write_json(report)
+    report = {
+        "similarity": difference.similarity,
+        "sampled": difference.sampled,
+        "shared_scripts": difference.shared_scripts,
+        "comparable": difference.comparable,
+        "advice": advice(difference),
+        "first": {"name": names[0], **asdict(difference.first)},
+        "second": {"name": names[1], **asdict(difference.second)},
+        "word": RULE,
+        "punctuation": punctuation,
+        "beir_to_msmarco": BEIR_TO_MSMARCO,
+    }
+    if console.answered(report):
         return
     console.write(f"weighted Jaccard similarity {difference.similarity:.3f}")
     console.write(f"  {difference.sampled:.3f} if the smaller corpus were words sampled from the larger")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from vtkit.commands.candidates import all_candidates, list_candidates, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
 
@@ -41,11 +41,9 @@ def inspect_vocab(
             "Text to count the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.", "PATH"
         ),
     ] = None,
-    as_json: JsonOption = False,
     html: Annotated[Path | None, option("Write an HTML page with charts.", "FILE")] = None,
     png: Annotated[Path | None, option("Write the charts as a PNG image.", "FILE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
-    download: DownloadOption = False,
 ) -> None:
     """Show what vocabularies consist of, and what they share.
 
@@ -54,9 +52,7 @@ def inspect_vocab(
     """
     if not tokenizers:
         candidates = all_candidates()
-        if as_json:
-            console.write_json([each._asdict() for each in candidates])
-        else:
+        if not console.answered([each._asdict() for each in candidates]):
             list_candidates(candidates, "vtkit inspect-vocab")
         return
     console.say(f"reading {', '.join(tokenizers)}")
@@ -88,8 +84,7 @@ def inspect_vocab(
         from vtkit.report.vocabulary_page import sections
 
         write_png([block for part in sections(report) for block in part.blocks if isinstance(block, Chart)], png)
-    if as_json:
-        console.write_json({name: value for name, value in asdict(report).items() if value is not None})
+    if console.answered({name: value for name, value in asdict(report).items() if value is not None}):
         return
     from vtkit.report.pages import write_sections
     from vtkit.report.vocabulary_page import sections

@@ -6,12 +6,14 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
+
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -67,26 +69,25 @@ def argument(help: str, metavar: str) -> Any:
     return typer.Argument(help=help, metavar=metavar)
 
 
-def _allow_downloads(allowed: bool) -> bool:
-    """Let this process fetch from the hub if the user said so."""
-    from vtkit.data.hub import DOWNLOAD_VARIABLE
-
-    if allowed:
-        os.environ[DOWNLOAD_VARIABLE] = "1"
-    return allowed
-
+SHARED: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "as_json": (
+        typer.Option("--json", help="Print JSON."),
+        ("run", "sweep", "serve", "publish", "recipe check"),
+    ),
+    "download": (
+        typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub."),
+        (
+            *("search", "explain", "index", "delete", "merge"),
+            *("compare", "provenance", "runs", "check", "clean", "doctor"),
+        ),
+    ),
+}
+"""Options that take effect before a command starts, and the commands that lack them (:func:`shared`)."""
 
 RunArgument = Annotated[Path, argument("Folder of a run, as `vtkit run` printed it.", "RUN")]
 OutOption = Annotated[Path | None, option("Folder to write. Default: nothing is written.", "FOLDER", "--out", "-o")]
 NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", "FOLDER", "--out", "-o")]
-DownloadOption = Annotated[  # downloads are allowed before the command starts; commands have nothing to do for it
-    bool,
-    typer.Option(
-        "--download",
-        help="Allow models and collections to be fetched from the Hugging Face hub.",
-        callback=_allow_downloads,
-    ),
-]
+
 SearchedArgument = Annotated[Path, argument("Folder of a run, or of an index that `vtkit index` made.", "FOLDER")]
 IdOption = Annotated[
     str | None,
@@ -102,7 +103,7 @@ WhereOption = Annotated[
         "--where",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 RunsOption = Annotated[
     Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
 ]
@@ -127,7 +128,44 @@ SetOption = Annotated[
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-LAST = ("as_json", "download")  # options of every command, which stand behind those of its settings
+
+def shared(name: str) -> Decorator:
+    """The options of :data:`SHARED` that the command called ``name`` has, behind its own."""
+    annotations = {option: Annotated[bool, of] for option, (of, lacking) in SHARED.items() if name not in lacking}
+
+    def without_shared(arguments: dict[str, Any]) -> dict[str, Any]:
+        from vtkit.data.hub import DOWNLOAD_VARIABLE
+
+        if arguments.pop("download", False):
+            os.environ[DOWNLOAD_VARIABLE] = "1"
+        console.in_json = arguments.pop("as_json", False)
+        return arguments
+
+    parameters = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for option, annotation in annotations.items()
+    ]
+    return lambda command: _with_parameters(command, parameters, without_shared)
+
+
+def _with_parameters(
+    command: Command,
+    parameters: Iterable[inspect.Parameter],
+    translated: Callable[[dict[str, Any]], dict[str, Any]],
+    instead: str = "",
+) -> Command:
+    """``command`` with further ``parameters``, in place of the one called ``instead``; what it is called with is
+    ``translated`` to its own arguments."""
+    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != instead]
+
+    @functools.wraps(command)
+    def run(*given: Any, **arguments: Any) -> None:
+        command(*given, **translated(arguments))
+
+    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    run.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {}  # typer resolves these, which are strings, beside the signature
+    return run
 
 
 def settings_of(
@@ -186,23 +224,11 @@ def with_options(
     shown = {f"`{name}`": option for name, (option, _) in options.items() if name not in values}
     parameters = [_parameter(name, option, field, shown) for name, (option, field) in options.items()]
 
-    def decorated(command: Command) -> Command:
-        signature = inspect.signature(command, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != argument]
+    def with_settings(arguments: dict[str, Any]) -> dict[str, Any]:
+        settings = {name: arguments.pop(name) for name in options}
+        return {**arguments, argument: make({name: value for name, value in settings.items() if value is not None})}
 
-        @functools.wraps(command)
-        def run(**arguments: Any) -> None:
-            settings = {name: arguments.pop(name) for name in options}
-            given = make({name: value for name, value in settings.items() if value is not None})
-            command(**arguments, **{argument: given})
-
-        first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
-        last = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name in LAST]
-        run.__signature__ = inspect.Signature([*first, *parameters, *last])  # type: ignore[attr-defined]
-        run.__annotations__ = {}  # typer resolves these, which are strings, beside the signature
-        return run
-
-    return decorated
+    return lambda command: _with_parameters(command, parameters, with_settings, argument)
 
 
 def option_name(setting: str) -> str:

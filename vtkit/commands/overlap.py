@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vtkit.commands.candidates import short_names
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
@@ -18,8 +18,6 @@ def overlap(
     list_file: Annotated[
         Path | None, option("Write all pairs, tab-separated, with their ids.", "FILE", "--list")
     ] = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Show the tokens that two vocabularies share.
 
@@ -34,14 +32,9 @@ def overlap(
     if list_file is not None:
         rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode))]
         write_text(list_file, "\n".join(rows) + "\n")
-    if as_json:
-        console.write_json(report)
+    if console.answered(report):
         return
-    _print_report(report, short_names([source, target]))
-
-
-def _print_report(report: dict[str, Any], names: list[str]) -> None:
-    shown = [console.one_line(name, 60) for name in names]
+    shown = [console.one_line(name, 60) for name in short_names([source, target])]
     console.write(
         f"{shown[0]} ({report['source_size']:,} tokens) knows {report['overlap']:,} of the {report['target_size']:,} "
         f"tokens of {shown[1]}: {100 * report['share']:.2f} %, by the rule “{report['mode']}”.\n"

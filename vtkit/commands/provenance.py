@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.options import JsonOption, argument, option
+from vtkit.commands.options import argument, option
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
@@ -33,7 +33,6 @@ def provenance(
         list[Path] | None, option("Another run to show beside it. Repeatable.", "RUN", "--beside", "-b")
     ] = None,
     top: Annotated[int, option("Number of tokens to list for a source token.", min=1)] = MOST_TAKERS,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the source tokens that a token's row was made of.
 
@@ -53,8 +52,7 @@ def provenance(
         for word, by_run in found.items():
             by_run[name] = [_as_json(table[number]) for number in _ids(word, vocabulary)]
     reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
-    if as_json:
-        console.write_json({"tokens": found, "source": reverse})
+    if console.answered({"tokens": found, "source": reverse}):
         return
     for word, by_run in found.items():
         _show_word(word, by_run)

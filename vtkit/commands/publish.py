@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from vtkit.commands.options import DownloadOption, RunArgument, argument, option
+from vtkit.commands.options import RunArgument, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
@@ -19,7 +19,6 @@ def publish(
     yes: Annotated[
         bool, option("Upload the model; without this option, only show what would be uploaded.", None, "--yes", "-y")
     ] = False,
-    download: DownloadOption = False,
 ) -> None:
     """Upload a run's final model to the Hugging Face hub.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import STYLE, DownloadOption, PlainCommand, RecipeArgument, SetOption, option
+from vtkit.commands.options import STYLE, PlainCommand, RecipeArgument, SetOption, option, shared
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.outputs import refuse_existing
@@ -20,10 +20,10 @@ recipe = typer.Typer(
 
 
 @recipe.command("check", cls=PlainCommand)
+@shared("recipe check")
 def check_recipe(
     recipe: RecipeArgument,
     settings: SetOption = None,
-    download: DownloadOption = False,
     data: Annotated[
         bool, option("Read the collections, corpora, parallel text, word vectors and models too.", None, "--data")
     ] = False,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
     DryRunOption,
     RecipeArgument,
     RunsOption,
@@ -34,7 +33,6 @@ def run(
     force: Annotated[list[str] | None, option("Repeat this stage. May be given several times.", "STAGE")] = None,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Run a recipe, from the vocabulary to the report.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption, option
+from vtkit.commands.options import option
 from vtkit.system import console
 
 RunsArgument = Annotated[
@@ -14,7 +14,7 @@ RunsArgument = Annotated[
 ]
 
 
-def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> None:
+def runs(folder: RunsArgument = Path("runs")) -> None:
     """List runs: state, key figures, size on disk and time.
 
     Runs share stage outputs; `alone` is the size of those that no other run uses.
@@ -23,8 +23,7 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
     from vtkit.report.wording import duration
 
     listed = list_runs(folder)
-    if as_json:
-        console.write_json([asdict(run) for run in listed])
+    if console.answered(listed):
         return
     if not listed:
         console.write(f"no run in {folder}")
@@ -57,7 +56,6 @@ def clean(
     unfinished: Annotated[
         bool, option("Also interrupted work, whose checkpoints its recipe could continue from.", None, "--unfinished")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Show stage outputs that no run uses; --yes removes them.
 
@@ -67,8 +65,7 @@ def clean(
     from vtkit.pipeline.listing import remove, unused
 
     outputs = remove(folder, unfinished=unfinished) if yes else unused(folder)
-    if as_json:
-        console.write_json([{**asdict(each), "folder": str(each.folder)} for each in outputs])
+    if console.answered([{**asdict(each), "folder": str(each.folder)} for each in outputs]):
         return
     shown = [each for each in outputs if unfinished or not each.unfinished]
     kept = [each for each in outputs if each not in shown]

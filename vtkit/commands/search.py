@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.options import JsonOption, SearchedArgument, WhereOption, argument, option
+from vtkit.commands.options import SearchedArgument, WhereOption, argument, option
 from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
@@ -66,7 +65,6 @@ def search(
         str | None,
         option("Instead of a query: the documents in which a token or latent unit weighs most.", "NAME_OR_NUMBER"),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Search the index of a run or of a folder.
 
@@ -83,13 +81,13 @@ def search(
     searcher = _opened(run, model, collection, query_language)
     if batch is not None:
         answers = searcher.search([each.text for each in queries], top, where=where)
-        _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name, as_json)
+        _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name)
     elif query is not None:
-        _print_found(next(searcher.search([query], top, where=where, why=why)), why, as_json)
+        _print_found(next(searcher.search([query], top, where=where, why=why)), why)
     elif unit is not None:
-        _print_found(searcher.texts_of(unit, top), True, as_json)
+        _print_found(searcher.texts_of(unit, top), True)
     else:
-        _prompt(searcher, top, where, why, as_json)
+        _prompt(searcher, top, where, why)
 
 
 def explain(
@@ -98,7 +96,6 @@ def explain(
     document_id: Annotated[str, argument("Id of the document.", "DOC_ID")],
     model: ModelOption = None,
     collection: CollectionOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Explain a document's score for a query.
 
@@ -106,7 +103,7 @@ def explain(
     """
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
-    _print_explanation(_opened(run, model, collection).explain(query, document_id), as_json)
+    _print_explanation(_opened(run, model, collection).explain(query, document_id))
 
 
 def _opened(run: Path, model: str | None, collection: str | None, query_language: str | None = None) -> Searcher:
@@ -121,7 +118,7 @@ def shown_tokens(pairs: Weighted) -> str:
     return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
-def _prompt(searcher: Searcher, top: int, where: str | None, why: bool, as_json: bool) -> None:
+def _prompt(searcher: Searcher, top: int, where: str | None, why: bool) -> None:
     answer: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
@@ -129,12 +126,12 @@ def _prompt(searcher: Searcher, top: int, where: str | None, why: bool, as_json:
         if command == ":top" and number:
             top = number
         elif command == ":explain" and number and answer and number <= len(answer.results):
-            _print_explanation(searcher.explain(answer.query, answer.results[number - 1].id), as_json)
+            _print_explanation(searcher.explain(answer.query, answer.results[number - 1].id))
         elif command in (":top", ":explain"):
             console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
             answer = next(searcher.search([line], top, where=where, why=why))
-            _print_found(answer, why, as_json)
+            _print_found(answer, why)
 
 
 def _asked(documents: int) -> Iterator[str]:
@@ -163,10 +160,9 @@ def _warn(answer: Found) -> None:
         console.warn(warning)
 
 
-def _print_found(answer: Found, why: bool, as_json: bool) -> None:
+def _print_found(answer: Found, why: bool) -> None:
     _warn(answer)
-    if as_json:
-        console.write_json(asdict(answer))
+    if console.answered(answer):
         return
     if why:
         console.write(f"query tokens: {shown_tokens(answer.tokens)}\n")
@@ -200,22 +196,20 @@ def _word(part: WordShare) -> str:
     return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
 
 
-def _print_batch(answers: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
+def _print_batch(answers: Iterable[tuple[str, Found]], tag: str) -> None:
     from vtkit.data.trec import trec_lines
 
     for identity, answer in answers:
         _warn(answer)
-        if as_json:
-            console.write_json({"id": identity, **asdict(answer)}, indent=None)
+        if console.answered({"id": identity, **vars(answer)}, indent=None):
             continue
         results = [(result.id, result.score) for result in answer.results]
         for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit"):
             console.write(line, exact=True)
 
 
-def _print_explanation(explanation: Explanation, as_json: bool) -> None:
-    if as_json:
-        console.write_json(asdict(explanation))
+def _print_explanation(explanation: Explanation) -> None:
+    if console.answered(explanation):
         return
     console.write(f"{console.one_line(explanation.id)}  {console.one_line(explanation.title, 60)}".rstrip())
     console.write(console.one_line(explanation.passage or explanation.text, 240))

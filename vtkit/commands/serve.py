@@ -3,7 +3,7 @@
 import sys
 from typing import Annotated, Literal
 
-from vtkit.commands.options import DownloadOption, argument, option, settings_of
+from vtkit.commands.options import argument, option, settings_of
 from vtkit.deploy.limits import Limits
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
@@ -42,7 +42,6 @@ def serve(
         int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
     ] = None,
     precision: Annotated[Literal["float32", "bf16"], option("Precision of the encoder's matrix products.")] = "float32",
-    download: DownloadOption = False,
 ) -> None:
     """Serve a model, or runs with their models, over HTTP.
 

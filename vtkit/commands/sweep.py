@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.options import (
-    DownloadOption,
     DryRunOption,
     RecipeArgument,
     RunsOption,
@@ -31,7 +30,6 @@ def sweep(
     ] = 1,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Run every cell of a recipe's [sweep].
 

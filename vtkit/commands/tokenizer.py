@@ -12,14 +12,13 @@ import typer
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import (
     STYLE,
-    DownloadOption,
-    JsonOption,
     NewFolderOption,
     PlainCommand,
     argument,
     option,
     set_option,
     settings_of,
+    shared,
 )
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
@@ -37,14 +36,13 @@ tokenizer = typer.Typer(
 
 
 @tokenizer.command("build", cls=PlainCommand)
+@shared("tokenizer")
 def build_specification(
     specification: Annotated[Path, argument("A TOML file with [vocabulary].", "SPECIFICATION")],
     out: NewFolderOption,
     settings: Annotated[
         list[str] | None, set_option("the specification", "'vocabulary.corpus=[\"mine.txt\"]'", "SECTION.KEY=VALUE")
     ] = None,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Build the tokenizer of a specification.
 
@@ -52,10 +50,11 @@ def build_specification(
     """
     from vtkit.api import build_tokenizer
 
-    _build(lambda: build_tokenizer(specification, settings or []), out, as_json)
+    _build(lambda: build_tokenizer(specification, settings or []), out)
 
 
 @tokenizer.command("train", cls=PlainCommand)
+@shared("tokenizer")
 @settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
 def train_tokenizer(
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],
@@ -64,8 +63,6 @@ def train_tokenizer(
     lowercase: Annotated[bool, option("Lower-case the input.", None, "--lowercase")] = False,
     language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Learn a vocabulary from corpora.
 
@@ -75,10 +72,10 @@ def train_tokenizer(
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
     casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
-    _build(lambda: build(settings, casing, texts), out, as_json)
+    _build(lambda: build(settings, casing, texts), out)
 
 
-def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
+def _build(make: Callable[[], Built], out: Path) -> None:
     refuse_existing(out)
     from vtkit.system.runtime import peak_bytes
     from vtkit.vocabulary.inspection import algorithm, normalizer_steps
@@ -99,8 +96,7 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
         "seconds": round(time.monotonic() - started, 1),
         "peak_memory_mib": None if peak is None else peak >> 20,
     }
-    if as_json:
-        console.write_json(stats)
+    if console.answered(stats):
         return
     console.write(f"{out}: {stats['size']:,} tokens, {stats['algorithm']}\ntext: {stats['text']}")
     if (corpus := built.corpus) is not None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from vtkit.commands.options import (
-    DownloadOption,
-    JsonOption,
     NewFolderOption,
     argument,
     option,
@@ -46,8 +44,6 @@ def transfer(
     ] = None,
     others: Annotated[Files, set_option("[transfer] or [casing]", "casing.output=mask", "SECTION.KEY=VALUE")] = None,
     seed: Annotated[int, option("Seed of methods that sample.", min=0)] = 42,
-    as_json: JsonOption = False,
-    download: DownloadOption = False,
 ) -> None:
     """Move an encoder onto another vocabulary, without a recipe.
 
@@ -73,8 +69,7 @@ def transfer(
         save_encoder(moved.encoder, work / "model")
         moved.write_provenance(work / PROVENANCE)
     result = moved.result
-    if as_json:
-        console.write_json(result.to_json())
+    if console.answered(result.to_json()):
         return
     rows = result.moved
     assert rows is not None  # the source is a model

@@ -5,7 +5,7 @@ DataError; doubts, likely problems that stop nothing, are yielded.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from vtkit.data.collections import load_retrieval
@@ -31,7 +31,7 @@ def check_collection(name: str, split: str, own_documents: str = "") -> Iterator
 
 def check_corpus(spec: str) -> None:
     """Read a whole corpus; of a dataset, the first :data:`ROWS_OF_A_DATASET` rows."""
-    _read(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None)
+    deque(islice(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None), maxlen=0)
 
 
 def check_pairs(path: str, language: str | None) -> Iterator[str]:
@@ -86,8 +86,4 @@ def check_rankings(path: str, collection: str, split: str, *, scores: bool = Fal
 
 def check_vectors(path: str) -> None:
     """Read the beginning of a file of word vectors."""
-    _read(read_vectors(path), BLOCKS_OF_VECTORS)
-
-
-def _read(items: Iterable[object], most: int | None) -> None:
-    deque(islice(items, most), maxlen=0)
+    deque(islice(read_vectors(path), BLOCKS_OF_VECTORS), maxlen=0)

@@ -12,7 +12,7 @@ from vtkit.deploy.network import QUANTISED, TOLERANCE
 from vtkit.deploy.result import LEAST_COSINE, Target
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.query_tables import query_encoder_of
-from vtkit.system.templates import from_template
+from vtkit.system.templates import templates_of
 from vtkit.system.version import __version__
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ Facts = dict[str, Any]  # what an engine's part of the README says of this expor
 
 def readme(source: Source, texts: int, collection: Collection | None, exported: Export, facts: Facts) -> str:
     """``README.md``; the network was compared with the encoder on so many ``texts``."""
-    text = from_template(
-        "vtkit.deploy",
-        "README.md",
+    template = templates_of("vtkit.deploy").get_template("README.md")
+    text = template.render(
         version=__version__,
         source=source,
         texts=texts,

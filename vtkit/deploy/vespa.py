@@ -16,7 +16,7 @@ from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
 from vtkit.search.index_info import Kind
-from vtkit.system.templates import from_template
+from vtkit.system.templates import templates_of
 from vtkit.vocabulary.tokenizer_file import FILE
 
 OWN_NAMES = ("id", "title", "text", "weights")  # fields that every document has
@@ -52,9 +52,9 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     application = folder / "application"
     (application / "schemas").mkdir(parents=True)
     columns = {} if collection is None else collection.columns
-    schema = from_template(
-        "vtkit.deploy", "vespa_schema.sd", fields={name: TYPES[kind] for name, kind in columns.items()}
-    )
+    templates = templates_of("vtkit.deploy")
+    fields = {name: TYPES[kind] for name, kind in columns.items()}
+    schema = templates.get_template("vespa_schema.sd").render(fields=fields)
     (application / "schemas" / "doc.sd").write_text(schema, encoding="utf-8")
     if why is None:
         models = application / "models"
@@ -63,7 +63,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
         parts = json.loads((folder / FILE).read_text("utf-8"))
         parts |= {"decoder": None, "added_tokens": [token | {"special": False} for token in parts["added_tokens"]]}
         (models / FILE).write_text(json.dumps(parts, ensure_ascii=False), encoding="utf-8")
-    services = from_template("vtkit.deploy", "vespa_services.xml", length=None if why else source.document_length)
+    services = templates.get_template("vespa_services.xml").render(length=None if why else source.document_length)
     (application / "services.xml").write_text(services, encoding="utf-8")
     if collection is None:
         return {"why": why}

@@ -13,7 +13,15 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, own_output, query_side, settings_of, with_sides
+from vtkit.encoder.asymmetric import (
+    WholeEncoder,
+    output_tokenizer,
+    own_output,
+    query_side,
+    settings_of,
+    width_of,
+    with_sides,
+)
 from vtkit.encoder.documents import document_frequencies, idf_weights
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folded_dimensions
@@ -47,7 +55,7 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
     have the weight of the one dimension that they become.
     """
     folded_to = folded_dimensions(encoder)
-    held, documents_read = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
+    held, documents_read = document_frequencies(output_tokenizer(encoder), documents, width_of(encoder), folded_to)
     if not documents_read:
         raise DataError("There are no documents to count the document frequencies of the query table in.")
     weights = idf_weights(held, documents_read, "geng")
@@ -67,7 +75,7 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
     settings = settings_of(encoder)
     settings["prompts"] = {**settings["prompts"], "query": ""}
     table = SparseStaticEmbedding(
-        filled_up(output_tokenizer(encoder), _size(encoder)), torch.from_numpy(weights), frozen=frozen
+        filled_up(output_tokenizer(encoder), width_of(encoder)), torch.from_numpy(weights), frozen=frozen
     )
     queries = SparseEncoder(modules=[table], device=encoder.device, **settings)
     return with_sides(encoder, encoder, queries, own_output(encoder), **settings)
@@ -82,10 +90,6 @@ def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
 def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` with its queries encoded as documents are; itself where they are already."""
     return encoder if query_side(encoder) is None else with_sides(encoder, encoder, output=own_output(encoder))
-
-
-def _size(encoder: SparseEncoder) -> int:
-    return int(encoder[0].auto_model.config.vocab_size)
 
 
 def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:

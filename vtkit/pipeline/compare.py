@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from vtkit.pipeline.folder import RESOLVED, RunFolder, open_run, report_of
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import read_manifest, result_of
+from vtkit.recipe.load import dotted
 from vtkit.report.compared import Beside, ComparedRuns, ComparedSet, Line, QueryDifference, TokenDifference
 from vtkit.report.data import ReportData
 from vtkit.report.wording import is_number
@@ -105,7 +106,7 @@ def compare_runs(
     read = set[str]().union(*(_settings_read(each.run) for each in runs))
     settings = [
         line
-        for line in differing([dict(_flat(each.recipe)) for each in runs])
+        for line in differing([dict(dotted(each.recipe)) for each in runs])
         if any(f"{line.name}.".startswith(f"{setting}.") for setting in read)
     ]
     figures = differing([_figures(each.run, reports.get(each.name)) for each in runs], equal=True)
@@ -125,14 +126,6 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
         f"{run.folder} has no results for {' or '.join(wanted)}. "
         + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
     )
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 def differing(runs: Sequence[Mapping[str, Any]], *, equal: bool = False) -> list[Line]:
@@ -175,7 +168,7 @@ def _figures(run: RunFolder, report: ReportData | None) -> dict[str, Any]:
             for name, values in curves.items()
             if values and name != "steps"
         }
-        numbers = {**dict(_flat(parts)), **ends, **{f"seconds.{stage}": took for stage, took in seconds.items()}}
+        numbers = {**dict(dotted(parts)), **ends, **{f"seconds.{stage}": took for stage, took in seconds.items()}}
         figures = {**numbers, "seconds": float(seconds.total())}
     evaluated = run.steps.get(f"evaluate:{run.final_model}")
     for name, of in (result_of(evaluated, EvaluateResult).sets if evaluated is not None else {}).items():

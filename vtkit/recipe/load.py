@@ -214,7 +214,7 @@ class _Reading:
                 beside = os.path.dirname(shown or self.shown)
                 base_shown = os.path.normpath(os.path.join(beside, os.path.expanduser(name)))
                 settings = _merged(settings, self.read(base, None, base_shown, chain))
-        self.places |= {setting: _place_in(lines, setting) for setting, _ in _dotted(own)} | lines
+        self.places |= {setting: _place_in(lines, setting) for setting, _ in dotted(own)} | lines
         self.files[path] = _merged(settings, own), self.places
         self.places = others | self.places
         return self.files[path][0]
@@ -253,7 +253,7 @@ class _Reading:
         field = _field_at(setting)
         for number in range(1, len(tables) + 1):
             self.places.setdefault(".".join(tables[:number]), place)
-        self.places |= {setting: place} | {inner: place for inner, _ in _dotted(values)}
+        self.places |= {setting: place} | {inner: place for inner, _ in dotted(values)}
         if not removed or (field is not None and "none" in choices(field.annotation)):
             self.settings = _merged(self.settings, values)
             return
@@ -285,7 +285,7 @@ class _Reading:
             return
         places = dict(self.places)
         specified = self.read(path, None, os.path.relpath(path))
-        built, own = (dict(_dotted(each)).get("casing.input") for each in (specified, self.settings))
+        built, own = (dict(dotted(each)).get("casing.input") for each in (specified, self.settings))
         if own not in (None, built or "keep"):
             what = f"{plain(path.name)} sets {shown_value(built or 'keep')}: change it there, or leave it out here."
             self.problems.append(Problem(_place_in(self.places, "casing.input"), "casing.input", what))
@@ -426,7 +426,7 @@ def _sweep(sweep: Settings, folder: Path) -> Settings:
     def row(settings: Any) -> Any:
         if not isinstance(settings, dict):
             return settings
-        return {setting: absolute(setting, value) for setting, value in _dotted(settings)}
+        return {setting: absolute(setting, value) for setting, value in dotted(settings)}
 
     for axis in AXES:
         if isinstance(rows := sweep.get(axis), dict):
@@ -434,7 +434,7 @@ def _sweep(sweep: Settings, folder: Path) -> Settings:
     if isinstance(values := sweep.get("values"), dict):
         sweep["values"] = {
             setting: [absolute(setting, value) for value in given] if isinstance(given, list) else given
-            for setting, given in _dotted(values)
+            for setting, given in dotted(values)
         }
     return sweep
 
@@ -444,11 +444,11 @@ def _nested(setting: str, value: Any) -> Settings:
     return reduce(lambda inner, part: {part: inner}, reversed(setting.split(".")), value)
 
 
-def _dotted(settings: Settings, above: str = "") -> Iterator[tuple[str, Any]]:
-    """The opposite of :func:`_nested`, for each setting."""
+def dotted(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted name and the value of each setting in tables."""
     for name, value in settings.items():
         if isinstance(value, dict) and value:
-            yield from _dotted(value, f"{above}{name}.")
+            yield from dotted(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
 

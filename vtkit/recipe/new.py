@@ -12,7 +12,7 @@ from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value, wrapped
 from vtkit.settings.named import is_local
 from vtkit.system.errors import RecipeError, VtkitError
-from vtkit.system.templates import from_template
+from vtkit.system.templates import templates_of
 
 
 def new_recipe(
@@ -53,9 +53,8 @@ def new_recipe(
     splits = {default_split(name) for name in evaluate}
     moved = [tokenizer, *parallel] if source else []
     needs = [source, *moved, embedder, train, *corpus, *evaluate]
-    return from_template(
-        "vtkit.recipe",
-        "new.toml",
+    template = templates_of("vtkit.recipe").get_template("new.toml")
+    return template.render(
         name=name,
         language=language,
         source=source,

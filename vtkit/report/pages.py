@@ -19,6 +19,7 @@ from vtkit.report.blocks import Page, Paragraph, Section, Table, pieces, plain_t
 from vtkit.report.plots import address
 from vtkit.report.wording import amount, shorten, visible, visible_lines, visible_token
 from vtkit.system import console
+from vtkit.system.templates import templates_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -72,19 +73,10 @@ def _markdown() -> Environment:
 
 
 def _environment(shown: Callable[[str], str], **filters: Callable[..., str]) -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     def finalize(value: Any) -> Any:
         return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    environment = Environment(
-        loader=PackageLoader("vtkit.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates_of("vtkit.report", autoescape=True, finalize=finalize)
     filters |= {"kind": lambda part: type(part).__name__, "amount": amount, "shorten": shorten}
     environment.filters |= {"pieces": pieces, **filters}
     environment.globals["tight"] = _tight

@@ -17,6 +17,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -42,6 +43,7 @@ _log_file: TextIO | None = None
 _warned: list[str] = []  # since the log file was begun
 _bar_is_shown = False
 _details = False
+in_json = False  # whether the user asked for results in JSON
 _draws_bars = True
 
 QUIET_SECONDS_BETWEEN_LINES = 30.0
@@ -63,18 +65,22 @@ def write(text: str = "", *, exact: bool = False) -> None:
     Args:
         exact: whether other programs read it: it stays unchanged unless standard output is a terminal.
     """
-    _print(text if exact and not sys.stdout.isatty() else clean(text))
+    with standard_output():
+        print(text if exact and not sys.stdout.isatty() else clean(text))
 
 
 def write_json(value: Any, indent: int | None = 2) -> None:
-    r"""``value`` as JSON on standard output; characters that a terminal executes are written as ``\u001b``."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    _print("".join(json.dumps(each)[1:-1] if _is_command(each) and each != "\n" else each for each in text))
+    r"""``value``, in which dataclasses stand for their fields, as JSON on standard output; characters that a terminal
+    executes are written as ``\u001b``."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=asdict)
+    write("".join(json.dumps(each)[1:-1] if _is_command(each) and each != "\n" else each for each in text), exact=True)
 
 
-def _print(text: str) -> None:
-    with standard_output():
-        print(text)
+def answered(value: Any, indent: int | None = 2) -> bool:
+    """Whether the user asked for JSON, which is then written of ``value``."""
+    if in_json:
+        write_json(value, indent)
+    return in_json
 
 
 @contextmanager
@@ -281,7 +287,9 @@ def clean(text: str, kept: str = "\n\t") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter in kept or not _is_command(letter) else _shown(letter) for letter in text)
+    letters = text.replace("\ufeff", "")  # a byte order mark, which many files begin with
+    commands = filter(_is_command, {*letters} - {*kept})
+    return letters.translate({ord(each): " " if each.isspace() else "\ufffd" for each in commands})
 
 
 def _readable(message: str) -> str:
@@ -302,12 +310,6 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _shown(letter: str) -> str:
-    if letter == "\ufeff":  # a byte order mark, which many files begin with
-        return ""
-    return " " if letter.isspace() else "\ufffd"
 
 
 def _is_command(letter: str) -> bool:

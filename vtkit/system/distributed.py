@@ -102,14 +102,11 @@ def gathered(own: Tensor) -> Tensor:
     """
     if count() == 1:
         return own
-    import torch
+    from sentence_transformers.util.distributed import all_gather
 
     _join()
-    rank = torch.distributed.get_rank()
-    with torch.no_grad():
-        parts = [torch.empty_like(own) for _ in range(count())]
-        torch.distributed.all_gather(parts, own.detach().contiguous())
-    return torch.cat([*parts[:rank], own, *parts[rank + 1 :]])
+    whole: Tensor = all_gather(own.contiguous())
+    return whole
 
 
 def summed(own: Tensor) -> Tensor:

@@ -237,7 +237,6 @@ class MaskedBatches(ByNumber[dict[str, Tensor]]):
         return batch | {"input_ids": masked, "labels": labels}
 
 
-
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
     texts, length = batch["input_ids"].shape
