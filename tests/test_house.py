@@ -20,20 +20,20 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1958, 104),
-    "deploy": (2292, 235),
-    "data": (2915, 332),
-    "encoder": (2741, 273),
-    "evaluation": (1444, 137),
-    "pipeline": (3515, 270),
-    "recipe": (1113, 95),
-    "report": (1986, 182),
+    "commands": (1877, 103),
+    "deploy": (2286, 235),
+    "data": (2912, 331),
+    "encoder": (2732, 273),
+    "evaluation": (1424, 136),
+    "pipeline": (3512, 269),
+    "recipe": (1112, 95),
+    "report": (1978, 182),
     "search": (3303, 359),
     "settings": (994, 114),
-    "system": (748, 112),
-    "training": (2377, 251),
-    "transfer": (1741, 140),
-    "vocabulary": (2603, 231),
+    "system": (748, 111),
+    "training": (2372, 250),
+    "transfer": (1737, 140),
+    "vocabulary": (2599, 231),
     "vtkit": (508, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from vtkit.commands.options import argument, option
 from vtkit.system import console
-from vtkit.system.outputs import refuse_folder, write_text
+from vtkit.system.outputs import refuse_folder, write_file
 
 
 def compare(
@@ -41,7 +41,7 @@ def compare(
     for note in comparison.notes:
         console.warn(note)
     if html is not None:
-        write_text(html, compared_page(comparison, reports))
+        write_file(html, compared_page(comparison, reports))
         console.say(f"page: {html}")
     if console.answered(comparison.to_json()):
         return

@@ -9,7 +9,7 @@ from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
-from vtkit.system.outputs import new_folder, refuse_existing, refuse_folder, write_text
+from vtkit.system.outputs import new_folder, refuse_existing, refuse_folder, write_file
 
 NEW_TOKENS_SHOWN = 40
 
@@ -51,7 +51,7 @@ def expand(
     if png is not None:
         write_png(expansion_charts(stats), png)
     if page is not None:
-        write_text(page, expansion_page(stats, base, corpora, expansion.added))
+        write_file(page, expansion_page(stats, base, corpora, expansion.added))
     if console.answered({**stats.to_json(), "tokens": expansion.added}):
         return
     console.write_table(COLUMNS, [cells(row) for row in stats.curve])

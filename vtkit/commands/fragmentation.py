@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,15 +76,14 @@ def fragmentation(
     loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
     by_script = script_of_text if language is None else lambda text: language
     group_of = language_groups() if by_language else by_script
-    with console.progress("texts read") as bar:
-        results = measure_fragmentation(
-            _counted(texts_of(corpus, encoding_errors), bar),
-            loaded,
-            queries=_queries(corpus, queries, encoding_errors),
-            punctuation=punctuation,
-            group_of=group_of,
-            top=top,
-        )
+    results = measure_fragmentation(
+        console.tracked(texts_of(corpus, encoding_errors), "texts read"),
+        loaded,
+        queries=_queries(corpus, queries, encoding_errors),
+        punctuation=punctuation,
+        group_of=group_of,
+        top=top,
+    )
     measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
     if console.answered({**measured, "tokenizers": [_as_json(result) for result in results]}):
         return
@@ -237,12 +236,6 @@ def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str
     if not is_collection(name) or (Path(name).is_dir() and folder_fault(name, "queries")):
         return None if queries is None else texts_of(queries, invalid)
     return (query.text for query in read_queries_as_documents(name))
-
-
-def _counted(texts: Iterable[str], bar: console.Bar) -> Iterator[str]:
-    for text in texts:
-        yield text
-        bar.advance()
 
 
 def _percent(part: int, whole: int) -> str:

@@ -11,7 +11,7 @@ from vtkit.commands.candidates import all_candidates, list_candidates, short_nam
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import argument, option
 from vtkit.system import console
-from vtkit.system.outputs import refuse_folder, write_text
+from vtkit.system.outputs import refuse_folder, write_file
 
 
 def inspect_vocab(
@@ -65,11 +65,8 @@ def inspect_vocab(
         refuse_folder(file)
     loaded = list(map(load_tokenizer, tokenizers))
     names = short_names(tokenizers)
-    vocabularies = []
-    with console.progress("vocabularies", total=len(loaded)) as bar:
-        for tokenizer, name in zip(loaded, names, strict=True):
-            vocabularies.append(inspect_vocabulary(tokenizer, name, codes, han))
-            bar.advance()
+    named = console.tracked(zip(loaded, names, strict=True), "vocabularies", len(loaded))
+    vocabularies = [inspect_vocabulary(tokenizer, name, codes, han) for tokenizer, name in named]
     texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])
     report = Inspection(
         vocabularies, overlap_matrix(loaded) if len(loaded) > 1 else None, corpus_use(loaded, texts) if corpus else None
@@ -77,7 +74,7 @@ def inspect_vocab(
     if html is not None:
         from vtkit.report.vocabulary_page import inspection_page
 
-        write_text(html, inspection_page(report))
+        write_file(html, inspection_page(report))
     if png is not None:
         from vtkit.report.blocks import Chart
         from vtkit.report.plots import write_png

@@ -7,7 +7,7 @@ from vtkit.commands.candidates import short_names
 from vtkit.commands.options import argument, option
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system import console
-from vtkit.system.outputs import refuse_folder, write_text
+from vtkit.system.outputs import refuse_folder, write_file
 
 
 def overlap(
@@ -31,7 +31,7 @@ def overlap(
     report = {"source": source, "target": target, **overlap_report(known, wanted, mode, examples)}
     if list_file is not None:
         rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode))]
-        write_text(list_file, "\n".join(rows) + "\n")
+        write_file(list_file, "\n".join(rows) + "\n")
     if console.answered(report):
         return
     shown = [console.one_line(name, 60) for name in short_names([source, target])]

@@ -6,6 +6,7 @@ from typing import Annotated
 from vtkit.commands.options import RunArgument, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import write_file
 
 
 def publish(
@@ -28,7 +29,7 @@ def publish(
 
     publication = prepare(run, repository, license=license, private=private)
     if out is not None:
-        out.write_text(publication.card, encoding="utf-8")
+        write_file(out, publication.card)
     kind = "private" if private else "public"
     console.write(f"{repository} ({kind}): {len(publication.files) + 1} files, {console.size(publication.bytes)}")
     for name, file in publication.files.items():

@@ -9,8 +9,8 @@ import typer
 
 from vtkit.commands.options import STYLE, PlainCommand, RecipeArgument, SetOption, option, shared
 from vtkit.system import console
-from vtkit.system.errors import RecipeError, VtkitError
-from vtkit.system.outputs import refuse_existing
+from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import refuse_existing, write_file
 
 recipe = typer.Typer(
     help="Write recipes, check them, and show what is in them.",
@@ -166,11 +166,7 @@ def write_new_recipe(
         evaluate=[written(entry, "retrieval") for entry in evaluate or ()],
     )
     load_recipe(out, text=text)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
+    write_file(out, text)
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
     if train and not source:
         console.say("Judged queries choose the weight of the index; training units on them is commented out.")

@@ -106,7 +106,6 @@ def _text(thing: Any) -> str:
 
 
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], what: str) -> None:
-    with path.open("w", encoding="utf-8") as file, console.progress(f"{what} of ir_datasets") as bar:
-        for row in rows:
+    with path.open("w", encoding="utf-8") as file:
+        for row in console.tracked(rows, f"{what} of ir_datasets"):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            bar.advance()

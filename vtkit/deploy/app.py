@@ -296,8 +296,6 @@ class Service:
 
     async def embed_sparse(self, request: Request, asked: EmbedRequest) -> Response:
         """The vectors of one or several texts."""
-        if len(asked.inputs) > self.limits.texts:
-            raise Refusal(422, f"batch size {len(asked.inputs)} > maximum allowed batch size {self.limits.texts}")
         truncate = self.limits.truncate if asked.truncate is None else asked.truncate
         kind = Encoding(asked.prompt_name or "document", truncate)
         vectors = await self._answer(request, kind, asked.inputs, self.served.longest(kind.side))
@@ -322,8 +320,6 @@ class Service:
             raise Refusal(404, "this server has a model but no run, so there is nothing to search")
         if any(map(is_blank, queries)):
             raise Refusal(400, f"`{name}` cannot be empty", "Empty")
-        if len(queries) > self.limits.texts:
-            raise Refusal(422, f"batch size {len(queries)} > maximum allowed batch size {self.limits.texts}")
         run = asked.run or next(iter(searchers))
         if run not in searchers:
             raise Refusal(404, f"`run` must be {' or '.join(searchers)}")
@@ -406,6 +402,8 @@ class Service:
     async def _answer(self, request: Request, kind: Kind, texts: Sequence[Text], longest: int) -> Any:
         """The computed answer to a request, of whose texts ``longest`` tokens are read; Refusal if it takes too long,
         ClientDisconnect if the client has gone."""
+        if len(texts) > self.limits.texts:
+            raise Refusal(422, f"batch size {len(texts)} > maximum allowed batch size {self.limits.texts}")
         computed = self.batcher.submit(kind, texts, tokens_of(texts, longest))
         gone = asyncio.ensure_future(_disconnected(request))
         try:

@@ -183,13 +183,12 @@ class Collection:
         folder.mkdir()
         opening, between, closing = around
         files: list[str] = []
-        with console.progress("documents", total=len(self)) as bar:
-            lines = map(line, self.entries())
-            while part := list(_first_of(lines, PART_BYTES)):
-                files.append(name.format(f"{len(files):05}"))
-                text = opening + between.join(part) + closing
-                (folder / files[-1]).write_text(text, encoding="utf-8", newline="\n")
-                bar.advance(len(part))
+        lines = map(line, self.entries())
+        parts = iter(lambda: list(_first_of(lines, PART_BYTES)), [])
+        for part in console.tracked(parts, "documents", len(self), len):
+            files.append(name.format(f"{len(files):05}"))
+            text = opening + between.join(part) + closing
+            (folder / files[-1]).write_text(text, encoding="utf-8", newline="\n")
         return files
 
     def search(self, queries: sp.csr_matrix) -> tuple[Ids, Scores]:

@@ -47,15 +47,13 @@ def write_ciff(collection: Collection, file: BinaryIO) -> None:
     header = _integers({1: 1, 2: len(terms), 3: len(collection), 4: len(terms), 5: len(collection), 6: total})
     mean = np.float64(total / max(1, len(collection))).tobytes()
     _message(file, header + _varint(7 << 3 | 1) + mean + _text(8, "impacts, exported by vtkit"))
-    with console.progress(CIFF, total=len(terms)) as bar:
-        for term in terms:
-            part = slice(lists.indptr[term], lists.indptr[term + 1])
-            numbers, weights = lists.indices[part], lists.data[part]
-            gaps = np.diff(numbers, prepend=0).tolist()
-            pairs = (_integers({1: gap, 2: weight}) for gap, weight in zip(gaps, weights.tolist(), strict=True))
-            entries = b"".join(_varint(4 << 3 | 2) + _varint(len(pair)) + pair for pair in pairs)
-            _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
-            bar.advance()
+    for term in console.tracked(terms, CIFF, len(terms)):
+        part = slice(lists.indptr[term], lists.indptr[term + 1])
+        numbers, weights = lists.indices[part], lists.data[part]
+        gaps = np.diff(numbers, prepend=0).tolist()
+        pairs = (_integers({1: gap, 2: weight}) for gap, weight in zip(gaps, weights.tolist(), strict=True))
+        entries = b"".join(_varint(4 << 3 | 2) + _varint(len(pair)) + pair for pair in pairs)
+        _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
     for number in range(len(collection)):
         identity = _docid(collection.document(number), number)
         _message(file, _integers({1: number}) + _text(2, identity) + _integers({3: int(lengths[number])}))

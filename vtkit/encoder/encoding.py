@@ -56,10 +56,9 @@ def encode(
     encoder.eval()
     half = precision == "bf16" and logits
     products = half_precision(model) if half else nullcontext()
-    progress = console.progress(description, total=len(texts))
     head = streaming(encoder, half=half) if logits else nullcontext()
-    with head, torch.inference_mode(), products, progress as bar:
-        for batch in alike_batches(token_ids):
+    with head, torch.inference_mode(), products:
+        for batch in console.tracked(alike_batches(token_ids), description, len(texts), len):
             ids, mask = padded([token_ids[i] for i in batch], tokenizer.pad_token_id, device)
             weights = encoder({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()
             if root:
@@ -73,7 +72,6 @@ def encode(
             rows.append(np.asarray(batch, dtype=np.int64)[active[:, 0].cpu().numpy()])
             columns.append(active[:, 1].to(torch.int32).cpu().numpy())
             values.append(weights[active[:, 0], active[:, 1]].cpu().numpy())
-            bar.advance(len(batch))
     matrix = sparse.csr_matrix(
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), (len(texts), width), np.float32
     )

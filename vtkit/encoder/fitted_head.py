@@ -108,8 +108,8 @@ def fit_to_states(
     parameters = [*head.parameters(), head.decoder.bias]
     optimiser = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * step / steps)))
-    with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
-        for _ in range(steps):
+    with torch.enable_grad():
+        for _ in console.tracked(range(steps), "fitting the head", steps):
             rows = np.sort(rng.choice(fitted_on, min(POSITIONS, len(fitted_on)), replace=False))
             hidden, tokens = states.batch(rows)
             loss = nn.functional.cross_entropy(head.logits(hidden) + prior, tokens)
@@ -117,7 +117,6 @@ def fit_to_states(
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rates.step()
-            bar.advance(1)
     read_back = _read_back(head, states, held_out, prior)
     mask_dimensions(model, encoder.tokenizer.all_special_ids)
     positive = _settle(head, states, held_out, activation)
@@ -149,8 +148,9 @@ class ReadStates(HoldsModels):
         states = [np.empty((0, model.config.hidden_size), dtype=np.float16)] * len(rows)
         in_bf16 = bf16_is_fast() and takes_autocast(model)
         half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
-        with console.progress(bar or "states of tokens", total=len(rows)) as shown, torch.inference_mode():
-            for some in alike_batches(read["input_ids"]):
+        alike = alike_batches(read["input_ids"])
+        with torch.inference_mode():
+            for some in console.tracked(alike, bar or "states of tokens", len(rows), len):
                 rows_read = [read["input_ids"][number] for number in some]
                 ids, mask = padded(rows_read, tokenizer.pad_token_id, model.device)
                 with half:
@@ -162,7 +162,6 @@ class ReadStates(HoldsModels):
                     raise DataError(
                         "The source's hidden states are not finite: its weights are damaged. Fetch it again."
                     )
-                shown.advance(len(some))
         ends = [np.asarray(spans, dtype=np.int64).reshape(-1, 2)[:, 1] for spans in read["offset_mapping"]]
         return {
             "states": np.concatenate(states),

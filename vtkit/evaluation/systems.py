@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from vtkit.search.engine import Index
     from vtkit.search.index_info import Ids, Scores
     from vtkit.search.lexical import LexicalPart
-    from vtkit.search.sharded_encoding import Encoded
     from vtkit.system.runtime import Precision
     from vtkit.training.teachers import CrossEncoderTeacher
 
@@ -255,17 +254,15 @@ class RerankedSystem:
         texts = {query.id: query.text for query in asked.queries}
         run: Run = {}
         before = self.system.rank(asked, depth).run
-        with console.progress(f"reranking {asked.name}", total=len(before)) as bar:
-            for query, results in before.items():
-                names = [document for document, _ in results]
-                first, rest = names[: self.reranked], names[self.reranked :]
-                contents = [asked.contents[number] for number in asked.numbers_of(first)]
-                (scores,) = self.cross_encoder.scores([Asked([texts[query]], contents, [], len(first))])
-                order = (-scores[0]).argsort(kind="stable").tolist()
-                ranked = [(first[place], float(scores[0, place])) for place in order]
-                last = ranked[-1][1] if ranked else 0.0
-                run[query] = ranked + [(name, last - number) for number, name in enumerate(rest, 1)]
-                bar.advance(1)
+        for query, results in console.tracked(before.items(), f"reranking {asked.name}", len(before)):
+            names = [document for document, _ in results]
+            first, rest = names[: self.reranked], names[self.reranked :]
+            contents = [asked.contents[number] for number in asked.numbers_of(first)]
+            (scores,) = self.cross_encoder.scores([Asked([texts[query]], contents, [], len(first))])
+            order = (-scores[0]).argsort(kind="stable").tolist()
+            ranked = [(first[place], float(scores[0, place])) for place in order]
+            last = ranked[-1][1] if ranked else 0.0
+            run[query] = ranked + [(name, last - number) for number, name in enumerate(rest, 1)]
         return Ranking(run, SystemFacts(role="reranked"))
 
 
@@ -322,28 +319,6 @@ def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: s
         top_dimensions=settings.query_top_dimensions,
         precision=settings.precision,
         description=description,
-    )
-
-
-def encode_documents(
-    encoder: SparseEncoder, texts: Sequence[str], settings: IndexSection, folder: Path, parts: Path, description: str
-) -> Encoded:
-    """Fill ``folder`` with the vectors of documents as ``settings`` has it: their length, the dimensions that are kept
-    until they are weighted, the precision. An interrupted try goes on from ``parts``."""
-    from vtkit.search.sharded_encoding import encode_to_disk
-
-    return encode_to_disk(
-        encoder,
-        texts,
-        "document",
-        min(settings.document_length, encoder.max_seq_length or settings.document_length),
-        folder,
-        parts,
-        made_from={},  # the names of both folders say it
-        top_dimensions=settings.candidate_dimensions,
-        precision=settings.precision,
-        description=description,
-        total=len(texts),
     )
 
 

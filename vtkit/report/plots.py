@@ -22,7 +22,7 @@ import numpy as np
 from vtkit.evaluation.judging import Role
 from vtkit.report.blocks import Chart
 from vtkit.report.wording import amount, score, share, visible
-from vtkit.system.errors import DataError
+from vtkit.system.outputs import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,10 +105,9 @@ def write_png(charts: Sequence[Chart], path: Path) -> None:
         for part, chart in zip(parts[:, 0], charts, strict=True):
             part.suptitle(chart.caption, x=0.01, ha="left", fontsize=11)
             chart.draw(part)
-        try:
-            figure.savefig(path, format="png", metadata={"Software": None})
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
+        file = io.BytesIO()
+        figure.savefig(file, format="png", metadata={"Software": None})
+    write_file(path, file.getvalue())
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -37,6 +37,8 @@ from rich.progress import (
 
 from vtkit.system.errors import STANDARD_OUTPUT
 from vtkit.system.variables import changed
+
+T = TypeVar("T")
 
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
@@ -265,6 +267,16 @@ def progress(description: str | Bar, total: int | None = None, *, in_bytes: bool
             yield Bar(display, description, total, in_bytes)
         finally:
             _bar_is_shown &= not drawn
+
+
+def tracked(
+    items: Iterable[T], description: str | Bar, total: int | None = None, size: Callable[[T], int] = lambda _: 1
+) -> Iterator[T]:
+    """``items``, on whose progress display each advances by its ``size`` once the loop over them has done with it."""
+    with progress(description, total) as bar:
+        for item in items:
+            yield item
+            bar.advance(size(item))
 
 
 def without_bars() -> AbstractContextManager[None]:

@@ -92,7 +92,12 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
         chain.append(link)
         link = link.__cause__ or link.__context__
     for cause in chain:
-        number = _number_of(cause)
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number is None:  # libraries may have it in their text only
+            text = str(cause)[:10_000]
+            numbered = _NUMBERED.search(text)
+            in_part = errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
+            number = int(numbered[1] or numbered[2]) if numbered else in_part
         name = getattr(cause, "filename", None)
         path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
         if number in _NO_ROOM and name == STANDARD_OUTPUT:
@@ -128,16 +133,6 @@ def machine_errors(folder: Path, then: str = "") -> Iterator[None]:
         if failure is None:
             raise
         raise failure from error
-
-
-def _number_of(error: BaseException) -> int | None:
-    """The system's error number, which libraries may have in their text only."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno
-    text = str(error)[:10_000]
-    if numbered := _NUMBERED.search(text):
-        return int(numbered[1] or numbered[2])
-    return errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
 
 
 def free_bytes(path: Path) -> int:

@@ -100,10 +100,11 @@ def refuse_folder(file: Path | None) -> None:
         raise RecipeError(f"{file} cannot be written: it is a folder, or its folder does not exist.")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``."""
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to ``path``, whose folder is made if need be."""
     try:
-        path.write_text(text, encoding="utf-8", newline="\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
 

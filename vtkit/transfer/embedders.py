@@ -65,11 +65,12 @@ def _embedded(texts: Sequence[str], name: str, half: bool) -> NDArray[np.float32
         tokens = [len(ids) for ids in model.tokenizer(list(texts))["input_ids"]]
         lengths = [min(length, model.max_seq_length or length) for length in tokens]
     order = sorted(range(len(texts)), key=lengths.__getitem__)
-    alike = [[texts[row] for row in rows] for _, rows in groupby(order, lengths.__getitem__)]
+    same = ([texts[row] for row in rows] for _, rows in groupby(order, lengths.__getitem__))
+    alike = (batch for some in same for batch in batches(some, BATCH))
     parts = []
     products = torch.autocast(model.device.type, dtype=torch.bfloat16) if half else nullcontext()
-    with console.progress("token texts embedded", total=len(texts)) as bar, products:
-        for batch in (batch for same in alike for batch in batches(same, BATCH)):
+    with products:
+        for batch in console.tracked(alike, "token texts embedded", len(texts), len):
             filled = batch + [batch[-1]] * (BATCH - len(batch))
             vectors = np.asarray(
                 model.encode(filled, prompt="", batch_size=BATCH, show_progress_bar=False), dtype=np.float32
@@ -87,7 +88,6 @@ def _embedded(texts: Sequence[str], name: str, half: bool) -> NDArray[np.float32
                     "others. Its weights are damaged, or too large for this precision."
                 )
             parts.append(vectors[: len(batch)])
-            bar.advance(len(batch))
     ordered = np.concatenate(parts)
     whole = np.empty_like(ordered)
     whole[order] = ordered

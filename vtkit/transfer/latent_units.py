@@ -221,8 +221,8 @@ def _learned(
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     fired = torch.zeros(section.size, dtype=torch.bool, device=centre.device)
     revived = 0
-    with console.progress("learning units", total=steps) as bar, torch.enable_grad():
-        for step in range(steps):
+    with torch.enable_grad():
+        for step in console.tracked(range(steps), "learning units", steps):
             picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
                 batch = head.output(states.batch(np.sort(picked))[0])
@@ -237,7 +237,6 @@ def _learned(
                 if step < REVIVED_UNTIL * steps:
                     revived += _revive(sae, optimiser, ~fired, (batch - rebuilt).detach(), errors.detach())
                 fired.zero_()
-            bar.advance(1)
     return sae.eval(), revived
 
 

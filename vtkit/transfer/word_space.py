@@ -43,25 +43,24 @@ def word_space(
     mass = np.zeros(len(known))
     kept: dict[str, NDArray[np.float32]] = {}
     rank = 0
-    with console.progress("word vectors read", total=file.words) as bar:
-        for words, vectors in read_vectors(path):
-            kept.update((w, vector.copy()) for w, vector in zip(words, vectors, strict=True) if w in wanted)
-            places: list[int] = []
-            ids: list[int] = []
-            for prefix in ("", " "):
-                texts = [prefix + word for word in words]
-                encodings = vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-                for place, encoding in enumerate(encodings):
-                    pieces = set(encoding.ids)
-                    ids += pieces
-                    places += [place] * len(pieces)
-            touched, rows = np.unique(np.array(ids, dtype=np.int64), return_inverse=True)
-            share = np.ones(len(words)) if weighting == "equal" else 1 / np.arange(rank + 1, rank + 1 + len(words))
-            contained = csr_matrix((share[places], (rows, places)), shape=(len(touched), len(words)))
-            sums[touched] += contained @ vectors
-            mass[touched] += np.asarray(contained.sum(axis=1)).ravel()
-            rank += len(words)
-            bar.advance(len(words))
+    read = console.tracked(read_vectors(path), "word vectors read", file.words, lambda block: len(block[0]))
+    for words, vectors in read:
+        kept.update((w, vector.copy()) for w, vector in zip(words, vectors, strict=True) if w in wanted)
+        places: list[int] = []
+        ids: list[int] = []
+        for prefix in ("", " "):
+            texts = [prefix + word for word in words]
+            encodings = vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            for place, encoding in enumerate(encodings):
+                pieces = set(encoding.ids)
+                ids += pieces
+                places += [place] * len(pieces)
+        touched, rows = np.unique(np.array(ids, dtype=np.int64), return_inverse=True)
+        share = np.ones(len(words)) if weighting == "equal" else 1 / np.arange(rank + 1, rank + 1 + len(words))
+        contained = csr_matrix((share[places], (rows, places)), shape=(len(touched), len(words)))
+        sums[touched] += contained @ vectors
+        mass[touched] += np.asarray(contained.sum(axis=1)).ravel()
+        rank += len(words)
     sums[~known] = 0
     if not sums.any():
         raise DataError(f"{path}: none of its {rank:,} words contains a token of the vocabulary. Is it this language?")

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 from numpy.typing import NDArray
 
+from vtkit.data.text import batches
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.vocabulary.forms import Vocabulary
@@ -296,13 +298,11 @@ def _confidences(words: list[str], codes: Sequence[str]) -> Floats:
     detector = LanguageDetectorBuilder.from_iso_codes_639_1(*wanted).build()
     column = {code: place for place, code in enumerate(codes)}
     evidence = np.zeros((len(words), len(codes)))
-    with console.progress("words whose language is asked for", total=len(words)) as bar:
-        for start in range(0, len(words), WORDS_AT_ONCE):
-            asked = words[start : start + WORDS_AT_ONCE]
-            for row, values in enumerate(detector.compute_language_confidence_values_in_parallel(asked), start):
-                for value in values:
-                    evidence[row, column[value.language.iso_code_639_1.name.lower()]] = value.value
-            bar.advance(len(asked))
+    asked = console.tracked(batches(words, WORDS_AT_ONCE), "words whose language is asked for", len(words), len)
+    found = map(detector.compute_language_confidence_values_in_parallel, asked)
+    for row, values in enumerate(chain.from_iterable(found)):
+        for value in values:
+            evidence[row, column[value.language.iso_code_639_1.name.lower()]] = value.value
     return evidence
 
 

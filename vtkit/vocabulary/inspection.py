@@ -22,7 +22,7 @@ from vtkit.vocabulary.casing import is_cased
 from vtkit.vocabulary.composition import Composition, Han, compose, kind_without_letters
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.notation import Notation
+from vtkit.vocabulary.notation import Notation, steps_of
 from vtkit.vocabulary.overlap import find_overlap
 from vtkit.vocabulary.reachability import duplicates, unreachable
 
@@ -211,8 +211,7 @@ def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
 
 def normalizer_steps(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """The steps of the tokenizer's normalizer in words, in their order; empty for a tokenizer without one."""
-    normalizer = json.loads(tokenizer.backend_tokenizer.to_str()).get("normalizer")
-    return [] if normalizer is None else list(_steps(normalizer))
+    return [words for step in steps_of(tokenizer.backend_tokenizer.normalizer) for words in _words(step)]
 
 
 STEPS = {  # kind of normalizer -> what it does
@@ -229,11 +228,10 @@ STEPS = {  # kind of normalizer -> what it does
 BERT_STEPS = ("BERT cleaning", "Chinese characters spaced", "accents stripped", "lower case")
 
 
-def _steps(step: Mapping[str, Any]) -> Iterator[str]:
+def _words(step: Mapping[str, Any]) -> Iterator[str]:
     match step["type"]:
-        case "Sequence":
-            for inner in step["normalizers"]:
-                yield from _steps(inner)
+        case "Sequence":  # whose own steps follow
+            return
         case "BertNormalizer":
             # Left open, accents go with lower-casing.
             stripped = step["lowercase"] if step["strip_accents"] is None else step["strip_accents"]

@@ -67,8 +67,8 @@ class Notation:
         model, normalizer = backend.model, backend.normalizer
         prefix = getattr(model, "continuing_subword_prefix", None) or ""
         suffix = getattr(model, "end_of_word_suffix", None) or ""
-        around = [*_steps(backend.pre_tokenizer), *_steps(backend.decoder)]
-        by_normalizer = any(step["type"] == "ByteLevel" for step in _steps(normalizer))
+        around = [*steps_of(backend.pre_tokenizer), *steps_of(backend.decoder)]
+        by_normalizer = any(step["type"] == "ByteLevel" for step in steps_of(normalizer))
         byte_level = by_normalizer or any(step["type"] == "ByteLevel" for step in around)
         space = next((str(step["replacement"]) for step in around if step["type"] == "Metaspace"), "")
         if not space and not byte_level and normalizer is not None:
@@ -177,7 +177,7 @@ class Notation:
         return written.replace(self.space, " ") if self.space else written
 
 
-def _steps(part: Any) -> Iterator[Mapping[str, Any]]:
+def steps_of(part: Any) -> Iterator[Mapping[str, Any]]:
     """The steps of a normalizer, pre-tokenizer or decoder, as a tokenizer file has them."""
     waiting = [] if part is None else [json.loads(part.__getstate__())]
     while waiting:

@@ -39,8 +39,8 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
-    from vtkit.evaluation.systems import encode_documents
     from vtkit.search.passages import Passages, row_contents
+    from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import Expansions
@@ -60,9 +60,12 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             what = "documents" if passages is None else "passages"
             console.say(f"  {cut:.0%} of the {what} of {folder} are cut at {length} tokens (index.document_length)")
         said = f"encoding the documents of {folder}"
-        encoded = encode_documents(
-            encoder, texts, recipe.index, out / folder / VECTORS, out / CHECKPOINTS / folder, said
-        )
+        encoded = encode_to_disk(
+            encoder, texts, "document", length, out / folder / VECTORS, out / CHECKPOINTS / folder,
+            made_from={},  # the names of both folders say it
+            top_dimensions=recipe.index.candidate_dimensions, precision=recipe.index.precision,
+            description=said, total=len(texts),
+        )  # fmt: skip
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
         encoded.removed.say(folder)

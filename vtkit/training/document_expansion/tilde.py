@@ -157,12 +157,11 @@ class LikeliestTokens(HoldsModels):
         model = self.encoder[0].auto_model.eval()
         read = _tokenized(self.encoder, texts, self.max_length)
         likeliest = np.zeros((len(texts), min(self.tokens, model.config.vocab_size)), dtype=np.int32)
-        with torch.inference_mode(), console.progress(bar or "expanding documents", total=len(texts)) as shown:
-            for rows in alike_batches(read):
+        with torch.inference_mode():
+            for rows in console.tracked(alike_batches(read), bar or "expanding documents", len(texts), len):
                 batch = padded([read[row] for row in rows], self.encoder.tokenizer.pad_token_id)
                 logits = first_logits(model, *(tensor.to(model.device) for tensor in batch))
                 likeliest[rows] = logits.topk(likeliest.shape[1], dim=1).indices.cpu().numpy()
-                shown.advance(len(rows))
         return {"tokens": likeliest}
 
 

@@ -129,10 +129,8 @@ class _TokenLines:
 
     def __iter__(self) -> Iterator[list[str]]:
         self.file.seek(0)
-        with console.progress("texts read for FOCUS's vectors", total=self.lines) as bar:
-            for line in self.file:
-                yield [self.spelled[int(number)] for number in line.split()]
-                bar.advance()
+        for line in console.tracked(self.file, "texts read for FOCUS's vectors", self.lines):
+            yield [self.spelled[int(number)] for number in line.split()]
 
 
 def _given(target: Vocabulary, path: Path) -> NDArray[np.float32]:
