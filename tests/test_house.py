@@ -21,8 +21,8 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1877, 103),
-    "deploy": (2286, 235),
-    "data": (2912, 331),
+    "deploy": (2286, 234),
+    "data": (2909, 330),
     "encoder": (2732, 273),
     "evaluation": (1424, 136),
     "pipeline": (3512, 269),

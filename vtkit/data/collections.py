@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import compress
 from pathlib import Path
 
 from vtkit.data import hub, irds
@@ -280,8 +281,10 @@ def _check(
     for query in collection.qrels:
         if query not in queries:
             problems.add(judgements_file, f"query {query!r} is not in {queries_file.name}")
-    for query, document in collection.unknown_documents():
-        problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
+    for query in [query for query in collection.qrels if -1 in collection.by_number(collection.qrels, query)]:
+        names = list(collection.qrels[query])
+        for name in compress(names, collection.numbers_of(names) < 0):
+            problems.add(judgements_file, f"document {name!r} (query {query!r}) is not in {corpus.name}")
     problems.stop_if_any()
 
 

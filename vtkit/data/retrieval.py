@@ -105,13 +105,6 @@ class RetrievalSet:
             return np.full(len(self.queries), -1, dtype=np.int32)
         return self.numbers_of([query.id for query in self.queries])
 
-    def unknown_documents(self) -> Iterator[tuple[str, str]]:
-        """Query and document of each judgement of a missing document."""
-        for query in self.qrels:
-            if -1 in self.by_number(self.qrels, query):
-                names = list(self.qrels[query])
-                yield from ((query, names[at]) for at in np.flatnonzero(self.numbers_of(names) < 0))
-
     def under(self, queries: Sequence[Query]) -> RetrievalSet:
         """The same documents with some of the queries."""
         ids = {query.id for query in queries}

@@ -220,9 +220,6 @@ class Service:
 
     def __init__(self, served: Served, limits: Limits, host: str) -> None:
         self.served, self.limits = served, limits
-        self.batcher: Batcher[Kind, Sequence[Text], Computed] = Batcher(
-            served.compute, limits.batch_tokens, self._note_batch
-        )
         self.under_way = 0
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -232,6 +229,11 @@ class Service:
         )
         self.batches = Histogram(
             "vtkit_batch_requests", "Requests computed together.", ["kind"], buckets=REQUESTS, registry=registry
+        )
+        self.batcher: Batcher[Kind, Sequence[Text], Computed] = Batcher(
+            served.compute,
+            limits.batch_tokens,
+            lambda kind, requests: self.batches.labels(getattr(kind, "side", "search")).observe(requests),
         )
         under_way = Gauge("vtkit_requests_under_way", "Requests not answered yet.", registry=registry)
         under_way.set_function(lambda: self.under_way)
@@ -290,9 +292,6 @@ class Service:
             route = scope["path"] if scope["path"] in self.methods else "other"
             self.requests.labels(route, str(status)).inc()
             self.seconds.labels(route).observe(time.monotonic() - started)
-
-    def _note_batch(self, kind: Kind, requests: int) -> None:
-        self.batches.labels("search" if isinstance(kind, Searching) else kind.side).observe(requests)
 
     async def embed_sparse(self, request: Request, asked: EmbedRequest) -> Response:
         """The vectors of one or several texts."""
