@@ -21,7 +21,6 @@ from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of
 from vtkit.transfer.mixture import mixture_of_parts
 from vtkit.transfer.surgery.bias import (
-    copy_overlap_bias,
     count_tokens,
     log_frequency,
     masked,
@@ -104,7 +103,7 @@ def test_tokens_are_counted_as_a_stream_without_specials() -> None:
 def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
     source = np.arange(len(SOURCE), dtype=np.float32)
     named = dict(
-        zip(tokens(TARGET), copy_overlap_bias(OVERLAP, source, np.ones(len(source), dtype=bool)).tolist(), strict=True)
+        zip(tokens(TARGET), mixture_of_parts(PAIR).bias(source, np.ones(len(source), dtype=bool)).tolist(), strict=True)
     )
     known = dict(zip(tokens(SOURCE), source.tolist(), strict=True))
     for token in ("school", "7", "[PAD]", "[MASK]"):

@@ -11,9 +11,8 @@ from vtkit.settings.transfer import BASELINES, AutoTransfer, Fallback, MethodSet
 from vtkit.system.errors import DataError
 from vtkit.transfer.combination import back_off, with_pieces, with_reassigned
 from vtkit.transfer.methods.auto import auto_mixture
-from vtkit.transfer.mixture import Mixture, Texts, with_fallback
+from vtkit.transfer.mixture import Mixture, Texts, mixture_of_parts, with_fallback
 from vtkit.transfer.surgery.bias import (
-    copy_overlap_bias,
     has_text,
     log_frequency,
     masked,
@@ -53,7 +52,7 @@ def bias_of(
         case "mixture":
             bias = mixture.bias(source_bias, ordinary_rows(pair.source, source_bias))
         case "copy-overlap":
-            bias = copy_overlap_bias(pair.overlap, source_bias, ordinary_rows(pair.source, source_bias))
+            bias = mixture_of_parts(pair).bias(source_bias, ordinary_rows(pair.source, source_bias))
         case "zero":
             bias = np.zeros(pair.overlap.target_size, dtype=np.float32)
         case "zscore":

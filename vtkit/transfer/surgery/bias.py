@@ -16,7 +16,6 @@ from vtkit.encoder.truncation import whole_encodings
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.forms import Vocabulary, tokens
-from vtkit.vocabulary.overlap import Overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -65,23 +64,6 @@ def zscore_bias(
     spread = usual.std()
     scores = (prior - usual.mean()) / spread if spread > 0 else np.zeros_like(prior)
     return np.asarray(source.mean() + source.std() * scores, dtype=np.float32)
-
-
-def copy_overlap_bias(
-    overlap: Overlap, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows; (target
-    vocabulary,).
-
-    Args:
-        source_bias: (source vocabulary,).
-        source_rows: rows that the mean is over (:func:`ordinary_rows`), (source vocabulary,).
-    """
-    source = np.asarray(source_bias, dtype=np.float32)
-    bias = np.full(overlap.target_size, source[source_rows].mean(dtype=np.float64), dtype=np.float32)
-    known = overlap.overlap_ids
-    bias[known] = source[overlap.target_to_source[known]]
-    return bias
 
 
 def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
