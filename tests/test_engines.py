@@ -458,7 +458,7 @@ def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Pat
 
 
 def test_seismic_finds_most_of_what_exact_search_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seismic, "N_POSTINGS", 450)
+    monkeypatch.setitem(seismic.SHAPE, "n_postings", 450)
     documents = sp.random(3000, 400, density=0.15, random_state=1, dtype=np.float32).tocsr()
     queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
     exact = set_of_results(ExactIndex.build(documents).search(queries, 10)[0])
@@ -466,6 +466,13 @@ def test_seismic_finds_most_of_what_exact_search_finds(tmp_path: Path, monkeypat
     build_index(section, documents, tmp_path / "index")
     found = set_of_results(open_index(section, tmp_path / "index").search(queries, 10)[0])
     assert len(exact & found) > 0.97 * len(exact)
+
+
+def test_seismic_refuses_more_dimensions_than_it_can_take(tmp_path: Path) -> None:
+    row = np.arange(70_000)
+    wide = sp.csr_matrix((np.ones(len(row), np.float32), row, [0, len(row)]), shape=(1, 2**20))
+    with pytest.raises(DataError, match="hours for 70,000 of 1,048,576 dimensions in use"):
+        build_index(IndexSection(engine="seismic"), wide, tmp_path / "index")
 
 
 def set_of_results(ids: np.ndarray) -> set[tuple[int, int]]:

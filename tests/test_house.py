@@ -28,7 +28,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "pipeline": (3512, 269),
     "recipe": (1112, 95),
     "report": (1978, 182),
-    "search": (3303, 359),
+    "search": (3298, 359),
     "settings": (994, 114),
     "system": (748, 111),
     "training": (2372, 250),

@@ -18,13 +18,15 @@ from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import threads, without_output
 
-N_POSTINGS, QUERY_CUT = 3500, 20
-"""Postings kept per list, on average, and largest query weights whose lists are searched; all weights count in the
-score."""
+SHAPE = {"n_postings": 3500, "centroid_fraction": 0.1, "summary_energy": 0.4, "doc_cut": 15}
+"""Postings kept per list, on average; number of blocks of a list, as a share of its postings; share of a block's weight
+that its summary keeps (a larger share is slower and finds more); number of a document's largest weights that put it
+into blocks."""
 
-CENTROID_FRACTION = 0.1  # number of blocks of a list, as a share of its postings
-SUMMARY_ENERGY = 0.4  # share of a block's weight that its summary keeps; a larger share is slower and finds more
-DOCUMENT_CUT = 15  # number of a document's largest weights that put it into blocks
+QUERY_CUT = 20  # largest query weights whose lists are searched; all weights count in the score
+
+MOST_ROOM = 2**36
+"""Lists times dimensions. The library clears 24 bytes a dimension for each list, so that this many take minutes."""
 
 HEAP_FACTOR = 0.9
 """Share of the worst kept score that a block must promise to be read. On our collections 0.9 finds over 99 % of the
@@ -40,23 +42,19 @@ def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
     documents = postings.by_document()
     if not documents.nnz:
         return
+    lists, width = np.count_nonzero(documents.getnnz(axis=0)), documents.shape[1]
+    if lists * width > MOST_ROOM:
+        raise DataError(f'seismic would take hours for {lists:,} of {width:,} dimensions in use. Use "exact".')
     with without_output():
-        dataset, index = _classes(documents.shape[1])
-        collected = dataset(dim=documents.shape[1])
+        dataset, index = _classes(width)
+        collected = dataset(dim=width)
         collected.add_documents_by_id(  # documents without weights are left out
             [str(number) for number in range(documents.shape[0])],
             documents.indices.astype(np.int64),
             documents.data,
             documents.indptr.astype(np.int64),
         )
-        built = index.build_from_dataset(
-            collected,
-            n_postings=N_POSTINGS,
-            centroid_fraction=CENTROID_FRACTION,
-            summary_energy=SUMMARY_ENERGY,
-            doc_cut=DOCUMENT_CUT,
-            num_threads=threads(),
-        )
+        built = index.build_from_dataset(collected, **SHAPE, num_threads=threads())
         built.save(str(folder / _NAME))
 
 
