@@ -48,7 +48,7 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
         "index", tmp_path / "vectors", "--out", tmp_path / "index", "--json", "--set", "index.query_length=60",
     )  # fmt: skip
     said = json.loads(done.stdout)
-    settings = {"engine": "exact", "query_length": 60, "document_length": 256}
+    settings = {"engine": "exact", "query_length": 60, "mass": 1.0, "document_length": 256}
     assert (said["documents"], said["settings"]) == (40, settings)
     documents = read_document_file(str(beir))
     found = json.loads(invoke("search", tmp_path / "index", documents[3].text, "--json").stdout)

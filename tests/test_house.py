@@ -21,20 +21,20 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1877, 103),
-    "deploy": (2286, 234),
+    "deploy": (2285, 234),
     "data": (2909, 330),
-    "encoder": (2732, 273),
+    "encoder": (2746, 278),
     "evaluation": (1424, 136),
-    "pipeline": (3512, 269),
+    "pipeline": (3513, 269),
     "recipe": (1112, 95),
     "report": (1978, 182),
-    "search": (3298, 359),
+    "search": (3281, 354),
     "settings": (994, 114),
     "system": (748, 111),
     "training": (2372, 250),
     "transfer": (1729, 139),
-    "vocabulary": (2599, 231),
-    "vtkit": (508, 52),
+    "vocabulary": (2600, 231),
+    "vtkit": (510, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

@@ -14,16 +14,18 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import WholeEncoder, width_of
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.documents import as_indexed, document_frequencies, idf_weights, pruned, weighted
 from vtkit.encoder.folding import fold_map_of, set_folding
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX
+from vtkit.pipeline.store import MANIFEST
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
+from vtkit.system.checksums import write_record
 from vtkit.vocabulary.forms import tokens
 
 
@@ -91,7 +93,8 @@ def test_the_index_weights_folded_documents_by_folded_frequencies(tmp_path: Path
         }
     )
     inputs = {"model": tmp_path / "model"}
-    ENCODE.function(ENCODE.view(recipe), inputs, tmp_path / "vectors")
+    result = ENCODE.function(ENCODE.view(recipe), inputs, tmp_path / "vectors").to_json()
+    write_record(tmp_path / "vectors" / MANIFEST, {"result": result}, ())
     INDEX.function(INDEX.view(recipe), inputs | {"vectors": tmp_path / "vectors"}, tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
     index = ExactIndex.load(folder / "postings")
@@ -122,10 +125,11 @@ def test_the_weights_are_those_of_the_equations() -> None:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_the_largest_weighted_entries_of_a_document_are_kept(units_encoder: WholeEncoder, top: int, seed: int) -> None:
     """Of so many candidates as are encoded for them, and the same as by sorting each row."""
+    width = width_of(units_encoder)
     index = IndexSection(top_dimensions=top, document_weighting="geng", mass=1, length=0)
-    vectors = sparse.random(15, 40, 0.5, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
+    vectors = sparse.random(15, width, 0.2, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
     candidates = pruned(vectors, index.candidate_dimensions)[0]
     found = as_indexed(units_encoder, candidates, [], index)
-    expected = idf_weights(np.bincount(candidates.indices, minlength=40), 15, "geng")
+    expected = idf_weights(np.bincount(candidates.indices, minlength=width), 15, "geng")
     for row, kept in zip((candidates.toarray() * expected), found.toarray(), strict=True):
         assert sorted(kept[kept > 0]) == pytest.approx(sorted(row[row > 0])[-top:])

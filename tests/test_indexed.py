@@ -30,13 +30,13 @@ from vtkit.encoder.documents import (
     QUANTILE,
     Length,
     as_indexed,
+    held_tokens,
     idf_weights,
     pruned,
     rule_of,
-    tokens_held,
     with_own_tokens,
 )
-from vtkit.encoder.folding import folded_dimensions, set_folding
+from vtkit.encoder.folding import set_folding
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.systems import SparseSystem
@@ -91,8 +91,9 @@ def test_folded_case_variants_rise_once_by_eye(tmp_path: Path) -> None:
     set_folding(ours, True)
     vectors = sparse.csr_matrix(np.array([[2.0, 2.0]], dtype=np.float32))
     vectors.resize(1, len(CASED))
-    held = list(tokens_held(ours.tokenizer, ["Raven raven RAVEN Maple"], folded_dimensions(ours)))
-    found, _ = with_own_tokens(ours, vectors, held)
+    held = held_tokens(ours, ["Raven raven RAVEN Maple"], IndexSection(own_tokens=True))
+    raised, _ = with_own_tokens(ours, lambda: [vectors], lambda: [held])
+    (found,) = raised()
     raised = {CASED[number]: found[0, number] for number in found.nonzero()[1]}
     assert {name: weight for name, weight in raised.items() if name in ("raven", "maple")} == {"raven": 2, "maple": 2}
     assert not raised.keys() & {"Raven", "RAVEN", "Maple"}
@@ -211,15 +212,17 @@ def by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_index_holds_the_fourth_root_of_sums(saturated: Path) -> None:
-    """Those of plain sentence-transformers, by the equation: largest sixteen, their fourth root, weighted, largest
-    four that hold .85 of the sum, over the length."""
+    """Those of plain sentence-transformers, by the equation: of the largest sixteen those that hold .85 of the sum of
+    fourth roots, weighted, the largest four, over the length."""
     plain = SparseEncoder(str(saturated / "model"), device="cpu")
     assert plain[1].pooling_strategy == "sum"
     documents = [json.loads(line)["text"] for line in corpus_of(saturated).open()]
     sums = plain.encode_document(documents).to_dense().numpy()
     roots = encode_side(load_encoder(str(saturated / "model")), documents, "query", 512).toarray()
     np.testing.assert_allclose(roots**2, sums, rtol=1e-3, atol=3e-4)  # logits are around 30: float32 rounds their ends
-    kept = np.where(sums >= -np.sort(-sums, axis=1)[:, 15:16], sums, 0)
+    largest = -np.sort(-(sums**0.25), axis=1)
+    fewest = (np.cumsum(largest, axis=1) < MASS * largest.sum(1, keepdims=True) - 1e-4).sum(1).clip(max=15)
+    kept = np.where(sums**0.25 >= largest[np.arange(len(sums)), fewest][:, None], sums, 0)
     assert (kept > 0).sum() < 0.9 * (sums > 0).sum()
     factors = idf_weights((kept > 0).sum(0), len(documents), "geng")
     weighted = kept**0.25 * factors
@@ -261,16 +264,17 @@ def test_of_each_document_the_fewest_weights_stay_that_hold_the_mass(
 
 
 def test_units_are_indexed_by_the_rule(by_rule: Path) -> None:
-    """The fourth root of the sums of plain sentence-transformers, times that of IDF, the largest that hold .85 of
-    their sum, over 1 − b + b L / L̄ with b = n / (n + 1300)."""
+    """Of the fourth roots of the sums of plain sentence-transformers the largest that hold .85 of their sum, times that
+    of IDF, over 1 − b + b L / L̄ with b = n / (n + 1000)."""
     documents = [json.loads(line)["text"] for line in corpus_of(by_rule).open()]
     sums = SparseEncoder(str(by_rule / "model"), device="cpu").encode_document(documents).to_dense().numpy()
-    weighted = (sums * idf_weights((sums > 0).sum(0), len(documents), "geng")) ** 0.25
-    largest = -np.sort(-weighted, axis=1)
-    fewest = (np.cumsum(largest, axis=1) < MASS * weighted.sum(1, keepdims=True) - 1e-4).sum(1)
-    kept = np.where(weighted >= largest[np.arange(len(documents)), fewest][:, None], weighted, 0)
-    b = (sums > 0).sum(1).mean() / ((sums > 0).sum(1).mean() + LONG)
-    wanted = kept / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
+    roots = sums**0.25
+    largest = -np.sort(-roots, axis=1)
+    fewest = (np.cumsum(largest, axis=1) < MASS * roots.sum(1, keepdims=True) - 1e-4).sum(1)
+    kept = np.where(roots >= largest[np.arange(len(documents)), fewest][:, None], roots, 0)
+    weighted = kept * idf_weights((kept > 0).sum(0), len(documents), "geng") ** 0.25
+    b = (kept > 0).sum(1).mean() / ((kept > 0).sum(1).mean() + LONG)
+    wanted = weighted / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
     found = indexed(by_rule)
     assert 0.5 < (found > 0).sum() / (sums > 0).sum() < 0.95
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
@@ -278,11 +282,11 @@ def test_units_are_indexed_by_the_rule(by_rule: Path) -> None:
 
 def test_the_rule_is_for_units_and_gives_way_to_settings(by_rule: Path, encoder: SparseEncoder) -> None:
     units = load_encoder(str(by_rule / "model"))
-    assert rule_of(units, IndexSection(), 325) == ("geng-root", MASS, 0.2)
-    assert rule_of(encoder, IndexSection(), 325) == ("none", 1, 0)
+    assert rule_of(units, IndexSection(), 250) == ("geng-root", MASS, 0.2)
+    assert rule_of(encoder, IndexSection(), 250) == ("none", 1, 0)
     settings = IndexSection(document_weighting="geng", mass=0.5, length=0.1)
-    assert {rule_of(each, settings, 325) for each in (units, encoder)} == {("geng", 0.5, 0.1)}
-    assert rule_of(units, IndexSection(document_weighting="none", mass=1, length=0), 325) == ("none", 1, 0)
+    assert {rule_of(each, settings, 250) for each in (units, encoder)} == {("geng", 0.5, 0.1)}
+    assert rule_of(units, IndexSection(document_weighting="none", mass=1, length=0), 250) == ("none", 1, 0)
 
 
 # outside of runs

@@ -37,7 +37,7 @@ def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple
     bm25 = Bm25.build(texts, "en", "words")
     factors = balance.weight, balance.deviations
     part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.impacts, *factors)
-    return part, part.documents(vectors, bm25.impacts)
+    return part, sp.vstack(list(part.documents([vectors], [bm25.impacts])), format="csr")
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:

@@ -250,14 +250,14 @@ def test_counts_are_the_same_by_every_executor(executor: RunSection, monkeypatch
     monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 7)
     documents = [f"{text} number {number}\n" for number, text in enumerate(texts(40))]
     cut = analyser("en,de")
-    chunks, terms = word_counts.count_chunks(documents), bm25.TermCounts.of(documents, cut)
+    chunks, terms = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut).joined()
     assert chunks.counts == Counter(chain.from_iterable(map(word_counts.CHUNK.findall, documents)))
     for row, document in enumerate(documents):
         assert dict(zip(terms.counts[row].indices, terms.counts[row].data, strict=True)) == Counter(
             map(list(terms.terms).index, cut(document))
         )
     with executed_by(executor):
-        found, counted = word_counts.count_chunks(documents), bm25.TermCounts.of(documents, cut)
+        found, counted = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut).joined()
     assert (found.texts, found.characters) == (40, sum(map(len, documents)))
     assert list(found.counts.items()) == list(chunks.counts.items())
     assert counted.terms == terms.terms

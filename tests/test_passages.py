@@ -235,7 +235,7 @@ def test_passages_are_cut_when_documents_are_encoded(tmp_path: Path) -> None:
         tmp_path / "model", tmp_path / "collection", tmp_path / "vectors", passages={"words": 4, "overlap": 1}
     )
     assert encoded.texts > 60
-    with pytest.raises(RecipeError, match="Passages are cut when documents are encoded"):
+    with pytest.raises(RecipeError, match=r"index\.passages is applied when documents are encoded"):
         index_vectors(tmp_path / "vectors", tmp_path / "index", passages={"words": 4, "overlap": 1})
     assert index_vectors(tmp_path / "vectors", tmp_path / "index").documents == 30
     (tmp_path / "vectors" / "passages.npy").unlink()

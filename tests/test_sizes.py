@@ -17,6 +17,7 @@ from vtkit.data.judgements import Gathering, only
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Ragged, SpooledTexts
+from vtkit.encoder import documents as in_rows
 from vtkit.search import bm25
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
@@ -181,6 +182,9 @@ def test_bm25_in_parts_is_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     corpus, queries = [*texts(60, seed=5), "", "apple"], [*texts(20, seed=6, words=(1, 4)), "nothing"]
     whole = Bm25.build(corpus, "en").search(queries, 12)
     monkeypatch.setattr(bm25, "DOCUMENTS_A_PART", 9)
+    monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 9)
+    for module in (bm25, in_rows):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 3)
     parts = Bm25.build(iter(corpus), "en", folder=tmp_path / "bm25")
     assert len(parts.parts) == 7
     for found, wanted in zip(parts.search(queries, 12), whole, strict=True):

@@ -168,6 +168,7 @@ def encode_texts(
     side: Literal["query", "document"] = "document",
     max_length: int | None = None,
     top_dimensions: int | None = None,
+    mass: float | None = None,
     precision: Precision | None = None,
     passages: Mapping[str, int] | None = None,
     part: str | None = None,
@@ -185,6 +186,7 @@ def encode_texts(
         side: chooses the prompt, and the half of an asymmetric encoder.
         max_length: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
         top_dimensions: number of the largest weights to keep per text.
+        mass: share of the sum of a document's weights to keep; by default that of ``index.mass``.
         precision: of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
         passages: settings of ``[index.passages]``, such as ``{"words": 200}``: documents are cut into passages, each of
             which is encoded.
@@ -203,9 +205,10 @@ def encode_texts(
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.data.rows import RECOGNISED
     from vtkit.data.shards import Part
+    from vtkit.encoder.documents import mass_of
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
-    from vtkit.settings.index import IndexSection, PassagesSection
+    from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import held, new_folder, refuse_existing
 
     if part is not None and join is not None:
@@ -217,9 +220,9 @@ def encode_texts(
     length = max_length or (index.document_length if side == "document" else index.query_length)
     if top_dimensions is None and side == "document":
         top_dimensions = index.candidate_dimensions
-    if passages is not None:
-        cut = section_of(PassagesSection, passages, refused="The settings of [index.passages] cannot be used:")
-        index = index.model_copy(update={"passages": cut})
+    given = {name: value for name, value in (("mass", mass), ("passages", passages)) if value is not None}
+    changed = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
+    index = index.model_copy(update={name: getattr(changed, name) for name in given})
     of_run = {} if own_index is None else own_index.model_dump(mode="json", exclude=OF_A_RUN)
     read = read_document_file if side == "document" else read_queries_as_documents
     documents = read(str(texts), columns or RECOGNISED)
@@ -227,8 +230,8 @@ def encode_texts(
 
     def encode(work: Path) -> Encoding:
         return encode_folder(
-            load_encoder(encoder), str(encoder), documents, work, shards,
-            side=side, max_length=length, top_dimensions=top_dimensions,
+            loaded := load_encoder(encoder), str(encoder), documents, work, shards, side=side, max_length=length,
+            top_dimensions=top_dimensions, mass=mass_of(loaded, index) if side == "document" else 1.0,
             precision=precision or index.precision, passages=index.passages if side == "document" else None,
             part=own, join=join, run=of_run | index.model_dump(mode="json", include={"passages"}), language=language,
         )  # fmt: skip
@@ -325,9 +328,10 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     from vtkit.system.outputs import new_folder
 
     encoding = read_encoding(Path(vectors))
-    if settings.get("passages") is not None:
-        raise RecipeError("Passages are cut when documents are encoded: vtkit encode --passages, or passages=.")
-    given, language = {**encoding.run, **settings}, language or encoding.language
+    for name, kept in (("passages", None), ("mass", encoding.mass)):
+        if settings.get(name) not in (None, "auto", kept):
+            raise RecipeError(f"index.{name} is applied when documents are encoded: vtkit encode --{name}, or {name}=.")
+    given, language = {**encoding.run, **settings, "mass": encoding.mass}, language or encoding.language
     index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))

@@ -24,7 +24,7 @@ from vtkit.system.outputs import refuse_existing
 
 
 @executed
-@settings_of(IndexSection, "top_dimensions", "precision")
+@settings_of(IndexSection, "top_dimensions", "mass", "precision")
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
@@ -64,6 +64,7 @@ def encode(
         side="query" if queries else "document",
         max_length=max_length,
         top_dimensions=settings.top_dimensions,
+        mass=None if settings.mass == "auto" else settings.mass,
         precision=settings.precision if "precision" in settings.model_fields_set else None,
         passages=None if passages is None else {"words": passages, "overlap": passages // 4},
         columns=Columns(identity, title, text),
@@ -72,8 +73,7 @@ def encode(
     )
     if console.answered(encoded):
         return
-    mean = encoded.postings / max(encoded.texts, 1)
-    console.write(f"{encoded.texts:,} texts, {mean:.1f} weights each")
+    console.write(f"{encoded.texts:,} texts, {encoded.postings / max(encoded.texts, 1):.1f} weights each")
     if encoded.postings_removed:
         console.write(
             f"{encoded.postings_removed:.1%} of the weights were removed, with {encoded.mass_removed:.1%} of their sum"

@@ -1,28 +1,30 @@
-"""Documents as an index holds them: saturated, raised where they hold a token, weighted by inverse document frequency,
-pruned, and normalised by length, in this order; and the document frequencies of tokens.
+"""Documents as an index holds them: saturated, pruned, raised where they hold a token, weighted by inverse document
+frequency, and normalised by length, in this order; and the document frequencies of tokens.
 
 - *Saturation* of units that are summed over tokens: the square root of each weight, and so the fourth of the sum.
+- *Pruning*: the largest weights of a document are kept, as many as hold the share m of its sum. What is kept depends on
+  no other document, so that the others are left out when it is encoded, and everything below counts what is kept.
 - *Own tokens*: w_j(d) <- w_j(d) + c · [d holds token j], c the :data:`QUANTILE` of the weights of the collection, so
   that a query for a word of a document finds it.
 - *Weighting*: ŝ_d = w ⊙ s_d, documents only (CAI, arXiv:2211.03988). Scores are dot products, so weighting documents is
-  weighting queries, as long as nothing is pruned or quantised.
-- *Pruning*: the largest weights are kept, so many of them (Lassance et al., 2023, arXiv:2304.12702), or as many as hold
-  the share m of the sum of a document.
+  weighting queries, as long as nothing is pruned or quantised. Afterwards so many of the largest weights may be kept
+  (Lassance et al., 2023, arXiv:2304.12702).
 - *Length*: w_j / (1 − b + b L / L̄), Singhal et al.'s pivoted normalisation (1996), with the sum L of a document's
-  weights before pruning, and L̄ its mean over the collection.
+  weighted weights, and L̄ its mean over the collection.
 
 A unit fires in more documents the longer they are, so that long documents win. Units have the *rule* unless a recipe
 says otherwise: the fourth root of IDF, m = :data:`MASS`, and b = n / (n + :data:`LONG`), with n the mean number of
-dimensions of a document. The divisor is then 1 + L / Λ up to a factor, with one Λ for all collections: paragraphs are
-told apart by their length, and single sentences hardly. With x_j the sum of a unit over tokens, its weight is √x_j in a
-query and (x_j · idf_j)^¼ in a document before pruning and length: between a maximum, which forgets how often a unit
-fires, and a sum, in which the units that fire most often win (docs/log.md).
+dimensions of a document that are kept. The divisor is then 1 + L / Λ up to a factor, with one Λ for all collections:
+paragraphs are told apart by their length, and single sentences hardly. With x_j the sum of a unit over tokens, its
+weight is √x_j in a query and (x_j · idf_j)^¼ in a document before its length counts: between a maximum, which forgets
+how often a unit fires, and a sum, in which the units that fire most often win (docs/log.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +50,18 @@ OWN_TOKENS = "own_tokens.npy"  # file of the increase of each dimension in docum
 LENGTH = "length.json"
 
 MASS = 0.85
-LONG = 1300  # dimensions of a document
+LONG = 1000  # dimensions of a document
 
 ROOT = 0.5  # power of the weight of a summed unit, itself the square root of the sum
 
 QUANTILE = 0.9
 WEIGHTS_AT_ONCE = 2**17  # that are pruned together
-ENTRIES_AT_ONCE = 2**20  # weights of a block of rows
+ROWS_AT_ONCE = 1024  # of a block of rows
 MUCH = 1 / 3  # share of the sum of all weights from which on its loss is a warning
+
+
+Blocks = Callable[[], Iterable[sparse.csr_matrix]]
+"""Gives the rows of a matrix, block after block from the first, each time that it is called."""
 
 
 def as_indexed(
@@ -64,72 +70,94 @@ def as_indexed(
     texts: Sequence[str],
     index: IndexSection,
     kept: Path | None = None,
-    held: Iterable[NDArray[np.int64]] | None = None,
 ) -> sparse.csr_matrix:
+    """Documents as ``index`` has them (:func:`indexed_rows`), in memory; ``texts`` are read where dimensions are
+    tokens that are counted."""
+    held = held_tokens(encoder, texts, index)
+    tokens = None if held is None else partial(row_blocks, held)
+    return sparse.vstack(list(indexed_rows(encoder, partial(row_blocks, vectors), index, kept, tokens)()), format="csr")
+
+
+def indexed_rows(
+    encoder: SparseEncoder, vectors: Blocks, index: IndexSection, kept: Path | None = None, held: Blocks | None = None
+) -> Blocks:
     """Documents as ``index`` has them; the largest *weighted* entries of a document are kept.
 
     Args:
-        vectors: with ``index.candidate_dimensions`` entries a document at most.
-        texts: of the documents; read where dimensions are tokens.
-        kept: folder for what further documents need: saturation, what their tokens rise by, and weights.
-        held: the tokens of each text (:func:`tokens_held`); None: ``texts`` are tokenized if that is needed.
+        vectors: of documents as they are encoded, with the share :func:`mass_of` of their sums, and with
+            ``index.candidate_dimensions`` entries a document at most.
+        kept: folder for what further documents need: mass and saturation, what their tokens rise by, and weights.
+        held: the tokens of the same rows (:func:`held_tokens`).
     """
-    from vtkit.encoder.asymmetric import output_tokenizer, sums_units, writes_units
-    from vtkit.encoder.folding import folded_dimensions
+    from vtkit.encoder.asymmetric import width_of
 
-    power = ROOT if sums_units(encoder) else 1.0
-    if held is None and not writes_units(encoder):
-        held = tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder))
-    if index.own_tokens:
-        held = list(held or ())
-        vectors, rise = with_own_tokens(encoder, vectors, held)
+    power, raised = saturation(encoder), vectors
+    if index.own_tokens and held is not None:
+        raised, rise = with_own_tokens(encoder, vectors, held)
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
-    weighting, mass, slope = rule_of(encoder, index, vectors.nnz / max(vectors.shape[0], 1))
-    if (weighting, mass, slope, power, index.top_dimensions) == ("none", 1, 0, 1, None):
-        return vectors
-    weights = None
-    if weighting != "none":
-        frequencies = np.zeros(vectors.shape[1], dtype=np.int64)
-        for rows in row_blocks(vectors) if held is None else ():
-            frequencies += np.bincount(vectors[rows].indices, minlength=len(frequencies))
-        for dimensions in held or ():
-            frequencies[dimensions] += 1
-        weights = idf_weights(frequencies, vectors.shape[0], weighting)
-        if kept is not None:
+    if (*rule_of(encoder, index), power, index.top_dimensions) == ("none", 1, 0, 1, None):
+        return raised
+    rows, entries, width = 0, 0, width_of(encoder)
+    frequencies, sums = np.zeros(width, dtype=np.int64), np.zeros(width)
+    for block in raised():
+        rows, entries = rows + block.shape[0], entries + block.nnz
+        sums += np.bincount(block.indices, block.data**power, minlength=width)
+        if held is None:
+            frequencies += np.bincount(block.indices, minlength=width)
+    for block in held() if held is not None else ():
+        frequencies += np.bincount(block.indices, minlength=width)
+    weighting, mass, slope = rule_of(encoder, index, entries / max(rows, 1))
+    weights = idf_weights(frequencies, rows, weighting)
+    total = float(sums @ weights)
+    length = Length(mass, slope, total / rows if total else 1.0, power)
+    if kept is not None:
+        length.to_file(kept / LENGTH)
+        if weighting != "none":
             np.save(kept / IDF, weights, allow_pickle=False)
-    parts, removed = list[tuple[sparse.csr_matrix, NDArray[np.float64]]](), Removed()
-    for rows in row_blocks(vectors):
-        part = vectors[rows]
-        part = sparse.csr_matrix((part.data**power, part.indices, part.indptr), part.shape)
-        part = part if weights is None else weighted(part, weights)
-        sums = part.sum(axis=1, dtype=np.float64).A1
-        part, of_part = pruned(part, index.top_dimensions, mass)
-        removed += of_part
-        parts.append((part, sums))
-    removed.say("weighted documents")
-    if power != 1 or mass < 1 or slope > 0:
-        sums = np.concatenate([sums for _, sums in parts])
-        length = Length(mass, slope, float(sums.mean()) if sums.any() else 1.0, power)
-        parts = [(length.divided(*part), part[1]) for part in parts]
-        if kept is not None:
-            length.to_file(kept / LENGTH)
-    return sparse.vstack([part for part, _ in parts], format="csr")
+
+    def indexed() -> Iterator[sparse.csr_matrix]:
+        removed = Removed()
+        for block in raised():
+            powered = sparse.csr_matrix((block.data**power, block.indices, block.indptr), block.shape)
+            part, of_part = pruned(weighted(powered, weights), index.top_dimensions)
+            removed += of_part
+            yield length.divided(part, powered @ weights)
+        removed.say("weighted documents")
+
+    return indexed
 
 
-def row_blocks(vectors: sparse.csr_matrix) -> Iterator[slice]:
-    """The rows of ``vectors`` in blocks of about :data:`ENTRIES_AT_ONCE` weights, one at least. Arrays of a block stay
-    in the processor's cache, and take the memory of those of the block before."""
-    rows = max(1, vectors.shape[0] * ENTRIES_AT_ONCE // max(vectors.nnz, 1))
-    return (slice(first, first + rows) for first in range(0, max(vectors.shape[0], 1), rows))
+def row_blocks(vectors: sparse.csr_matrix) -> Iterator[sparse.csr_matrix]:
+    """The rows of ``vectors``, :data:`ROWS_AT_ONCE` at a time. Arrays of a block stay in the processor's cache, and
+    take the memory of those of the block before."""
+    for first in range(0, max(vectors.shape[0], 1), ROWS_AT_ONCE):
+        starts = vectors.indptr[first : first + ROWS_AT_ONCE + 1]
+        own = slice(int(starts[0]), int(starts[-1]))
+        entries = vectors.data[own], vectors.indices[own], starts - starts[0]
+        yield sparse.csr_matrix(entries, (len(starts) - 1, vectors.shape[1]))
 
 
-def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> tuple[DocumentWeighting, float, float]:
+def saturation(encoder: SparseEncoder) -> float:
+    """The power of the weights of documents."""
+    from vtkit.encoder.asymmetric import sums_units
+
+    return ROOT if sums_units(encoder) else 1.0
+
+
+def mass_of(encoder: SparseEncoder, index: IndexSection) -> float:
+    """The share m of the sum of a document's weights, saturated, that is kept when it is encoded."""
+    from vtkit.encoder.asymmetric import writes_units
+
+    return (MASS if writes_units(encoder) else 1.0) if index.mass == "auto" else index.mass
+
+
+def rule_of(encoder: SparseEncoder, index: IndexSection, n: float = 1) -> tuple[DocumentWeighting, float, float]:
     """The weighting of documents, the share m of their sum that is kept, and the slope b of their length; ``auto`` is
     the rule for units of an embedder, and nothing for other encoders.
 
     Args:
-        dimensions: n, the mean number of dimensions of a document.
+        n: mean number of dimensions of a document that are kept.
     """
     from vtkit.encoder.asymmetric import writes_units
 
@@ -137,8 +165,8 @@ def rule_of(encoder: SparseEncoder, index: IndexSection, dimensions: float) -> t
     weighting: DocumentWeighting = "geng-root" if units else "none"
     return (
         weighting if index.document_weighting == "auto" else index.document_weighting,
-        (MASS if units else 1.0) if index.mass == "auto" else index.mass,
-        (dimensions / (dimensions + LONG) if units else 0.0) if index.length == "auto" else index.length,
+        mass_of(encoder, index),
+        (n / (n + LONG) if units else 0.0) if index.length == "auto" else index.length,
     )
 
 
@@ -151,48 +179,63 @@ class Length(Result):
     mean_sum: float  # L̄
     power: float = 1.0  # of each weight, before all else
 
-    def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.float64]) -> sparse.csr_matrix:
+    def divided(self, vectors: sparse.csr_matrix, sums: NDArray[np.floating]) -> sparse.csr_matrix:
         """The documents divided by 1 − b + b L / L̄, (documents, dimensions); ``sums`` are their L, (documents,)."""
-        pivots = np.repeat(1 - self.b + self.b * sums / self.mean_sum, np.diff(vectors.indptr))
-        divided = (vectors.data / pivots).astype(np.float32)
+        pivots = (1 - self.b + self.b * sums / self.mean_sum).astype(np.float32)
+        divided = vectors.data / np.repeat(pivots, np.diff(vectors.indptr))
         return sparse.csr_matrix((divided, vectors.indices, vectors.indptr), vectors.shape)
 
 
-def with_own_tokens(
-    encoder: SparseEncoder, vectors: sparse.csr_matrix, held: Sequence[NDArray[np.int64]]
-) -> tuple[sparse.csr_matrix, NDArray[np.float32]]:
-    """``vectors`` raised in the dimensions that each text holds (:func:`tokens_held`), and the increase of each
-    dimension: c, or 0 for special tokens, fillers and masked tokens, (vocabulary,). DataError: the dimensions are
-    latent units, or the encoder is a uniCOIL one, which weights own tokens only."""
-    from vtkit.encoder.asymmetric import writes_units
-    from vtkit.encoder.kinds import can_weigh, refuse_unicoil
+def with_own_tokens(encoder: SparseEncoder, vectors: Blocks, held: Blocks) -> tuple[Blocks, NDArray[np.float32]]:
+    """``vectors`` raised in the dimensions that each text holds (:func:`held_tokens`), and the increase of each
+    dimension: c, or 0 for special tokens, fillers and masked tokens, (vocabulary,)."""
+    from vtkit.encoder.kinds import can_weigh
 
-    refuse_unicoil(encoder, "index.own_tokens")
-    if writes_units(encoder):
-        raise DataError("latent units are not tokens: remove index.own_tokens")
-    c = np.quantile(vectors.data, QUANTILE) if vectors.nnz else 1.0
-    rise = np.where(can_weigh(encoder), c, 0.0).astype(np.float32)
+    data = np.concatenate([block.data for block in vectors()])
+    rise = np.where(can_weigh(encoder), np.quantile(data, QUANTILE) if len(data) else 1, 0).astype(np.float32)
+
+    def raised() -> Iterator[sparse.csr_matrix]:
+        for block, tokens in zip(vectors(), held(), strict=True):
+            yield (block + weighted(tokens, rise)).tocsr()
+
+    return raised, rise
+
+
+def held_tokens(encoder: SparseEncoder, texts: Iterable[str], index: IndexSection) -> sparse.csr_matrix | None:
+    """Ones for the tokens that each text holds (:func:`tokens_held`), (texts, vocabulary); None if ``index`` does not
+    count them, or the dimensions are latent units. DataError: ``index`` raises own tokens, which latent units are not,
+    and which a uniCOIL encoder weights alone."""
+    from vtkit.encoder.asymmetric import dimension_names, output_tokenizer, writes_units
+    from vtkit.encoder.folding import folded_dimensions
+    from vtkit.encoder.kinds import refuse_unicoil
+
+    if index.own_tokens:
+        refuse_unicoil(encoder, "index.own_tokens")
+        if writes_units(encoder):
+            raise DataError("latent units are not tokens: remove index.own_tokens")
+    if not index.changes_tokens or writes_units(encoder):
+        return None
+    held = list(tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder)))
     columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
-    raised = sparse.csr_matrix((rise[columns], columns, np.cumsum([0, *map(len, held)])), vectors.shape)
-    raised.eliminate_zeros()
-    return (vectors + raised).tocsr(), rise
+    shape = len(held), len(dimension_names(encoder))
+    ones = np.ones(len(columns), dtype=np.float32)
+    return sparse.csr_matrix((ones, columns, np.cumsum([0, *map(len, held)])), shape)
 
 
+@dataclass
 class DocumentCounter:
     """Document frequencies of texts on their way to somebody else; :func:`document_frequencies` says what counts."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, size: int, folded_to: NDArray[np.int64] | None = None
-    ) -> None:
-        self.frequencies: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
-        self.documents = 0
-        self._tokenizer, self._folded_to = tokenizer, folded_to
+    tokenizer: PreTrainedTokenizerBase
+    frequencies: NDArray[np.int64]  # so far, (size,)
+    folded_to: NDArray[np.int64] | None = None
+    documents: int = 0
 
     def counting(self, texts: Iterable[str]) -> Iterator[str]:
         """``texts``, counted as they pass."""
         for batch in batches(texts):
             self.documents += len(batch)
-            for held in tokens_held(self._tokenizer, batch, self._folded_to):
+            for held in tokens_held(self.tokenizer, batch, self.folded_to):
                 self.frequencies[held] += 1
             yield from batch
 
@@ -224,7 +267,7 @@ def document_frequencies(
     Whole texts count, however long; special tokens do not. Where vectors are folded (``folded_to``, (size,), of
     ``fold_map_of``), a text counts once for a dimension if it holds any of its case variants.
     """
-    counter = DocumentCounter(tokenizer, size, folded_to)
+    counter = DocumentCounter(tokenizer, np.zeros(size, dtype=np.int64), folded_to)
     for _ in counter.counting(texts):
         pass
     return counter.frequencies, counter.documents
@@ -293,11 +336,11 @@ class Removed(Result):
 
 
 def pruned(
-    vectors: sparse.csr_matrix, top_dimensions: int | None = None, mass: float = 1.0
+    vectors: sparse.csr_matrix, top_dimensions: int | None = None, mass: float = 1.0, power: float = 1.0
 ) -> tuple[sparse.csr_matrix, Removed]:
     """The ``top_dimensions`` largest weights of each row of ``vectors``, (texts, vocabulary), not negative (Lassance et
-    al., 2023, arXiv:2304.12702), at most as many of them as together hold the share ``mass`` of the row's sum, and what
-    the others were. Of equal weights the lower dimension comes first."""
+    al., 2023, arXiv:2304.12702), at most as many of them as together hold the share ``mass`` of the row's sum of
+    weights to the ``power``, and what the others were. Of equal weights the lower dimension comes first."""
     before = Removed(vectors.nnz, 0, float(vectors.data.sum(dtype=np.float64)), 0.0)
     longest = int(np.diff(vectors.indptr).max(initial=1))
     most = longest if top_dimensions is None else top_dimensions
@@ -313,7 +356,7 @@ def pruned(
         ordered = -np.sort(-weights, axis=1)
         counts = np.full(len(weights), min(most, longest))
         if mass < 1:  # else the smallest weights would be lost in the sum
-            held = np.cumsum(ordered, axis=1, dtype=np.float64)
+            held = np.cumsum(ordered**power, axis=1, dtype=np.float64)
             counts = np.minimum(counts, 1 + (held < mass * held[:, -1:]).sum(axis=1))
         least = np.take_along_axis(ordered, counts[:, None] - 1, axis=1)
         above, equal = weights > least, (weights == least) & (weights != 0)

@@ -3,7 +3,7 @@ collection where it has enough, else queries of users or spans of its documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vtkit.data.overlap import query_key
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
+from vtkit.encoder.documents import row_blocks
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
 from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, System, query_vectors
 from vtkit.search.measures.effectiveness import per_query
@@ -100,8 +101,9 @@ def in_one_index(
     probed: ProbedWeight | None,
     measure: str,
     passages: Passages | None = None,
-) -> tuple[sp.csr_matrix, LexicalPart, Balance]:
-    """Documents with BM25's terms behind the encoder's dimensions, what queries need, and :func:`balance_of` both.
+) -> tuple[Iterator[sp.csr_matrix], LexicalPart, Balance]:
+    """Documents with BM25's terms behind the encoder's dimensions, in blocks of rows, what queries need, and
+    :func:`balance_of` both.
 
     Args:
         vectors: the encoder's, of the documents as they are indexed, or of their ``passages``.
@@ -115,7 +117,7 @@ def in_one_index(
     measured = balance_of(system, bm25, balancing, DEPTH, measure, probed)
     impacts, factors = bm25.bm25.impacts, (measured.weight, measured.deviations)
     part = LexicalPart.balanced(language, analysis, bm25.bm25.terms, vectors, impacts, *factors)
-    return part.documents(vectors, impacts), part, measured
+    return part.documents(row_blocks(vectors), row_blocks(impacts)), part, measured
 
 
 def probed_beside_bm25(
@@ -147,7 +149,7 @@ def beside_bm25(
     index: IndexSection,
     language: str | None = None,
     seed: int = 42,
-) -> tuple[sp.csr_matrix, LexicalPart]:
+) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
     """:func:`in_one_index` of documents without queries, weighed by spans of them.
 
     Args:

@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.data.trec import Run, to_run
-from vtkit.encoder.documents import as_indexed
+from vtkit.encoder.documents import as_indexed, mass_of
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.gates.result import Seen
@@ -21,6 +21,7 @@ from vtkit.evaluation.systems import System
 from vtkit.search.bm25 import Bm25
 from vtkit.search.measures.significance import CHANCE, paired_randomization
 from vtkit.search.passages import Passages, row_contents
+from vtkit.search.sharded_encoding import kept_vectors
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
@@ -72,13 +73,13 @@ def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> n
     """Reciprocal rank of each query's own document in the probe, (pairs,), documents as an index has them by default.
     Half of the documents with the same score stand before it."""
     precision = fastest_precision()
-    documents = encode_side(
-        encoder, probe.documents, "document", max_length, precision=precision, description="encoding probe texts"
-    )
+    index, said = IndexSection(), "encoding probe texts"
+    mass = mass_of(encoder, index)
+    documents = kept_vectors(encoder, probe.documents, max_length, None, precision, said, mass=mass)
     queries = encode_side(
         encoder, probe.queries, "query", max_length, precision=precision, description="encoding probe queries"
     )
-    scores = (queries @ as_indexed(encoder, documents, probe.documents, IndexSection()).T).toarray()
+    scores = (queries @ as_indexed(encoder, documents, probe.documents, index).T).toarray()
     own = scores.diagonal()[:, None]
     ranks = 1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2
     return np.asarray(1 / ranks)

@@ -84,7 +84,7 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.documents import as_indexed
+        from vtkit.encoder.documents import as_indexed, mass_of
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.search.engine import index_in_memory
         from vtkit.search.sharded_encoding import kept_vectors
@@ -93,10 +93,10 @@ class SparseSystem:
         said = f"encoding the documents of {collection.name}"
         passages = Passages.of(collection.documents, settings.passages)
         contents = row_contents(collection.documents, passages)
-        most, place = settings.candidate_dimensions, None
+        most, mass, place = settings.candidate_dimensions, mass_of(encoder, settings), None
         if kept is not None:
-            place = kept / _digest([settings.document_length, most, settings.precision], contents)
-        vectors = kept_vectors(encoder, contents, length, place, precision, said, most)
+            place = kept / _digest([settings.document_length, most, mass, settings.precision], contents)
+        vectors = kept_vectors(encoder, contents, length, place, precision, said, most, mass)
         vectors = as_indexed(encoder, vectors, contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
@@ -336,7 +336,7 @@ def tied(scores: Scores) -> float:
     return float(equal.any(axis=1).mean()) if len(top) else 0.0
 
 
-def _digest(made_from: Sequence[int | str | None], texts: Iterable[str]) -> str:
+def _digest(made_from: Sequence[float | str | None], texts: Iterable[str]) -> str:
     digest = hashlib.sha256(json.dumps(made_from).encode())
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")

@@ -18,6 +18,7 @@ from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.documents import mass_of
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
 from vtkit.evaluation.balancing import balancing_queries
@@ -32,7 +33,7 @@ from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import TermCounts
+from vtkit.search.bm25 import Counted
 from vtkit.search.drift import UNTRIMMED
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
 from vtkit.search.index_info import IndexRecord
@@ -220,17 +221,17 @@ def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequ
     keep_vectors(segment, vectors)
     stored = read_vectors(vectors / VECTORS)
     passages = Passages.load(vectors, stored.shape[0])
-    record, settings = IndexRecord.load(index.folder), index.settings
+    record, settings, encoder = IndexRecord.load(index.folder), index.settings, load_encoder(index.model)
     texts = row_contents(documents, passages)
     encoding = Encoding(
         index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(texts),
         record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
+        mass=mass_of(encoder, settings),
     )  # fmt: skip
     if record.lexical is not None:
         cut = analyser(record.lexical.language, record.lexical.analysis)
-        TermCounts.of(texts, cut).save(segment / TERM_COUNTS)
-    if settings.changes_tokens:
-        keep_held(segment, load_encoder(index.model), texts, settings)
+        Counted.in_texts(texts, cut).joined().save(segment / TERM_COUNTS)
+    keep_held(segment, encoder, texts, settings)
     write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
 
 

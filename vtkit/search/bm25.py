@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import json
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, islice, pairwise
+from itertools import compress, islice, pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.data.executors import in_order
-from vtkit.encoder.documents import row_blocks
+from vtkit.encoder.documents import ROWS_AT_ONCE, Blocks, row_blocks
 from vtkit.search.analysers import K1, MARK, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
@@ -38,6 +40,11 @@ class TermDimensions:
 
     analyser: Analyser
     numbers: dict[str, int]  # term of the collection -> its dimension
+
+    @classmethod
+    def of(cls, cut: Analyser, terms: Iterable[str]) -> TermDimensions:
+        """The dimensions of ``terms``, in their order, for queries that the same analyser cuts."""
+        return cls(cut, {term: number for number, term in enumerate(terms)})
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -78,30 +85,21 @@ class Bm25:
         passages: Passages | None = None,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``, or the
-        documents whose ``passages`` they are: its statistics are then those of the passages. More than
+        documents whose ``passages`` they are: its statistics are then those of the passages. More than about
         :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores. The
         counts are written into the folder ``kept``, if there is one (:meth:`TermCounts.save`)."""
         cut = analyser(language, analysis)
-        if folder is None:
-            counts = TermCounts.of(texts, cut)
-            if kept is not None:
-                counts.save(kept)
-            return cls([ExactIndex.build(counts.impacts(cut.b), passages)], counts.dimensions(cut))
-        terms = TermDimensions(cut, {})
-        counted = _counted_parts(iter(texts), terms, folder)
-        whole = Collected.of(counted, terms.numbers)
-        parts = []
-        for part in counted:
-            matrix = _loaded(part)
-            matrix.resize(matrix.shape[0], len(terms))
-            matrix.data = whole.impacts(matrix, cut.b)
-            index = ExactIndex.build(matrix)
-            if isinstance(part, Path):
-                index.save(part.with_suffix(""))
-                index = ExactIndex.load(part.with_suffix(""))
-                part.unlink()
-            parts.append(index)
-        return cls(parts, terms)
+        counted = Counted.in_texts(texts, cut, folder)
+        if kept is not None:
+            counted.joined().save(kept)
+        rows, parts = counted.impacts(cut.b), list[ExactIndex]()
+        most = None if folder is None else max(1, DOCUMENTS_A_PART // ROWS_AT_ONCE)
+        while blocks := list(islice(rows, most)):
+            parts.append(ExactIndex.build(sp.vstack(blocks, format="csr"), passages))
+            if folder is not None and (parts[1:] or len(blocks) == most):
+                parts[-1].save(folder / f"part-{len(parts)}")
+                parts[-1] = ExactIndex.load(folder / f"part-{len(parts)}")
+        return cls(parts, TermDimensions.of(cut, counted.terms))
 
     @property
     def impacts(self) -> sp.csr_matrix:
@@ -132,39 +130,10 @@ class Bm25:
         return ids, scores
 
 
-@dataclass(frozen=True)
-class Collected:
-    """BM25's statistics of a whole collection, those of each language by itself if it has several."""
-
-    languages: np.ndarray  # number of each term's language, (terms,)
-    documents: np.ndarray  # documents in each language, (languages,)
-    mean_length: np.ndarray  # (languages,)
-    frequencies: np.ndarray  # documents that contain each term, (terms,)
-
-    @classmethod
-    def of(cls, parts: Iterable[sp.csr_matrix | Path], terms: Collection[str]) -> Collected:
-        """From the counts of ``terms`` in its parts, or the files of these."""
-        numbers = languages_of_terms(terms)
-        count = int(numbers.max(initial=0)) + 1
-        documents, lengths, frequencies = np.zeros(count, np.int64), np.zeros(count), np.zeros(len(terms), np.int64)
-        for part in map(_loaded, parts):
-            languages = languages_of_rows(part, numbers)
-            documents += np.bincount(languages, minlength=count)
-            lengths += np.bincount(languages, weights=row_sums(part), minlength=count)
-            frequencies += np.bincount(part.indices, minlength=len(terms))
-        return cls(numbers, documents, np.where(lengths, lengths / np.maximum(documents, 1), 1.0), frequencies)
-
-    def impacts(self, counts: sp.csr_matrix, b: float) -> np.ndarray:
-        """The impact of each stored count, (postings,) float32."""
-        idf = np.log1p((self.documents[self.languages] - self.frequencies + 0.5) / (self.frequencies + 0.5))
-        mean_length = self.mean_length[languages_of_rows(counts, self.languages)]
-        normalisation = np.repeat(K1 * (1 - b + b * row_sums(counts) / mean_length), np.diff(counts.indptr))
-        impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
-        return impacts
-
-
 def languages_of_terms(terms: Collection[str]) -> np.ndarray:
     """The number of each term's language, in the order of their first terms; 0 if there is only one, (terms,)."""
+    if MARK not in "".join(terms):
+        return np.zeros(len(terms), np.int64)
     numbers: dict[str, int] = {}
     marks = (term.partition(MARK)[0] if MARK in term else "" for term in terms)
     return np.fromiter((numbers.setdefault(mark, len(numbers)) for mark in marks), np.int64, len(terms))
@@ -185,44 +154,6 @@ class TermCounts:
     terms: Sequence[str]  # ascending
     counts: sp.csr_matrix  # (documents, terms)
 
-    @classmethod
-    def of(cls, texts: Iterable[str], cut: Analyser) -> TermCounts:
-        """Count the terms of ``texts`` that an analyser cuts; the same whatever executor counts them."""
-        left = iter(texts)
-        blocks = iter(lambda: list(islice(left, TEXTS_A_BLOCK)), list[str]())
-        with console.progress("BM25: counting words") as bar:
-            counted = list(in_order(partial(_counted_block, cut), blocks, bar, FEW_BLOCKS))
-        return cls.joined(counted or [_counted_block(cut, [], None)])
-
-    @classmethod
-    def joined(cls, parts: Sequence[TermCounts]) -> TermCounts:
-        """The documents of all ``parts``, and the terms that they have."""
-        terms = list(dict.fromkeys(sorted(chain.from_iterable(part.terms for part in parts))))
-        numbers = {term: number for number, term in enumerate(terms)}
-        rows = []
-        for part in parts:
-            places = np.fromiter(map(numbers.__getitem__, part.terms), dtype=np.int32, count=len(part.terms))
-            entries = part.counts.data, places[part.counts.indices], part.counts.indptr
-            rows.append(sp.csr_matrix(entries, (part.counts.shape[0], len(terms))))
-        counts = sp.vstack(rows, format="csr")
-        counts.sort_indices()
-        used = np.bincount(counts.indices, minlength=len(terms)) > 0
-        if not used.all():
-            counts.indices = (np.cumsum(used) - 1).astype(counts.indices.dtype)[counts.indices]
-            terms = list(compress(terms, used.tolist()))
-            counts = sp.csr_matrix((counts.data, counts.indices, counts.indptr), (counts.shape[0], len(terms)))
-        return cls(terms, counts)
-
-    def dimensions(self, cut: Analyser) -> TermDimensions:
-        """The dimensions of the terms, for queries that the same analyser cuts."""
-        return TermDimensions(cut, {term: number for number, term in enumerate(self.terms)})
-
-    def impacts(self, b: float) -> sp.csr_matrix:
-        """BM25's impact of each term on each document, (documents, terms) float32."""
-        whole = Collected.of((self.counts[rows] for rows in row_blocks(self.counts)), self.terms)
-        impacts = np.concatenate([whole.impacts(self.counts[rows], b) for rows in row_blocks(self.counts)])
-        return sp.csr_matrix((impacts, self.counts.indices, self.counts.indptr), self.counts.shape)
-
     def save(self, folder: Path) -> None:
         """Write terms and counts into ``folder``."""
         write_vectors(self.counts, folder)
@@ -241,33 +172,102 @@ class TermCounts:
         return cls(terms, counts)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """The counts of several parts of a collection in the order of all its terms, and BM25's statistics of the whole,
+    those of each language by itself if it has several."""
+
+    terms: Sequence[str]  # ascending
+    rows: Blocks
+    languages: np.ndarray  # number of each term's language, (terms,)
+    documents: np.ndarray  # documents in each language, (languages,)
+    mean_length: np.ndarray  # (languages,)
+    frequencies: np.ndarray  # documents that contain each term, (terms,)
+
+    @classmethod
+    def of(cls, names: Sequence[Sequence[str]], parts: Sequence[Blocks]) -> Counted:
+        """From the terms of each part, ascending, and the counts in its rows; terms that no row has are left out."""
+        terms, places = merged_terms(names)
+
+        def rows() -> Iterator[sp.csr_matrix]:
+            for place, part in zip(places, parts, strict=True):
+                for block in part():
+                    entries = block.data, place[block.indices], block.indptr
+                    yield sp.csr_matrix(entries, (block.shape[0], len(terms)))
+
+        while True:
+            of_terms = languages_of_terms(terms)
+            count = int(of_terms.max(initial=0)) + 1
+            documents, lengths, frequencies = np.zeros(count, np.int64), np.zeros(count), np.zeros(len(terms), np.int64)
+            for block in rows():
+                languages = languages_of_rows(block, of_terms)
+                documents += np.bincount(languages, minlength=count)
+                lengths += np.bincount(languages, weights=row_sums(block), minlength=count)
+                np.add.at(frequencies, block.indices, 1)
+            if (used := frequencies > 0).all():
+                means = np.where(lengths, lengths / np.maximum(documents, 1), 1.0)
+                return cls(terms, rows, of_terms, documents, means, frequencies)
+            terms = list(compress(terms, used.tolist()))
+            places = [(np.cumsum(used, dtype=np.int32) - 1)[place] for place in places]
+
+    @classmethod
+    def in_texts(cls, texts: Iterable[str], cut: Analyser, folder: Path | None = None) -> Counted:
+        """The terms of ``texts`` that an analyser cuts; the same whatever executor counts them. Counts of full blocks
+        are kept in ``folder``, if there is one."""
+        left, parts = iter(texts), list[TermCounts]()
+        blocks = iter(lambda: list(islice(left, TEXTS_A_BLOCK)), list[str]())
+        with console.progress("BM25: counting words") as bar:
+            for part in in_order(partial(_counted_block, cut), blocks, bar, FEW_BLOCKS):
+                if folder is not None and part.counts.shape[0] == TEXTS_A_BLOCK:
+                    part.save(place := folder / f"counts-{len(parts)}")
+                    part = TermCounts.load(place)
+                parts.append(part)
+        parts = parts or [_counted_block(cut, [], None)]
+        return cls.of([part.terms for part in parts], [partial(row_blocks, part.counts) for part in parts])
+
+    def joined(self) -> TermCounts:
+        """The rows of all parts, in memory."""
+        return TermCounts(self.terms, sp.vstack(list(self.rows()), format="csr"))
+
+    def impacts(self, b: float) -> Iterator[sp.csr_matrix]:
+        """BM25's impact of each term on each document, in blocks of rows, (documents, terms) float32."""
+        idf = np.log1p((self.documents[self.languages] - self.frequencies + 0.5) / (self.frequencies + 0.5))
+        for block in self.rows():
+            mean_length = self.mean_length[languages_of_rows(block, self.languages)]
+            normalisation = np.repeat(K1 * (1 - b + b * row_sums(block) / mean_length), np.diff(block.indptr))
+            impacts = (idf[block.indices] * block.data / (block.data + normalisation)).astype(np.float32)
+            yield sp.csr_matrix((impacts, block.indices, block.indptr), block.shape)
+
+
+def merged_terms(parts: Sequence[Sequence[str]]) -> tuple[list[str], list[npt.NDArray[np.int32]]]:
+    """The terms of all parts, ascending as they are in each, and where those of each part are among them. Those of the
+    largest are not sorted again."""
+    most = max(parts, key=len)
+    others = sorted(set().union(*(part for part in parts if part is not most)))
+    at = np.array([bisect_left(most, term) for term in others], dtype=np.int64)
+    new = np.array([place == len(most) or most[place] != term for place, term in zip(at, others, strict=True)], bool)
+    fresh = list(compress(others, new.tolist()))
+    terms = np.insert(np.array(most, dtype=object), at[new], np.array(fresh, dtype=object)).tolist()
+    of_most = np.arange(len(most)) + np.cumsum(np.bincount(at[new], minlength=len(most) + 1))[: len(most)]
+    numbers = dict(zip(others, (at + np.cumsum(new) - new).tolist(), strict=True))
+    return terms, [
+        (of_most if part is most else np.fromiter(map(numbers.__getitem__, part), np.int64, len(part))).astype(np.int32)
+        for part in parts
+    ]
+
+
 def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None) -> TermCounts:
     """The counts of a block of texts."""
     terms = TermDimensions(cut, {})
     counts = _term_counts(texts, terms)
     if bar is not None:
         bar.advance(len(texts))
-    return TermCounts(list(terms.numbers), counts)
-
-
-def _loaded(counts: sp.csr_matrix | Path) -> sp.csr_matrix:
-    return sp.load_npz(counts) if isinstance(counts, Path) else counts
-
-
-def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) -> Sequence[sp.csr_matrix | Path]:
-    """The counts of :data:`DOCUMENTS_A_PART` documents each; several parts are kept in files below ``folder``."""
-    counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
-    if counts.shape[0] < DOCUMENTS_A_PART:
-        return [counts]
-    folder.mkdir(parents=True, exist_ok=True)
-    parts: list[Path] = []
-    with console.progress("BM25: counting words") as bar:
-        while counts.shape[0]:
-            parts.append(folder / f"part-{len(parts)}.npz")
-            sp.save_npz(parts[-1], counts, compressed=False)
-            bar.advance(counts.shape[0])
-            counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
-    return parts
+    names = sorted(terms.numbers)
+    ranks = np.zeros(len(names), dtype=np.int32)
+    ranks[[terms.numbers[name] for name in names]] = np.arange(len(names))
+    counts = sp.csr_matrix((counts.data, ranks[counts.indices], counts.indptr), counts.shape)
+    counts.sort_indices()
+    return TermCounts(names, counts)
 
 
 def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:

@@ -12,21 +12,23 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
+from vtkit.encoder.documents import Blocks
 from vtkit.search.analysers import Analyser, analyser
-from vtkit.search.bm25 import TermCounts
+from vtkit.search.bm25 import Counted, TermDimensions
 from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
 from vtkit.search.folders import ENCODING, derive, encode_folder, is_index_folder, read_encoding, searched_by
-from vtkit.search.index_info import REBUILD, IndexRecord
+from vtkit.search.index_info import REBUILD, IndexRecord, LexicalRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.passages import row_contents
 from vtkit.search.searcher import Documents
@@ -56,7 +58,6 @@ from vtkit.system.runtime import fastest_device
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
-    import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
 MOST_SEGMENTS = 10  # with more, all but the first are merged
@@ -103,13 +104,13 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         with new_folder(home / SEGMENTS / name) as work:
             encode_folder(
                 encoder, change.model, documents, work, home / SHARDS,
-                max_length=first.max_length, top_dimensions=first.top_dimensions, precision=first.precision,
-                passages=change.index.passages, run=first.run, language=first.language,
+                max_length=first.max_length, top_dimensions=first.top_dimensions, mass=first.mass,
+                precision=first.precision, passages=change.index.passages, run=first.run, language=first.language,
             )  # fmt: skip
             texts = row_contents(documents, passages_of(work))
             keep_held(work, encoder, texts, change.index)
             if change.record.lexical is not None:
-                TermCounts.of(texts, change.analyser).save(work / TERM_COUNTS)
+                Counted.in_texts(texts, change.analyser).joined().save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
             drift = change.drift(encoder, row_contents(documents, None))
         replaced = change.numbers_of({document.id for document in documents})
@@ -218,7 +219,8 @@ class _Change:
         path = generation_of(self.home) / DOCUMENTS
         try:
             with path.open("rb") as file:
-                names = ((json.loads(line)["_id"], number) for number, line in enumerate(file))
+                heads = (line.partition(b', "title": ')[0] + b"}" for line in file)  # all but the text
+                names = ((json.loads(head.decode())["_id"], number) for number, head in enumerate(heads))
                 return {name: number for name, number in names if name in ids}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
@@ -244,12 +246,11 @@ class _Change:
         whole = Segment(self.next_name(state), parts.documents)
         first = self.segment(parts.segments[0])
         with new_folder(self.segment(whole)) as work:
-            vectors = living_vectors(self.home, parts)
-            write_vectors(vectors, work / VECTORS)
-            if (first / HELD).is_dir():
-                write_vectors(living_vectors(self.home, parts, HELD), work / HELD)
+            for name in [name for name in (HELD, VECTORS) if (first / name).is_dir()]:
+                vectors = sp.vstack(list(living_vectors(self.home, parts, name)), format="csr")
+                write_vectors(vectors, work / name)
             if (first / TERM_COUNTS).is_dir():
-                living_counts(self.home, parts).save(work / TERM_COUNTS)
+                living_counts(self.home, parts).joined().save(work / TERM_COUNTS)
             write_living_documents(self.home, parts, work / DOCUMENTS)
             if (passages := living_passages(self.home, parts)) is not None:
                 passages.save(work)
@@ -259,10 +260,13 @@ class _Change:
 
     def switch(self, state: State, encoder: SparseEncoder | None = None) -> State:
         """Derive what a search of ``state`` reads, and let the index be that from one moment to the next."""
+        from vtkit.encoder.checkpoint import load_encoder
+
         state = replace(state, generation=self.state.generation + 1)
         before = self.record
         with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
-            self._derive(work, state, before, encoder)
+            terms = None if before.lexical is None else partial(self._beside_terms, state, before.lexical)
+            derive(self.home, state, work, self.index, encoder or load_encoder(self.model), before.tokenizer, terms)
             after = IndexRecord.load(work)
         state.save(self.home)
         _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})
@@ -272,15 +276,11 @@ class _Change:
                     console.warn(f"the field {console.one_line(name, 40)} was {kind} and is {now} now, for conditions")
         return state
 
-    def _derive(self, out: Path, state: State, before: IndexRecord, encoder: SparseEncoder | None) -> None:
-        from vtkit.encoder.checkpoint import load_encoder
-
-        def add_terms(matrix: sp.csr_matrix) -> tuple[sp.csr_matrix, LexicalPart]:
-            assert before.lexical is not None
-            counts = living_counts(self.home, state)
-            impacts = counts.impacts(self.analyser.b)
-            part = LexicalPart.scaled(before.lexical, counts.dimensions(self.analyser), matrix, impacts)
-            return part.documents(matrix, impacts), part
-
-        terms = None if before.lexical is None else add_terms
-        derive(self.home, state, out, self.index, encoder or load_encoder(self.model), before.tokenizer, terms)
+    def _beside_terms(
+        self, state: State, balance: LexicalRecord, rows: Blocks
+    ) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
+        """The ``rows`` of all living documents with BM25's terms behind them, in blocks."""
+        counts = living_counts(self.home, state)
+        terms = TermDimensions.of(self.analyser, counts.terms)
+        part = LexicalPart(replace(balance, terms=len(terms)), terms, self.record.vocabulary)
+        return part.documents(rows(), counts.impacts(self.analyser.b)), part

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,22 +38,13 @@ MOST_FIELDS = 500  # columns; rarer fields are kept with the documents, but not 
 MOST_CHARACTERS = 10_000  # of a condition
 SECONDS = 10.0  # for which a condition may be computed
 
+_MARK = f'"{METADATA}"'.encode()  # in the lines of documents with fields
 _ROWS = 10_000  # of an Arrow batch
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 _DIGITS = 15  # more are not exact in a float
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 
-_EXPRESSIONS = {
-    "BETWEEN",
-    "CAST",
-    "COLUMN_REF",
-    "COMPARISON",
-    "CONJUNCTION",
-    "CONSTANT",
-    "FUNCTION",
-    "OPERATOR",
-    "TYPE",
-}
+_CLASSES = {"BETWEEN", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}
 _OPERATORS = ("~~", "!~~", "~~*", "!~~*", "&&", "@>", "<@", "+", "-", "*", "/", "//", "%", "list_value")
 FUNCTIONS = (
     *("contains", "starts_with", "prefix", "ends_with", "suffix", "regexp_matches", "regexp_full_match", "length"),
@@ -219,6 +211,9 @@ def _kinds(documents: Path) -> dict[str, Kind]:
     seen: dict[str, set[Kind]] = {}
     counts: dict[str, int] = {}
     names: dict[str, str] = {}
+    with documents.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        if text.find(_MARK) < 0:
+            return {}
     for row in _fields(documents):
         for name, value in row.items():
             if (kind := kind_of(value)) is not None:
@@ -239,7 +234,7 @@ def _fields(documents: Path) -> Iterator[dict[str, Any]]:
     with documents.open("rb") as file:
         for number, line in enumerate(file):
             try:
-                yield dict(json.loads(line)[METADATA]) if f'"{METADATA}"'.encode() in line else {}
+                yield dict(json.loads(line)[METADATA]) if _MARK in line else {}
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(f"{documents} is damaged after {number:,} documents. Encode again.") from error
 
@@ -326,7 +321,7 @@ class Fields:
                 raise self._refused(
                     where, f"there is no type {node['type_name']}. There are {', '.join(sorted(_TYPES))}"
                 )
-            case other if other not in _EXPRESSIONS:
+            case other if other not in _CLASSES:
                 raise self._refused(
                     where, f"it holds a {str(other).lower()}, not comparisons of fields with values alone"
                 )

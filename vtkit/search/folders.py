@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
+import scipy.sparse as sp
 from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.shards import Part
 from vtkit.data.text import digest
+from vtkit.encoder.documents import Blocks, indexed_rows
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.search.drift import beginnings, said_of_unread
-from vtkit.search.engine import POSTINGS, build_index
+from vtkit.search.engine import POSTINGS, Index, build_index
 from vtkit.search.fields import write_fields
-from vtkit.search.index_info import RECORD, IndexInfo, IndexRecord
+from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.segments import (
     GENERATIONS,
@@ -46,7 +48,6 @@ from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
-    import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
     from vtkit.encoder.sides import Side
@@ -74,6 +75,7 @@ class Encoding(Result):
     postings_removed: float = 0.0  # share of the weights that pruning removed
     mass_removed: float = 0.0  # their share of the sum of all weights
     top_dimensions: int | None = None  # as `[index]` has it
+    mass: float = 1.0  # share of the sum of a document's weights that is kept
     run: dict[str, Any] = field(default_factory=dict)  # settings of `[index]` of the run that the model comes from ...
     language: str | None = None  # ... and its language
 
@@ -99,6 +101,7 @@ def encode_folder(
     side: Side = "document",
     max_length: int,
     top_dimensions: int | None = None,
+    mass: float = 1.0,
     precision: Precision = "float32",
     passages: PassagesSection | None = None,
     part: Part | None = None,
@@ -126,6 +129,7 @@ def encode_folder(
         shards,
         made_from={"model": digest(model) if os.path.isdir(model) else model},
         top_dimensions=top_dimensions,
+        mass=mass,
         precision=precision,
         total=len(texts),
         part=part,
@@ -139,7 +143,8 @@ def encode_folder(
     removed, width = encoded.removed, len(dimension_names(encoder))
     encoding = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
-        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions, dict(run or {}), language,
+        encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions, mass, dict(run or {}),
+        language,
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
@@ -160,7 +165,7 @@ def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Docu
 
 Beside = Callable[
     ["SparseEncoder", "sp.csr_matrix", Sequence[Document], Passages | None, Path],
-    tuple["sp.csr_matrix", "LexicalPart"],
+    tuple[Iterator["sp.csr_matrix"], "LexicalPart"],
 ]
 """Puts BM25's terms behind the vectors of documents, or of their passages, and keeps their counts in a folder."""
 
@@ -189,17 +194,18 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     encoder, documents = load_encoder(encoding.model), read_document_file(str(vectors / DOCUMENTS))
     keep_held(segment, encoder, row_contents(documents, passages), index)
 
-    def lexical(matrix: sp.csr_matrix) -> tuple[sp.csr_matrix, LexicalPart]:
+    def lexical(rows: Blocks) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
+        matrix = sp.vstack(list(rows()), format="csr")
         return beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
 
     state, add_terms = State(1, (Segment("1", lines),)), None if index.lexical == "none" else lexical
-    info = derive(out, state, generation, index, encoder, encoding.tokenizer, add_terms)
+    made = derive(out, state, generation, index, encoder, encoding.tokenizer, add_terms)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
-    folder = IndexFolder(encoding.model, lines, info.postings, index.engine, settings)
+    folder = IndexFolder(encoding.model, lines, len(made.postings.documents), index.engine, settings)
     model = loaded_files(Path(encoding.model)) if os.path.isdir(encoding.model) else ()
     write_record(out / SEARCH, folder.to_json(), model)
     state.save(out)
@@ -213,22 +219,17 @@ def derive(
     index: IndexSection,
     encoder: SparseEncoder,
     tokenizer: str,
-    add_terms: Callable[[sp.csr_matrix], tuple[sp.csr_matrix, LexicalPart]] | None,
-) -> IndexInfo:
+    add_terms: Callable[[Blocks], tuple[Iterator[sp.csr_matrix], LexicalPart]] | None,
+) -> Index:
     """Fill the folder ``out`` with what a search of the index in ``home`` reads, from the living documents of
     ``state``. ``add_terms`` puts BM25's terms behind their vectors, if the index has them; for ``tokenizer``, see
     :func:`write_index`."""
-    from vtkit.encoder.documents import as_indexed
-
-    rows, part = None, None
-    if (home / SEGMENTS / state.segments[0].name / HELD).is_dir():
-        tokens = living_vectors(home, state, HELD)
-        rows = np.split(tokens.indices.astype(np.int64), tokens.indptr[1:-1])
-    matrix = as_indexed(encoder, living_vectors(home, state), (), index, out, rows)
-    if add_terms is not None:
-        matrix, part = add_terms(matrix)
+    held = (home / SEGMENTS / state.segments[0].name / HELD).is_dir()
+    vectors, tokens = (partial(living_vectors, home, state, name) for name in (VECTORS, HELD))
+    rows = indexed_rows(encoder, vectors, index, out, tokens if held else None)
+    blocks, part = (rows(), None) if add_terms is None else add_terms(rows)
     write_living_documents(home, state, out / DOCUMENTS)
-    return write_index(out, index, matrix, out / DOCUMENTS, tokenizer, part, living_passages(home, state))
+    return write_index(out, index, blocks, out / DOCUMENTS, tokenizer, part, living_passages(home, state))
 
 
 def read_encoding(vectors: Path) -> Encoding:
@@ -241,22 +242,22 @@ def read_encoding(vectors: Path) -> Encoding:
 def write_index(
     folder: Path,
     index: IndexSection,
-    vectors: sp.csr_matrix,
+    vectors: Iterable[sp.csr_matrix],
     documents: Path,
     tokenizer: str,
     lexical: LexicalPart | None = None,
     passages: Passages | None = None,
-) -> IndexInfo:
-    """Fill ``folder`` with an index of ``vectors``, (documents or their passages, dimensions), for the engine of
-    ``index``, a copy of the file of their ``documents``, their fields, the terms of ``lexical`` and the record.
-    ``tokenizer`` is the digest of the tokenizer that names the encoder's dimensions."""
-    info = build_index(index, vectors, folder / POSTINGS, passages).info
+) -> Index:
+    """Fill ``folder`` with an index of ``vectors``, (documents or their passages, dimensions) in blocks of rows, for
+    the engine of ``index``, a copy of the file of their ``documents``, their fields, the terms of ``lexical`` and the
+    record. ``tokenizer`` is the digest of the tokenizer that names the encoder's dimensions."""
+    made = build_index(index, sp.vstack(list(vectors), format="csr"), folder / POSTINGS, passages)
     publish(documents, folder / DOCUMENTS)
     fields = write_fields(folder)
-    width, terms = (vectors.shape[1], None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
+    width, terms = (made.postings.vocabulary, None) if lexical is None else (lexical.vocabulary, lexical.save(folder))
     record = IndexRecord(index.engine, width, tokenizer, terms, fields)
     write_record(folder / RECORD, record.to_json(), files_of(folder))
-    return info
+    return made
 
 
 def is_index_folder(folder: Path) -> bool:

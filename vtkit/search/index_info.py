@@ -117,8 +117,8 @@ class LexicalRecord(Result):
     analysis: Analysis
     terms: int  # dimensions of the part
     document_scale: float
-    """BM25's impacts in documents are multiplied by it, so that the largest weight of both parts is the same: an engine
-    that rounds weights to steps then spends all steps on each part."""
+    """BM25's impacts in documents are multiplied by it, so that the largest weight of both parts was the same when the
+    index was made: an engine that rounds weights to steps then spends all steps on each part."""
 
     encoder_factor: float
     term_factor: float  # the two parts of a query are multiplied by these

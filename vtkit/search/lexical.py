@@ -4,14 +4,13 @@ any engine finds ``S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.encoder.documents import row_blocks
 from vtkit.search.analysers import MARK, analyser
 from vtkit.search.bm25 import TERMS, TermDimensions
 from vtkit.search.index_info import REBUILD, LexicalRecord
@@ -47,26 +46,16 @@ class LexicalPart:
         """
         ratio = deviations[0] / deviations[1]
         factors = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
-        return cls.scaled(LexicalRecord(language, analysis, 0, 1.0, *factors), terms, vectors, impacts)
-
-    @classmethod
-    def scaled(
-        cls, balance: LexicalRecord, terms: TermDimensions, vectors: sp.csr_matrix, impacts: sp.csr_matrix
-    ) -> LexicalPart:
-        """The part for documents of ``vectors`` and ``impacts`` with the balance of another part: what scores gain by
-        the encoder and by BM25 stays, whatever the scale of the documents."""
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = largest[0] / largest[1]
-        term_factor = balance.term_factor * balance.document_scale / scale
-        return cls(
-            replace(balance, terms=len(terms), document_scale=scale, term_factor=term_factor), terms, vectors.shape[1]
-        )
+        record = LexicalRecord(language, analysis, len(terms), scale, factors[0], factors[1] / scale)
+        return cls(record, terms, vectors.shape[1])
 
-    def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
-        """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""
+    def documents(self, vectors: Iterable[sp.csr_matrix], impacts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
+        """Encoder's weights and BM25's impacts side by side, in blocks of rows, (documents, width)."""
         scale = np.float32(self.record.document_scale)
-        parts = ([vectors[rows], impacts[rows] * scale] for rows in row_blocks(vectors))
-        return sp.vstack([sp.hstack(part, format="csr", dtype=np.float32) for part in parts], format="csr")
+        for weights, of_terms in zip(vectors, impacts, strict=True):
+            yield sp.hstack([weights, of_terms * scale], format="csr", dtype=np.float32)
 
     def queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
         """The encoder's query vectors with the counts of terms behind them, (queries, width)."""

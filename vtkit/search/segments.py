@@ -5,8 +5,10 @@ marks: a reader has the old state or the new one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +18,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.encoder.documents import tokens_held
-from vtkit.search.bm25 import TermCounts
+from vtkit.encoder.documents import ROWS_AT_ONCE, held_tokens, row_blocks
+from vtkit.search.bm25 import Counted, TermCounts
 from vtkit.search.passages import PASSAGES, Passages
 from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
 from vtkit.settings.index import IndexSection
@@ -110,30 +112,23 @@ def keep_vectors(segment: Path, vectors: Path) -> None:
 
 
 def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index: IndexSection) -> None:
-    """Keep the tokens that ``texts``, the rows of a segment, hold, if the documents of ``index`` are weighted by
-    them."""
-    from vtkit.encoder.asymmetric import dimension_names, output_tokenizer, writes_units
-    from vtkit.encoder.folding import folded_dimensions
-
-    if index.changes_tokens and not writes_units(encoder):
-        held = list(tokens_held(output_tokenizer(encoder), texts, folded_dimensions(encoder)))
-        columns = np.concatenate([np.zeros(0, dtype=np.int64), *held])
-        starts = np.cumsum([0, *map(len, held)])
-        shape = len(held), len(dimension_names(encoder))
-        write_vectors(sp.csr_matrix((np.ones(len(columns), np.float32), columns, starts), shape), segment / HELD)
+    """Keep the tokens that ``texts``, the rows of a segment, hold, if ``index`` counts them."""
+    if (held := held_tokens(encoder, texts, index)) is not None:
+        write_vectors(held, segment / HELD)
 
 
-def living_vectors(home: Path, state: State, part: str = VECTORS) -> sp.csr_matrix:
-    """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, (rows, dimensions)."""
-    parts = [(read_vectors(home / SEGMENTS / segment.name / part), segment) for segment in state.segments]
-    living = [_living(home, segment, rows) for rows, segment in parts]
-    return living[0] if len(living) == 1 else sp.vstack(living, format="csr")
+def living_vectors(home: Path, state: State, part: str = VECTORS) -> Iterator[sp.csr_matrix]:
+    """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, in blocks, (rows,
+    dimensions)."""
+    for segment in state.segments:
+        yield from _living(home, segment, read_vectors(home / SEGMENTS / segment.name / part))
 
 
-def living_counts(home: Path, state: State) -> TermCounts:
-    """The counts of BM25's terms in the rows of all living documents."""
-    parts = [(TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS), segment) for segment in state.segments]
-    return TermCounts.joined([replace(part, counts=_living(home, segment, part.counts)) for part, segment in parts])
+def living_counts(home: Path, state: State) -> Counted:
+    """The counts of BM25's terms in the rows of all living documents, in blocks of the same rows as the vectors."""
+    parts = [TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS) for segment in state.segments]
+    living = [partial(_living, home, segment, part.counts) for segment, part in zip(state.segments, parts, strict=True)]
+    return Counted.of([part.terms for part in parts], living)
 
 
 def living_passages(home: Path, state: State) -> Passages | None:
@@ -153,11 +148,11 @@ def passages_of(segment: Path) -> Passages | None:
     return Passages.load(segment, read_vectors(segment / VECTORS).shape[0]) if (segment / PASSAGES).exists() else None
 
 
-def _living(home: Path, segment: Segment, rows: sp.csr_matrix) -> sp.csr_matrix:
-    if not segment.deleted:
-        return rows
-    passages = passages_of(home / SEGMENTS / segment.name)
-    return rows[segment.living if passages is None else segment.living[passages.documents]]
+def _living(home: Path, segment: Segment, rows: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
+    passages = passages_of(home / SEGMENTS / segment.name) if segment.deleted else None
+    living = segment.living if passages is None else segment.living[passages.documents]
+    for number, block in enumerate(row_blocks(rows)):
+        yield block[living[number * ROWS_AT_ONCE :][: block.shape[0]]] if segment.deleted else block
 
 
 def write_living_documents(home: Path, state: State, path: Path) -> None:
@@ -168,4 +163,7 @@ def write_living_documents(home: Path, state: State, path: Path) -> None:
     with path.open("wb") as out:
         for segment in state.segments:
             with (home / SEGMENTS / segment.name / DOCUMENTS).open("rb") as file:
-                out.writelines(compress(file, segment.living.tolist()))
+                if segment.deleted:
+                    out.writelines(compress(file, segment.living.tolist()))
+                else:
+                    shutil.copyfileobj(file, out, 2**20)

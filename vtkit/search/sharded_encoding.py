@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.data.shards import Arrays, Part, Shard, join_arrays, shards, write_arrays
 from vtkit.encoder.asymmetric import width_of
-from vtkit.encoder.documents import Removed, pruned
+from vtkit.encoder.documents import Removed, pruned, saturation
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
@@ -27,7 +27,7 @@ class Encoded:
 
     texts: int
     postings: int  # weights above zero in all texts together
-    removed: Removed  # by `top_dimensions`
+    removed: Removed  # by `top_dimensions` and `mass`
     taken_over: int  # shards that were left by an earlier run
 
 
@@ -39,6 +39,7 @@ class EncodeTexts(HoldsModels):
     side: Side
     max_length: int
     top_dimensions: int | None
+    mass: float
     precision: Precision
 
     def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
@@ -47,7 +48,7 @@ class EncodeTexts(HoldsModels):
         vectors = encode_side(
             self.encoder, texts, self.side, self.max_length, description=described, precision=self.precision
         )
-        kept, removed = pruned(vectors, self.top_dimensions)
+        kept, removed = pruned(vectors, self.top_dimensions, self.mass, saturation(self.encoder))
         lengths, counts = np.diff(kept.indptr).astype(np.int64), np.array([astuple(removed)], dtype=np.float64)
         return {
             "lengths": lengths,
@@ -67,6 +68,7 @@ def encode_to_disk(
     *,
     made_from: Mapping[str, Any],
     top_dimensions: int | None = None,
+    mass: float = 1.0,
     precision: Precision = "float32",
     description: str = "encoding",
     total: int | None = None,
@@ -80,13 +82,14 @@ def encode_to_disk(
         texts: read once, :data:`~vtkit.data.shards.ITEMS_A_SHARD` at a time.
         shards_folder: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
+        mass: share of the sum of a document's weights to keep (:func:`vtkit.encoder.documents.mass_of`).
         part: encode its shards only, which stay in ``shards_folder``; the counts are of these.
         join: encode nothing, and join what other calls encoded in so many parts.
     """
-    work = EncodeTexts(encoder, side, max_length, top_dimensions, precision)
+    work = EncodeTexts(encoder, side, max_length, top_dimensions, mass, precision)
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,
-        "precision": precision, "similarity": encoder.similarity_fn_name,
+        "mass": mass, "precision": precision, "similarity": encoder.similarity_fn_name,
     }  # fmt: skip
     total = total if total is None or part is None else -(-total // part.of)
     with console.progress(description, total) as bar:
@@ -95,12 +98,8 @@ def encode_to_disk(
     for shard in done:
         weights, weights_removed, mass, mass_removed = shard.array("removed")[0].tolist()
         removed += Removed(int(weights), int(weights_removed), mass, mass_removed)
-    encoded = Encoded(
-        sum(shard.items for shard in done),
-        removed.weights - removed.weights_removed,
-        removed,
-        sum(shard.taken_over for shard in done),
-    )
+    counts = removed.weights - removed.weights_removed, removed, sum(shard.taken_over for shard in done)
+    encoded = Encoded(sum(shard.items for shard in done), *counts)
     if part is None:
         join_vectors(done, width_of(encoder), folder)
         shutil.rmtree(shards_folder, ignore_errors=True)
@@ -115,16 +114,17 @@ def kept_vectors(
     precision: Precision,
     description: str,
     top_dimensions: int | None = None,
+    mass: float = 1.0,
 ) -> sp.csr_matrix:
     """The vectors of documents, (texts, width); ``folder`` is that of :func:`vtkit.data.shards.arrays_of`."""
     if folder is None:
         vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description=description)
-        return pruned(vectors, top_dimensions)[0]
+        return pruned(vectors, top_dimensions, mass, saturation(encoder))[0]
     if not folder.is_dir():
         beside = folder.with_name(f"{folder.name}.parts")
         encode_to_disk(
             encoder, texts, "document", max_length, folder, beside, made_from={}, top_dimensions=top_dimensions,
-            precision=precision, description=description, total=len(texts),
+            mass=mass, precision=precision, description=description, total=len(texts),
         )  # fmt: skip
     return read_vectors(folder)
 

@@ -95,13 +95,13 @@ class IndexSection(Section):
     prints what it removed. Default: all."""
 
     mass: Annotated[float, Field(gt=0, le=1)] | Auto = "auto"
-    """Share of the sum of a document's weights to keep, the largest first, after ``document_weighting``. ``auto``:
-    0.85 for units of an embedder, all for other encoders (docs/evaluation.md)."""
+    """Share of the sum of a document's weights to keep, the largest first, when it is encoded. ``auto``: 0.85 for units
+    of an embedder, all for other encoders (docs/evaluation.md)."""
 
     length: Annotated[float, Field(ge=0, lt=1)] | Auto = "auto"
     """Slope b of the length normalisation: weights are divided by 1 − b + b L / L̄, L the sum of a document's weights.
-    ``auto``: n / (n + 1300) for units of an embedder that fire n times in a document on
-    average, 0 for other encoders (docs/evaluation.md)."""
+    ``auto``: n / (n + 1000) for units of an embedder of which a document keeps n on average, 0 for other encoders
+    (docs/evaluation.md)."""
 
     query_top_dimensions: PositiveInt | None = None
     """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
@@ -144,14 +144,14 @@ class IndexSection(Section):
         """Weights of a document that are kept until they are weighted: the largest of them differ after that."""
         if self.top_dimensions is None:
             return None
-        unchanged = self.document_weighting == "none" and self.mass == 1 and self.length == 0 and not self.own_tokens
+        unchanged = self.document_weighting == "none" and self.length == 0 and not self.own_tokens
         return self.top_dimensions if unchanged else CANDIDATES * self.top_dimensions
 
     @property
     def changes_tokens(self) -> bool:
         """Whether documents whose dimensions are tokens are changed after they are encoded."""
         weighted = self.document_weighting not in ("none", "auto")
-        return weighted or self.mass not in (1, "auto") or self.length not in (0, "auto") or self.own_tokens
+        return weighted or self.length not in (0, "auto") or self.own_tokens
 
     @property
     def settings_read(self) -> set[str]:

@@ -98,8 +98,9 @@ class Vocabulary:
         backend.no_padding()
         encoding = backend.encode(text, add_special_tokens=False)
         read: set[int] = set()
+        standing = {number for number in set(encoding.ids) if self.text(number)}
         for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
-            if self.text(number):
+            if number in standing:
                 read.update(range(start, stop))
         return [letter for place, letter in enumerate(text) if letter.isalnum() and place not in read]
 

@@ -74,8 +74,9 @@ class Encoder:
         """The vector of each document."""
         side, path = self.settings["document"], HERE / "length.json"
         length = opened(path) if path.is_file() else {"mass": 1.0, "b": 0.0, "mean_sum": 1.0}
-        vectors = [largest(each, side["candidates"]) for each in self._scaled(self._network("document", texts))]
+        vectors = self._scaled(self._network("document", texts))
         vectors = [{n: w ** length.get("power", 1.0) for n, w in each.items()} for each in vectors]
+        vectors = [largest(each, side["candidates"], length["mass"]) for each in vectors]
         path = HERE / "own_tokens.npy"
         if path.is_file():
             vectors = [self._raised(each, text, opened(path)) for each, text in zip(vectors, texts, strict=True)]
@@ -83,10 +84,7 @@ class Encoder:
         if path.is_file():
             factors = opened(path)
             vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
-        return [
-            _shortened(each, side["top_dimensions"], length["mass"], length["b"], length["mean_sum"])
-            for each in vectors
-        ]
+        return [_shortened(each, side["top_dimensions"], length["b"], length["mean_sum"]) for each in vectors]
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each query; one without letters, digits or signs has none."""
@@ -177,22 +175,23 @@ class Encoder:
         return tokenizer
 
 
-def largest(vector: Vector, count: int | None) -> Vector:
-    """The largest weights of a vector, at most so many; of equal ones the lower dimensions."""
-    if count is None or len(vector) <= count:
+def largest(vector: Vector, count: int | None, mass: float = 1.0) -> Vector:
+    """The largest weights of a vector, at most so many, and no more than hold the share ``mass`` of the sum; of equal
+    ones the lower dimensions."""
+    if mass == 1 and (count is None or len(vector) <= count):
         return vector
-    return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
-
-
-def _shortened(vector: Vector, count: int | None, mass: float, b: float, mean_sum: float) -> Vector:
-    """As the documents of the index: the largest weights that hold the share ``mass`` of the sum, divided by the
-    document's length."""
     total, held, kept = sum(vector.values()), 0.0, {}
-    for number, weight in sorted(vector.items(), key=lambda entry: (-entry[1], entry[0])):
+    for number, weight in sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]:
         if mass < 1 and held >= mass * total:
             break
-        held, kept[number] = held + weight, weight / (1 - b + b * total / mean_sum)
-    return dict(sorted(largest(kept, count).items()))
+        held, kept[number] = held + weight, weight
+    return kept
+
+
+def _shortened(vector: Vector, count: int | None, b: float, mean_sum: float) -> Vector:
+    """As the documents of the index: the largest weights, divided by the document's length."""
+    divisor = 1 - b + b * sum(vector.values()) / mean_sum
+    return {number: weight / divisor for number, weight in sorted(largest(vector, count).items())}
 
 
 def replayed() -> Iterator[dict[str, Any]]:

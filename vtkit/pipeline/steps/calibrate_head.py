@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vtkit.data.sampling import draw
 from vtkit.encoder.calibrated import Calibration
 from vtkit.pipeline.stage import Stage, View
@@ -63,7 +65,7 @@ def calibrate_encoder(
     counter = None
     if section.tokens is not None:
         size = mlm_head(encoder[0].auto_model).decoder.out_features
-        counter = DocumentCounter(output_tokenizer(encoder), size)
+        counter = DocumentCounter(output_tokenizer(encoder), np.zeros(size, dtype=np.int64))
         corpus = counter.counting(corpus)
     texts = draw(corpus, PROBE_TEXTS, seed)
     if len(texts) < FEWEST:

@@ -62,7 +62,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         place, folder = collection_of(corpus), out / str(corpus.folder)
         vectors, passages, _ = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        documents, part, balance = vectors, None, None
+        documents, part, balance = iter([vectors]), None, None
         if index.lexical != "none":
             language, analysis = recipe.recipe.language, index.bm25_analyser
             encode, balancing = stored(inputs["queries"] / place.folder / BALANCING), balancing_of(recipe, place)
@@ -72,11 +72,10 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
                 vectors, bm25, encode, balancing, language, analysis, probed, measure, passages
             )
         stored_documents = inputs["vectors"] / place.folder / DOCUMENTS
-        write_index(folder, index, documents, stored_documents, tokenizer, part, passages)
+        made = write_index(folder, index, documents, stored_documents, tokenizer, part, passages)
         sets[place.folder] = DeployedSet(balance)
-        if balance is not None:
-            terms = documents.shape[1] - vectors.shape[1]
-            of_document = (documents.nnz - vectors.nnz) / max(vectors.shape[0], 1)
+        if balance is not None and part is not None:
+            terms, of_document = len(part.terms), (made.info.postings - vectors.nnz) / max(vectors.shape[0], 1)
             (console.warn if balance.contradicted else console.say)(
                 f"  {place.folder}: lexical part of {terms:,} dimensions, {of_document:.0f} a document; "
                 f"scores compared on {balance.measured_on}; the encoder weighs {balance.weight:g}: {balance.words}"
@@ -86,7 +85,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=17,
+    version=18,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures", "evaluate.ignore_identical_ids"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,

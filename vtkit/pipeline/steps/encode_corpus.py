@@ -17,6 +17,7 @@ class EncodedSet(Result):
     """The documents of one evaluation set as vectors."""
 
     share_cut: float = 0.0  # share of the documents, or their passages, of which the encoder does not read the end
+    left_out: float = 0.0  # share of the weights that are not kept
     passages: int | None = None  # number of passages; None: documents are not cut into these
 
 
@@ -36,6 +37,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     ``inputs["expansions"]`` it reads expanded documents.
     """
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.documents import mass_of
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
@@ -63,8 +65,8 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         encoded = encode_to_disk(
             encoder, texts, "document", length, out / folder / VECTORS, out / CHECKPOINTS / folder,
             made_from={},  # the names of both folders say it
-            top_dimensions=recipe.index.candidate_dimensions, precision=recipe.index.precision,
-            description=said, total=len(texts),
+            top_dimensions=recipe.index.candidate_dimensions, mass=mass_of(encoder, recipe.index),
+            precision=recipe.index.precision, description=said, total=len(texts),
         )  # fmt: skip
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
@@ -73,7 +75,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if passages is not None:
             console.say(f"  {folder}: {len(passages):,} passages of {len(collection.documents):,} documents")
             passages.save(out / folder)
-        sets[folder] = EncodedSet(cut, None if passages is None else len(passages))
+        sets[folder] = EncodedSet(cut, encoded.removed.share_of_weights, None if passages is None else len(passages))
     return EncodeResult(sets, query_encoder_of(encoder))
 
 
@@ -87,8 +89,8 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 ENCODE = Stage(
     "encode",
-    version=6,
-    reads=("index.document_length", "index.top_dimensions", "index.precision", "index.passages"),
+    version=7,
+    reads=("index.document_length", "index.top_dimensions", "index.mass", "index.precision", "index.passages"),
     corpora={"evaluate.sets": indexed_sets},
     function=encode_corpus,
 )

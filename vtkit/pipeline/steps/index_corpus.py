@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name
+from vtkit.pipeline.steps.encode_corpus import EncodeResult, model_name
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
+from vtkit.pipeline.store import result_of
 from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
 from vtkit.system.results import Result
@@ -64,8 +65,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         folder = out / str(corpus.folder)
         vectors, passages, left_out = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents = inputs["vectors"] / str(corpus.folder) / DOCUMENTS
-        info = write_index(folder, IndexSection(), vectors, documents, tokenizer, passages=passages)
-        sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
+        made = write_index(folder, IndexSection(), [vectors], documents, tokenizer, passages=passages)
+        sparsity = made.info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
         sets[str(corpus.folder)] = IndexedSet(replace(sparsity, left_out=left_out))
     return IndexResult(sets)
 
@@ -86,12 +87,13 @@ def weighted_vectors(
     out.mkdir(parents=True, exist_ok=True)
     texts = row_contents(collection_of(corpus).whole.documents, passages)
     indexed = as_indexed(encoder, vectors, texts, recipe.index, out)
-    return indexed, passages, 1 - indexed.nnz / max(vectors.nnz, indexed.nnz, 1)
+    left_out = result_of(inputs["vectors"], EncodeResult).sets[str(corpus.folder)].left_out
+    return indexed, passages, 1 - (1 - left_out) * indexed.nnz / max(vectors.nnz, indexed.nnz, 1)
 
 
 INDEX = Stage(
     "index",
-    version=14,
+    version=15,
     reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
