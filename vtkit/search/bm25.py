@@ -165,7 +165,7 @@ class TermCounts:
         counts = read_vectors(folder)
         try:
             terms = json.loads((folder / TERMS).read_text("utf-8"))
-            if len(terms) != counts.shape[1] or not all(isinstance(term, str) for term in terms):
+            if len(terms) != counts.shape[1] or not set(map(type, terms)) <= {str}:
                 raise ValueError("these are not the terms of the counts")
         except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / TERMS}: the terms are missing or damaged. {REBUILD}") from error

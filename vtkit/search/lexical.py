@@ -84,7 +84,7 @@ class LexicalPart:
         """The part of an index."""
         try:
             numbers = {term: number for number, term in enumerate(json.loads((folder / TERMS).read_text("utf-8")))}
-            if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
+            if len(numbers) != record.terms or not set(map(type, numbers)) <= {str}:
                 raise ValueError("these are not the terms of the record")
         except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / TERMS}: the terms of the index are missing or damaged. {REBUILD}") from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
@@ -86,10 +87,11 @@ class Vocabulary:
         """The text of each id without surrounding space; empty for ids that stand for none."""
         return [surface.strip() for surface, _ in self.surfaces]
 
-    def text(self, number: int) -> str:
-        """The text of one id; empty for special tokens, fillers and bytes. For a few ids faster than :attr:`texts`."""
-        form = self._form(number)
-        return "" if form is None or form.is_bytes else form.surface.strip()
+    @cached_property
+    def text(self) -> Callable[[int], str]:
+        """Gives the text of an id, and keeps it; empty for special tokens, fillers and bytes. For a few ids faster than
+        :attr:`texts`."""
+        return cache(lambda number: "" if not (form := self._form(number)) or form.is_bytes else form.surface.strip())
 
     def unread(self, text: str) -> list[str]:
         """The letters and digits of ``text`` that no token stands for: they are unknown, dropped, or cut into bytes."""
@@ -98,9 +100,8 @@ class Vocabulary:
         backend.no_padding()
         encoding = backend.encode(text, add_special_tokens=False)
         read: set[int] = set()
-        standing = {number for number in set(encoding.ids) if self.text(number)}
         for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
-            if number in standing:
+            if self.text(number):
                 read.update(range(start, stop))
         return [letter for place, letter in enumerate(text) if letter.isalnum() and place not in read]
 
