@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import Bm25
+from vtkit.search.bm25 import Bm25, merged_terms
 from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.analysers import LUCENE, Analysis
 from vtkit.system.errors import MissingExtra, RecipeError
@@ -236,3 +236,10 @@ def test_real_collections_are_searched_as_well_as_is_known_of_bm25(shared: Path,
     ids, scores = bm25.search([query.text for query in collection.queries], 100)
     run = to_run([q.id for q in collection.queries], [d.id for d in collection.documents], ids, scores)
     assert evaluate(run, collection.qrels, ["nDCG@10"])["nDCG@10"] > wanted - 0.02
+
+
+@given(st.lists(st.sets(st.text("abß語", max_size=3), max_size=12).map(sorted), min_size=1, max_size=4))
+def test_terms_of_parts_are_merged_in_order(parts: list[list[str]]) -> None:
+    terms, places = merged_terms(parts)
+    assert terms == sorted(set().union(*parts))
+    assert [[terms[place] for place in of_part] for of_part in places] == parts

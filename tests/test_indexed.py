@@ -43,7 +43,7 @@ from vtkit.evaluation.systems import SparseSystem
 from vtkit.pipeline.run import run
 from vtkit.search.exact import ExactIndex
 from vtkit.search.segments import generation_of
-from vtkit.search.stored_vectors import row_sums
+from vtkit.search.stored_vectors import read_vectors, row_sums
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
@@ -328,3 +328,21 @@ def test_an_export_encodes_further_documents_as_the_index_holds_them(
     for line, row in zip(said.stdout.splitlines(), indexed(made)[:40], strict=True):
         found = {int(number): weight for number, weight in json.loads(line).items()}
         assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
+
+
+def test_the_share_that_is_kept_is_chosen_when_documents_are_encoded(by_rule: Path, tmp_path: Path) -> None:
+    """Of the fourth roots of sums as few as hold it; the index takes no other."""
+    roots = {}
+    for share in ("1", "0.5"):
+        folder = tmp_path / share
+        done = invoke("encode", by_rule / "model", corpus_of(by_rule), "--out", folder, "--mass", share)
+        assert done.exit_code == 0, done.output
+        vectors = read_vectors(folder / "vectors")
+        roots[share] = sparse.csr_matrix((vectors.data**0.5, vectors.indices, vectors.indptr), vectors.shape)
+    sums, held = row_sums(roots["1"]), row_sums(roots["0.5"])
+    least = np.array([row.data.min() for row in roots["0.5"]])
+    assert (held >= 0.5 * sums * (1 - 1e-6)).all()
+    assert (held - least < 0.5 * sums * (1 + 1e-6)).all()
+    refused = invoke("index", tmp_path / "0.5", "--out", tmp_path / "index", "--set=mass=0.7")
+    assert "vtkit encode --mass" in str(refused.exception)
+    assert invoke("index", tmp_path / "0.5", "--out", tmp_path / "index").exit_code == 0
