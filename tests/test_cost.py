@@ -48,12 +48,12 @@ def test_operations_of_maxscore_by_hand() -> None:
     6 enters the heap. No document can have more than 1 + 5, so the search ends.
     """
     index = index_of({0: {0: 1, 1: 1, 2: 1, 3: 1}, 1: {1: 5, 3: 4}}, 4)
-    assert maxscore_operations(index, sp.csr_matrix([[1.0, 1.0]]), 1).tolist() == [[3, 2, 2, 1]]
+    assert maxscore_operations(index.by_document().tocsc(), sp.csr_matrix([[1.0, 1.0]]), 1).tolist() == [[3, 2, 2, 1]]
     cost = query_cost([index], sp.csr_matrix([[1.0, 1.0], [0.0, 2.0]]))
     assert (cost.queries, cost.postings, cost.lists) == (2, (6 + 2) / 2, 1.5)
     assert (cost.list_lengths[0], cost.list_lengths[-1]) == (2, 4)
     assert (cost.list_maxima[0], cost.list_maxima[5], cost.list_maxima[-1]) == (1, 3, 5)
-    assert cost.index_bytes == 3 * 8 + 6 * 4 + 6 * 4
+    assert cost.index_bytes == 3 * 8 + 2 * (4 + 8 + 4 + 4) + 6 * 4  # of terms, lists and postings
     assert 0 < cost.median_ms <= cost.p99_ms
 
 
@@ -62,8 +62,8 @@ def test_maxscore_reads_no_posting_twice_and_all_of_them_where_everything_is_wan
     random = np.random.default_rng(seed)
     documents = random.random((12, 6)) * (random.random((12, 6)) < 0.5)
     query = random.random((1, 6)) * (random.random((1, 6)) < 0.7)
-    index = ExactIndex.build(sp.csr_matrix(documents))
-    score, insert, following, jumps = maxscore_operations(index, sp.csr_matrix(query), depth)[0].tolist()
+    counted = maxscore_operations(sp.csc_matrix(documents, dtype=np.float32), sp.csr_matrix(query), depth)
+    score, insert, following, jumps = counted[0].tolist()
     postings = int((documents[:, query[0] > 0] > 0).sum())
     matching = int(((documents @ query[0]) > 0).sum())
     assert following <= score <= following + jumps

@@ -97,7 +97,7 @@ class Collection:
             kinds: the type of each field.
             names: the engine's name of each field.
         """
-        if postings.weights.min(initial=0) < 0:
+        if postings.lists.entries.min(initial=0) < 0:
             raise DataError(
                 "The documents have negative weights, which no engine can hold. Only vtkit can search them."
             )

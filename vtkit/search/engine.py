@@ -4,7 +4,7 @@ the exact postings, which explain, count and compare results."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -78,7 +78,7 @@ class EngineIndex:
 
     def _rows(self, matrix: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """:meth:`search` among the rows of the vectors."""
-        count = self.postings.document_count if len(self.postings.documents) else 0
+        count = self.postings.document_count if len(self.postings.lists.entries) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         rows = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
@@ -101,9 +101,14 @@ Index: TypeAlias = "ExactIndex | EngineIndex"
 """A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
 
 
-def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, passages: Passages | None = None) -> Index:
-    """An index of ``documents``, (documents, vocabulary), or of their ``passages``, for the engine of ``index``, kept
-    in ``folder``, where it takes the place of an earlier index when it is whole.
+def build_index(
+    index: IndexSection,
+    documents: sp.csr_matrix | Iterable[sp.csr_matrix],
+    folder: Path,
+    passages: Passages | None = None,
+) -> Index:
+    """An index of ``documents``, (documents, vocabulary), or of their ``passages``, whole or in parts, for the engine
+    of ``index``, kept in ``folder``, where it takes the place of an earlier index when it is whole.
 
     Raises:
         CollapseError: a weight is infinite or NaN.
@@ -114,17 +119,16 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, pas
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
-    exact = ExactIndex.build(documents, passages)
-    if index.engine != "exact" and exact.weights.min(initial=0) < 0:
-        raise DataError(
-            f'The engine {index.engine} cannot hold negative weights, which the documents have. Use "exact".'
-        )
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
         raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
     fresh = aside(folder.with_name(f"{folder.name}.index"))
     try:
-        exact.save(fresh)
+        exact = ExactIndex.build(documents, passages, fresh)
         if index.engine != "exact":
+            if exact.lists.entries.min(initial=0) < 0:
+                raise DataError(
+                    f'The engine {index.engine} cannot hold negative weights, which the documents have. Use "exact".'
+                )
             (fresh / index.engine).mkdir()
             import_module(f"vtkit.search.{index.engine}").build(exact, fresh / index.engine, index)
         publish(fresh, folder)
@@ -169,10 +173,3 @@ def reach_engine(index: IndexSection) -> None:
         from vtkit.search.opensearch_client import connected_to
 
         connected_to(index).close()
-
-
-def index_in_memory(documents: sp.csr_matrix, passages: Passages | None = None) -> Index:
-    """An exact index that is not kept, of documents or their passages."""
-    from vtkit.search.exact import ExactIndex
-
-    return ExactIndex.build(documents, passages)

@@ -1,9 +1,9 @@
-"""Exact search over sparse vectors, in process, term at a time with one accumulator a document. For a few results of a
-large collection most postings are left unread (:mod:`vtkit.search.pruning`), with the same scores."""
+"""Exact search over sparse vectors, in process, term at a time with one accumulator a document
+(:mod:`vtkit.search.posting_lists`)."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,45 +17,38 @@ import scipy.sparse as sp
 from vtkit.data.shards import write_arrays
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.passages import PASSAGES, WIDENED, Passages, best_documents
-from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, frequent_terms, search_lists
-from vtkit.search.stored_vectors import read_array, read_lists
+from vtkit.search.posting_lists import BLOCK, LEFT_OUT, Lists, fill_lists, search_lists, step_of
+from vtkit.search.stored_vectors import Growing, read_array
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 from vtkit.system.runtime import threads
 
 _COUNTS = "postings.json"
-_COUNTED_AT_ONCE = 2**24
-_ARRAYS = ("starts", "documents", "weights")
+_KINDS = dict(zip(Lists._fields, ("int64", "int32", "int64", "int32", "float32", "int32"), strict=True))
 
 
 @dataclass(frozen=True)
 class _Counts(Result):
-    """Lengths of the arrays of an index."""
+    """Counts of an index that its arrays do not tell."""
 
     documents: int  # rows of the vectors
-    vocabulary: int
-    postings: int
-    frequent: int | None = None  # terms with rows; None if everything is always scored
     passages_of: int | None = None  # documents of which the rows are passages; None: they are documents
 
 
 @dataclass(frozen=True)
 class ExactIndex:
-    """Posting lists of a collection's sparse vectors, term after term, documents ascending within a list. The vectors
-    are of documents or, with ``passages``, of these, and a document scores as its best passage."""
+    """Posting lists of a collection's sparse vectors, of documents or, with ``passages``, of these; a document scores
+    as its best passage."""
 
-    starts: npt.NDArray[np.int64]  # where each term's list begins, and the end of the last, (vocabulary + 1,)
-    documents: Ids  # rows of the vectors, (postings,)
-    weights: Scores  # weights beside them, (postings,)
+    lists: Lists
     document_count: int  # rows of the vectors
-    frequent: FrequentTerms | None = None  # the rows that pruning needs; None if everything is always scored
     passages: Passages | None = None  # whose vectors these are; None: each row is a document
     most_weights: ClassVar[None] = None  # of a query: all
 
     @property
     def vocabulary(self) -> int:
         """Number of terms, the width of the vectors."""
-        return len(self.starts) - 1
+        return len(self.lists.firsts) - 1
 
     @property
     def postings(self) -> ExactIndex:
@@ -65,63 +58,67 @@ class ExactIndex:
     @cached_property
     def info(self) -> IndexInfo:
         """Counts of its documents and dimensions."""
-        sizes = np.zeros(self.document_count, dtype=np.int64)
-        for start in range(0, len(self.documents), _COUNTED_AT_ONCE):  # bincount copies what it counts
-            sizes += np.bincount(self.documents[start : start + _COUNTED_AT_ONCE], minlength=self.document_count)
-        return IndexInfo(np.diff(self.starts), sizes)
+        before = np.concatenate([[0], np.cumsum(self.lists.sizes, dtype=np.int64)])
+        sizes = [np.bincount(block.indices, minlength=BLOCK) for block, _ in self._by_term()]
+        return IndexInfo(np.diff(before[self.lists.firsts]), np.concatenate(sizes)[: self.document_count])
 
     @classmethod
-    def build(cls, documents: sp.csr_matrix, passages: Passages | None = None) -> ExactIndex:
-        """The index of ``documents``, (documents, vocabulary), or of their passages, (passages, vocabulary); explicit
-        zeros are dropped."""
-        matrix = documents.tocsc(copy=True).astype(np.float32, copy=False)
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        check_weights(matrix.data, "document")
-        starts, numbers = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
-        weights = matrix.data
-        frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
-        if frequent is not None:
-            frequent = FrequentTerms(*map(_frozen, frequent._asdict().values()))
-        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], frequent, passages)
+    def build(
+        cls,
+        documents: sp.csr_matrix | Iterable[sp.csr_matrix],
+        passages: Passages | None = None,
+        folder: Path | None = None,
+    ) -> ExactIndex:
+        """The index of ``documents``, (documents, vocabulary), or of their passages, (passages, vocabulary), or of one
+        of these in parts, row after row; explicit zeros are dropped. It is saved in ``folder``, if there is one:
+        postings as they come, so that memory holds those of a block."""
+        entries, count, width = Growing(folder, "entries", "int32"), 0, 0
+        terms, columns = list[npt.NDArray[np.int64]](), []
+        for block in _blocks([documents] if isinstance(documents, sp.csr_matrix) else documents):
+            count, width = count + block.shape[0], block.shape[1]
+            by_term = block.tocsc().astype(np.float32, copy=False)
+            by_term.sum_duplicates()
+            by_term.eliminate_zeros()
+            check_weights(by_term.data, "document")
+            filled = np.flatnonzero(np.diff(by_term.indptr))
+            starts, sizes = by_term.indptr[filled].astype(np.int64), np.diff(by_term.indptr)[filled]
+            largest, of_block = np.empty(len(filled), np.float32), np.empty(by_term.nnz, np.int32)
+            fill_lists(starts, sizes, by_term.indices, by_term.data, of_block, largest)
+            columns.append((np.full(len(filled), len(terms), np.int32), starts + entries.size, sizes, largest))
+            terms.append(filled)
+            entries.append(of_block)
+        of_lists = np.concatenate(terms)
+        order = np.argsort(of_lists, kind="stable")
+        firsts = np.searchsorted(of_lists[order], np.arange(width + 1))
+        arrays = firsts, *(np.concatenate(parts)[order] for parts in zip(*columns, strict=True)), entries.whole()
+        index = cls(Lists(*map(_frozen, arrays)), count, passages)
+        if folder is not None:
+            index.save(folder, written={"entries"})
+        return index
 
-    def save(self, folder: str | Path) -> None:
-        """Write the index into ``folder`` as plain arrays (no pickle); a missing folder is created."""
+    def save(self, folder: str | Path, written: Collection[str] = ()) -> None:
+        """Write the index into ``folder`` as plain arrays (no pickle), but for those ``written`` already; a missing
+        folder is created."""
         folder = Path(folder)
-        counts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.frequent is not None:
-            counts["frequent"] = len(self.frequent.terms)
-            arrays |= {f"frequent_{name}": array for name, array in self.frequent._asdict().items()}
-        write_arrays(folder, arrays)
+        arrays = self.lists._asdict()
+        write_arrays(folder, {name: array for name, array in arrays.items() if name not in written})
         if self.passages is not None:
-            counts["passages_of"] = self.passages.document_count
             self.passages.save(folder)
-        (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
+        documents = None if self.passages is None else self.passages.document_count
+        _Counts(self.document_count, documents).to_file(folder / _COUNTS)
 
     @classmethod
     def load(cls, folder: str | Path) -> ExactIndex:
         """The index that :meth:`save` wrote, its arrays mapped into memory, not read."""
         folder = Path(folder)
         counts = _Counts.from_file(folder / _COUNTS, REBUILD)
-        starts, documents, weights = read_lists(folder, _ARRAYS, counts.documents, REBUILD)
-        if (len(starts) - 1, len(documents)) != (counts.vocabulary, counts.postings):
+        lists = Lists(*(read_array(folder / f"{name}.npy", kind, REBUILD) for name, kind in _KINDS.items()))
+        if not _are_sound(lists, counts.documents):
             raise DataError(f"{folder} is damaged: its files do not match each other. {REBUILD}")
-        frequent = None
-        if (rows := counts.frequent) is not None:
-
-            def array(name: str, kind: str, *shape: int) -> npt.NDArray[Any]:
-                return read_array(folder / f"frequent_{name}.npy", kind, REBUILD, shape)
-
-            of_rows = array("rows", "uint8", rows, counts.documents)
-            frequent = FrequentTerms(array("terms", "int32", rows), of_rows, array("steps", "float32", rows))
-            terms, steps = np.diff(frequent.terms, prepend=-1, append=counts.vocabulary), frequent.steps
-            if not ((terms > 0).all() and (np.isfinite(steps) & (steps > 0)).all()):
-                raise DataError(f"{folder} is damaged: its frequent terms do not match the others. {REBUILD}")
         passages = Passages.load(folder, counts.documents)
         if counts.passages_of != (None if passages is None else passages.document_count):
             raise DataError(f"{folder} is damaged: {PASSAGES} does not match its other files. {REBUILD}")
-        return cls(starts, documents, weights, counts.documents, frequent, passages)
+        return cls(lists, counts.documents, passages)
 
     @property
     def ranked(self) -> int:
@@ -130,8 +127,25 @@ class ExactIndex:
 
     def by_document(self) -> sp.csr_matrix:
         """The vectors of the rows, (documents or passages, vocabulary), terms ascending."""
-        lists = self.weights, self.documents, self.starts
-        return sp.csc_matrix(lists, shape=(self.document_count, self.vocabulary)).tocsr()
+        terms, parts = np.repeat(np.arange(self.vocabulary, dtype=np.int32), np.diff(self.lists.firsts)), []
+        for by_term, of_lists in self._by_term():
+            rows = by_term.tocsr()
+            entries = rows.data, terms[of_lists][rows.indices], rows.indptr
+            parts.append(sp.csr_matrix(entries, (rows.shape[0], self.vocabulary)))
+        return sp.vstack(parts, format="csr")
+
+    def _by_term(self) -> Iterator[tuple[sp.csc_matrix, npt.NDArray[np.int64]]]:
+        """The postings of each block, (rows of the block, lists), and its lists."""
+        _, blocks, starts, sizes, largest, entries = self.lists
+        for first in range(0, max(self.document_count, 1), BLOCK):
+            lists = np.flatnonzero(blocks == first // BLOCK)
+            ends = np.concatenate([[0], np.cumsum(sizes[lists], dtype=np.int64)])
+            start = int(starts[lists].min(initial=len(entries)))
+            of_block = entries[start : start + ends[-1]]
+            exponents = np.maximum(np.frexp(largest[lists])[1] - 15, -126)  # of the steps
+            weights = np.ldexp((of_block >> 16).astype(np.float32), np.repeat(exponents, sizes[lists]))
+            shape = min(BLOCK, self.document_count - first), len(lists)
+            yield sp.csc_matrix((weights, of_block % BLOCK, ends), shape), lists
 
     def search(
         self, queries: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None = None
@@ -164,19 +178,15 @@ class ExactIndex:
         """:meth:`search` among the rows of the vectors, of which ``passing`` are to be chosen from."""
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
-        frequent, workers = self.frequent, max(1, min(threads(), matrix.shape[0]))
-        if frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
-            rows = _frozen(np.empty((0, 0), np.uint8)), _frozen(np.empty(0, np.float32)), False
-        else:
-            rows = frequent.rows, frequent.steps, True
         chosen = _frozen(np.empty(0, np.bool_) if passing is None else passing)
-        lists = self.starts, self.documents, self.weights, self.document_count, chosen, self._places, *rows
+        index = self.lists, np.float64(LEFT_OUT), self.document_count, chosen
         terms = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+        workers = max(1, min(threads(), matrix.shape[0]))
         if workers == 1:
-            search_lists(*lists, *terms, ids, scores, 0, 1)
+            search_lists(*index, *terms, ids, scores, 0, 1)
             return ids, scores
         with ThreadPoolExecutor(workers) as pool:
-            for done in [pool.submit(search_lists, *lists, *terms, ids, scores, at, workers) for at in range(workers)]:
+            for done in [pool.submit(search_lists, *index, *terms, ids, scores, at, workers) for at in range(workers)]:
                 done.result()
         return ids, scores
 
@@ -199,23 +209,54 @@ class ExactIndex:
 
     def _shared(self, matrix: sp.csr_matrix, row: int) -> Contributions:
         shared: list[tuple[int, float, float]] = []
+        lists, (block, place) = self.lists, divmod(row, BLOCK)
         for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
-            start, stop = int(self.starts[term]), int(self.starts[term + 1])
-            at = start + int(np.searchsorted(self.documents[start:stop], row))
-            if at < stop and self.documents[at] == row:
-                shared.append((term, weight, float(self.weights[at])))
+            of_term = np.arange(lists.firsts[term], lists.firsts[term + 1])
+            for one in of_term[lists.blocks[of_term] == block].tolist():
+                entries = lists.entries[lists.starts[one] : lists.starts[one] + lists.sizes[one]]
+                code = entries[entries % BLOCK == place] >> 16
+                if len(code):
+                    shared.append((term, weight, float(code[0] * step_of(lists.largest[one]))))
         terms, of_query, of_document = zip(*shared, strict=True) if shared else ((), (), ())
         return Contributions(
             np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64), row
         )
 
-    @cached_property
-    def _places(self) -> npt.NDArray[np.int32]:
-        """The row of each term, -1 for none; (vocabulary,)."""
-        places = np.full(self.vocabulary, -1, dtype=np.int32)
-        if self.frequent is not None:
-            places[self.frequent.terms] = np.arange(len(self.frequent.terms))
-        return places
+
+def _blocks(parts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
+    """The rows of ``parts`` in blocks, of which the last may have fewer; one at least."""
+    held: list[sp.csr_matrix] = []
+    filled = blocks = 0
+    for part in parts:
+        first = 0
+        while first < part.shape[0] or not blocks + len(held):
+            held.append(part[first : first + BLOCK - filled])
+            first, filled = first + held[-1].shape[0], filled + held[-1].shape[0]
+            if filled == BLOCK:
+                yield sp.vstack(held, format="csr")
+                held, filled, blocks = [], 0, blocks + 1
+    if held:
+        yield sp.vstack(held, format="csr")
+
+
+def _are_sound(lists: Lists, documents: int) -> bool:
+    """Whether nothing in ``lists`` points outside of them."""
+    firsts, of_blocks, starts, sizes, largest, entries = lists
+    last = max(0, documents - 1) // BLOCK
+    if not len(firsts) or {int(firsts[-1])} != {len(one) for one in lists[1:5]}:
+        return False
+    in_last = entries[starts[of_blocks == last].min(initial=len(entries)) :] % BLOCK
+    limits = (
+        (firsts[:1], 0, 0),
+        (np.diff(firsts), 0, last + 1),
+        (of_blocks, 0, last),
+        (starts, 0, len(entries)),
+        (sizes, 1, BLOCK),
+        (starts + sizes, 0, len(entries)),
+        (largest, 0, np.finfo(np.float32).max),
+        (in_last, 0, max(0, documents - 1 - BLOCK * last)),
+    )
+    return all(low <= some.min(initial=low) and some.max(initial=low) <= high for some, low, high in limits)
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

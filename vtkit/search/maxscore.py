@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.cost import QueryCost
-from vtkit.search.pruning import compiled
+from vtkit.search.posting_lists import compiled
 
 DEPTH = 10  # results per query
 
@@ -29,12 +29,13 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
     lengths: list[npt.NDArray[np.int64]] = []
     maxima: list[npt.NDArray[np.float32]] = []
     for part in parts:
-        list_lengths = np.diff(part.starts)
-        counts += maxscore_operations(part, matrix, DEPTH)
+        by_term = part.by_document().tocsc()
+        list_lengths = np.diff(by_term.indptr)
+        counts += maxscore_operations(by_term, matrix, DEPTH)
         postings += present @ list_lengths
         lists += present @ (list_lengths > 0)
         lengths.append(list_lengths[list_lengths > 0])
-        maxima.append(list_maxima(part)[list_lengths > 0])
+        maxima.append(by_term.max(axis=0).toarray()[0][list_lengths > 0])
     _milliseconds(parts, matrix[0])  # compiles and maps files, which is not timed
     milliseconds = [_milliseconds(parts, matrix[row]) for row in range(matrix.shape[0])]
     median, slow = np.quantile(milliseconds, [0.5, 0.99])
@@ -52,21 +53,12 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
         mean_ms=float(np.mean(milliseconds)),
         median_ms=float(median),
         p99_ms=float(slow),
-        index_bytes=sum(part.starts.nbytes + part.documents.nbytes + part.weights.nbytes for part in parts),
+        index_bytes=sum(array.nbytes for part in parts for array in part.lists),
     )
 
 
-def list_maxima(index: ExactIndex) -> npt.NDArray[np.float32]:
-    """The largest weight of each list, (vocabulary,); 0 for an empty list."""
-    maxima = np.zeros(index.vocabulary, dtype=np.float32)
-    filled = np.diff(index.starts) > 0
-    if filled.any():
-        maxima[filled] = np.maximum.reduceat(index.weights, index.starts[:-1][filled])
-    return maxima
-
-
-def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> npt.NDArray[np.int64]:
-    """SCORE, INSERT, NEXT and NEXT-GEQ of MaxScore for each query, (queries, 4).
+def maxscore_operations(documents: sp.csc_matrix, queries: sp.csr_matrix, depth: int) -> npt.NDArray[np.int64]:
+    """SCORE, INSERT, NEXT and NEXT-GEQ of MaxScore for each query, (queries, 4), in the lists of ``documents``.
 
     MaxScore (Turtle and Flood, 1995) document at a time, as PISA runs it: once the ``depth`` best documents score more
     than the lists with the smallest largest contributions could sum to, these are only looked up for documents of
@@ -75,9 +67,9 @@ def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -
     matrix = queries.tocsr()
     counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
     _count(
-        index.starts, index.documents, index.weights, list_maxima(index),
+        documents.indptr.astype(np.int64), documents.indices, documents.data, documents.max(axis=0).toarray()[0],
         matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.float32),
-        np.int64(index.document_count), depth, counts,
+        np.int64(documents.shape[0]), depth, counts,
     )  # fmt: skip
     return counts
 

@@ -61,7 +61,7 @@ def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
 def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
     """The index that :func:`build` left in ``folder``."""
     path = folder / f"{_NAME}.index.seismic"
-    if not len(postings.documents):
+    if not len(postings.lists.entries):
         return partial(_rank, None)
     try:
         index = _classes(postings.vocabulary)[1].load(str(path))
@@ -71,9 +71,9 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> R
             raise
         why = "it is missing" if not path.exists() else str(error)[:200]
         raise DataError(f"{path}: the index is damaged ({why}). {REBUILD}") from error
-    if held != len(postings.documents):
+    if held != len(postings.lists.entries):
         raise DataError(
-            f"{path}: the index is damaged: it has {held:,} of {len(postings.documents):,} postings. {REBUILD}"
+            f"{path}: the index is damaged: it has {held:,} of {len(postings.lists.entries):,} postings. {REBUILD}"
         )
     return partial(_rank, index)
 

@@ -73,6 +73,41 @@ def row_sums(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
     return np.asarray(vectors.sum(axis=1, dtype=np.float64)).ravel()
 
 
+class Growing:
+    """An array that grows at its end: in memory, or in the file ``NAME.npy`` of a folder, which is mapped in the
+    end."""
+
+    def __init__(self, folder: Path | None, name: str, kind: str) -> None:
+        self._kind, self.size, self._parts = np.dtype(kind), 0, list[Array]()
+        self._path = None if folder is None else folder / f"{name}.npy"
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")
+            self._write_header()
+
+    def _write_header(self) -> None:
+        """Write what numpy reads first; it leaves room for the length of a longer array."""
+        described = {"descr": self._kind.str, "fortran_order": False, "shape": (self.size,)}
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(self._file, described)
+
+    def append(self, array: Array) -> None:
+        """Put ``array``, a list, behind the others."""
+        self.size += len(array)
+        if self._path is None:
+            self._parts.append(array)
+        else:
+            array.tofile(self._file)
+
+    def whole(self) -> Array:
+        """All of it; nothing can be appended any more."""
+        if self._path is None:
+            return np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0]
+        self._write_header()
+        self._file.close()
+        return np.asarray(np.load(self._path, mmap_mode="r"))
+
+
 def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
     """Write ``vectors``, (texts, width), into ``folder``."""
     arrays = {name: getattr(vectors, name).astype(kind, copy=False) for name, kind in _ARRAYS.items()}
