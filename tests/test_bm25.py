@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_formula(documents: list[list[str]], query: list
     ids, scores = Bm25.build(texts, "en", analysis).search([" ".join(query)], 10)
     found = {d: s for d, s in zip(ids[0].tolist(), scores[0].tolist(), strict=True) if d >= 0}
     every = lucene(cut(" ".join(query)), [cut(text) for text in texts], 0.9, cut.b)
-    assert found == pytest.approx({d: s for d, s in enumerate(every) if s > 0}, rel=1e-5)
+    assert found == pytest.approx({d: s for d, s in enumerate(every) if s > 0}, rel=1e-4)
 
 
 PASSAGES = "recipes/quickstart_data/elements-{}"
@@ -94,7 +94,7 @@ def test_lucenes_analyser_gives_the_scores_of_lucenes_own_index(language: str) -
     assert sum(map(len, wanted)) > 50
     for row, row_scores, theirs in zip(ids, scores, wanted, strict=True):
         ours = {int(d): float(s) for d, s in zip(row, row_scores, strict=True) if d >= 0}
-        assert ours == pytest.approx(theirs, rel=1e-5)
+        assert ours == pytest.approx(theirs, rel=1e-4)
 
 
 def test_every_language_that_lucene_is_said_to_know_has_its_analyser() -> None:

@@ -49,7 +49,7 @@ def test_operations_of_maxscore_by_hand() -> None:
     """
     index = index_of({0: {0: 1, 1: 1, 2: 1, 3: 1}, 1: {1: 5, 3: 4}}, 4)
     assert maxscore_operations(index.by_document().tocsc(), sp.csr_matrix([[1.0, 1.0]]), 1).tolist() == [[3, 2, 2, 1]]
-    cost = query_cost([index], sp.csr_matrix([[1.0, 1.0], [0.0, 2.0]]))
+    cost = query_cost(index, sp.csr_matrix([[1.0, 1.0], [0.0, 2.0]]))
     assert (cost.queries, cost.postings, cost.lists) == (2, (6 + 2) / 2, 1.5)
     assert (cost.list_lengths[0], cost.list_lengths[-1]) == (2, 4)
     assert (cost.list_maxima[0], cost.list_maxima[5], cost.list_maxima[-1]) == (1, 3, 5)
@@ -71,12 +71,6 @@ def test_maxscore_reads_no_posting_twice_and_all_of_them_where_everything_is_wan
     assert min(depth, matching) <= insert <= matching
     if depth == 12:
         assert (score, insert, following, jumps) == (postings, matching, postings, 0)
-
-
-def test_parts_of_an_index_cost_what_they_cost_together() -> None:
-    index = index_of({0: {0: 1, 1: 2}, 1: {1: 3}}, 2)
-    once, twice = (query_cost([index] * times, sp.csr_matrix([[1.0, 1.0]])) for times in (1, 2))
-    assert (twice.postings, twice.score, twice.index_bytes) == (2 * once.postings, 2 * once.score, 2 * once.index_bytes)
 
 
 @st.composite

@@ -123,8 +123,6 @@ def test_large_training_data_and_bm25_over_them_are_counted(folder: Path, monkey
     assert needed(folder, *settings).training_data == 0
     monkeypatch.setattr(disk, "LARGE", 1)
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    assert needed(folder, *settings).training_data == text
-    monkeypatch.setattr(disk, "DOCUMENTS_A_PART", 10)
     found = needed(folder, *settings)
     assert found.training_data == (1 + disk.BM25_SHARE) * text
 

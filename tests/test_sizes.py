@@ -178,14 +178,12 @@ def test_sampled_texts_are_the_same_in_a_file(tmp_path: Path, monkeypatch: pytes
     assert SpooledTexts(tmp_path)._file._max_size == 100
 
 
-def test_bm25_in_parts_is_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bm25_in_files_is_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, queries = [*texts(60, seed=5), "", "apple"], [*texts(20, seed=6, words=(1, 4)), "nothing"]
     whole = Bm25.build(corpus, "en").search(queries, 12)
-    monkeypatch.setattr(bm25, "DOCUMENTS_A_PART", 9)
     monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 9)
-    for module in (bm25, in_rows):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(in_rows, "ROWS_AT_ONCE", 3)
     parts = Bm25.build(iter(corpus), "en", folder=tmp_path / "bm25")
-    assert len(parts.parts) == 7
+    assert (tmp_path / "bm25" / "entries.npy").is_file()
     for found, wanted in zip(parts.search(queries, 12), whole, strict=True):
         assert np.array_equal(found, wanted)

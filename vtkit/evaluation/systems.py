@@ -300,9 +300,9 @@ def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
     first = asked.under(asked.queries[:QUERIES_COUNTED])
     match system:
         case SparseSystem():
-            return query_cost([system.index.postings], system.queries(first))
+            return query_cost(system.index.postings, system.queries(first))
         case Bm25System():
-            return query_cost(system.bm25.parts, system.bm25.terms.counts([query.text for query in first.queries]))
+            return query_cost(system.bm25.index, system.bm25.terms.counts([query.text for query in first.queries]))
         case _:
             return None
 

@@ -20,7 +20,6 @@ from vtkit.pipeline.plan import Step
 from vtkit.pipeline.store import Store, read_manifest
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.report.wording import duration
-from vtkit.settings.analysers import DOCUMENTS_A_PART
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -84,7 +83,7 @@ def estimate(steps: Collection[Step]) -> Estimate:
         if step.stage.name == "finetune" and recipe.finetune is not None:
             documents, written = collection_size(recipe.finetune.data) or (0, 0)
             if written >= LARGE:
-                on_disk = recipe.finetune.asks_bm25 and documents > DOCUMENTS_A_PART
+                on_disk = recipe.finetune.asks_bm25
                 needed.training_data += written * (1 + BM25_SHARE * on_disk)
                 if on_disk:
                     needed.indexed[f"{documents:,} documents of {recipe.finetune.data}"] = None

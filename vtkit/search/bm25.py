@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, islice, pairwise
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +18,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.data.executors import in_order
-from vtkit.encoder.documents import ROWS_AT_ONCE, Blocks, row_blocks
+from vtkit.encoder.documents import Blocks, row_blocks
 from vtkit.search.analysers import K1, MARK, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.passages import Passages
 from vtkit.search.stored_vectors import read_vectors, row_sums, write_vectors
-from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
+from vtkit.settings.analysers import Analysis
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -69,9 +69,7 @@ class Bm25:
     often as it occurs in the query. N and mean length are those of the documents in the language of the document.
     """
 
-    parts: Sequence[ExactIndex]
-    """Indexes of consecutive documents: one, or several that are mapped from files if the collection is large."""
-
+    index: ExactIndex
     terms: TermDimensions
 
     @classmethod
@@ -85,26 +83,19 @@ class Bm25:
         passages: Passages | None = None,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``, or the
-        documents whose ``passages`` they are: its statistics are then those of the passages. More than about
-        :data:`DOCUMENTS_A_PART` documents are kept in parts in ``folder``, if there is one, with the same scores. The
-        counts are written into the folder ``kept``, if there is one (:meth:`TermCounts.save`)."""
+        documents whose ``passages`` they are: its statistics are then those of the passages. Postings are
+        kept in ``folder``, if there is one, and mapped. The counts are written into the folder ``kept``, if there is
+        one (:meth:`TermCounts.save`)."""
         cut = analyser(language, analysis)
         counted = Counted.in_texts(texts, cut, folder)
         if kept is not None:
             counted.joined().save(kept)
-        rows, parts = counted.impacts(cut.b), list[ExactIndex]()
-        most = None if folder is None else max(1, DOCUMENTS_A_PART // ROWS_AT_ONCE)
-        while blocks := list(islice(rows, most)):
-            parts.append(ExactIndex.build(sp.vstack(blocks, format="csr"), passages))
-            if folder is not None and (parts[1:] or len(blocks) == most):
-                parts[-1].save(folder / f"part-{len(parts)}")
-                parts[-1] = ExactIndex.load(folder / f"part-{len(parts)}")
-        return cls(parts, TermDimensions.of(cut, counted.terms))
+        return cls(ExactIndex.build(counted.impacts(cut.b), passages, folder), TermDimensions.of(cut, counted.terms))
 
     @property
     def impacts(self) -> sp.csr_matrix:
         """BM25's impact of each term on each document, (documents, dimensions) float32."""
-        return sp.vstack([part.by_document() for part in self.parts], format="csr")
+        return self.index.by_document()
 
     @property
     def languages(self) -> dict[str, int]:
@@ -112,22 +103,13 @@ class Bm25:
         if self.terms.analyser.query_runs is None:
             return {}
         numbers = languages_of_terms(self.terms.numbers)
-        rows = [languages_of_rows(part.by_document(), numbers) for part in self.parts]
+        rows = languages_of_rows(self.impacts, numbers)
         names = dict.fromkeys(term.partition(MARK)[0] for term in self.terms.numbers)
-        return dict(Counter(dict(zip(names, np.bincount(np.concatenate(rows)).tolist(), strict=False))).most_common())
+        return dict(Counter(dict(zip(names, np.bincount(rows).tolist(), strict=False))).most_common())
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
-        queries, first = self.terms.counts(texts), 0
-        ids, scores = self.parts[0].search(queries, depth)
-        for before, part in pairwise(self.parts):
-            first += before.document_count
-            part_ids, part_scores = part.search(queries, depth)
-            ids = np.concatenate([ids, np.where(part_ids < 0, part_ids, part_ids + first)], axis=1)
-            scores = np.concatenate([scores, part_scores], axis=1)
-            best = np.lexsort((ids, -scores), axis=1)[:, :depth]
-            ids, scores = np.take_along_axis(ids, best, axis=1), np.take_along_axis(scores, best, axis=1)
-        return ids, scores
+        return self.index.search(self.terms.counts(texts), depth)
 
 
 def languages_of_terms(terms: Collection[str]) -> np.ndarray:

@@ -205,7 +205,7 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
-    folder = IndexFolder(encoding.model, lines, len(made.postings.documents), index.engine, settings)
+    folder = IndexFolder(encoding.model, lines, len(made.postings.lists.entries), index.engine, settings)
     model = loaded_files(Path(encoding.model)) if os.path.isdir(encoding.model) else ()
     write_record(out / SEARCH, folder.to_json(), model)
     state.save(out)
@@ -251,7 +251,7 @@ def write_index(
     """Fill ``folder`` with an index of ``vectors``, (documents or their passages, dimensions) in blocks of rows, for
     the engine of ``index``, a copy of the file of their ``documents``, their fields, the terms of ``lexical`` and the
     record. ``tokenizer`` is the digest of the tokenizer that names the encoder's dimensions."""
-    made = build_index(index, sp.vstack(list(vectors), format="csr"), folder / POSTINGS, passages)
+    made = build_index(index, vectors, folder / POSTINGS, passages)
     publish(documents, folder / DOCUMENTS)
     fields = write_fields(folder)
     width, terms = (made.postings.vocabulary, None) if lexical is None else (lexical.vocabulary, lexical.save(folder))

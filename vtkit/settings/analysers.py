@@ -10,7 +10,6 @@ Analysis = Literal["full", "words", "morphemes", "lucene"]
 """``full``: words, stems and pieces of words. ``words``: as Lucene without an analysis of words. ``morphemes``:
 ``full`` and the morphemes of Korean or Japanese words. ``lucene``: Lucene's own analyser of the language."""
 
-DOCUMENTS_A_PART = 200_000  # of a collection that BM25 indexes on disk; a part takes about a gigabyte meanwhile
 
 EXTRAS: dict[Analysis, str] = {"morphemes": "morphology", "lucene": "lucene"}  # the extra of those that need one
 
