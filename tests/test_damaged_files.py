@@ -265,7 +265,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 RUN, INDEX = "tiny/run.json", "artifacts/index-finetune-*/tiny"
-NPY = f"{INDEX}/postings/documents.npy"
+NPY = f"{INDEX}/postings/entries.npy"
 DOCUMENTS, RECORD = f"{INDEX}/documents.jsonl", f"{INDEX}/index.json"
 RECORD_DAMAGED = r"index\.json is damaged"
 BROKEN = r"documents\.jsonl is (damaged after \d|cut short)"
@@ -292,12 +292,13 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "documents: a line cut": (first(DOCUMENTS, lambda n: cut(n, 250)), BROKEN),
     "documents: no id": (first(DOCUMENTS, lambda n: text(n, '{"text": "a"}\n' * 12)), BROKEN),
     "documents: gone": (first(DOCUMENTS, gone), r"documents\.jsonl is missing"),
-    "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"documents\.npy is damaged or cut short"),
-    "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"documents\.npy is damaged or cut short"),
+    "postings: cut": (first(NPY, lambda n: cut(n, 200)), r"entries\.npy is damaged or cut short"),
+    "postings: pickle": (first(NPY, lambda n: raw(n, pickle.dumps([1]))), r"entries\.npy is damaged or cut short"),
     "postings: other numbers": (
-        first(NPY, lambda n: lambda f: np.save(f / n, np.full(len(np.load(f / n)), 99, np.int32))), "files do not match"
+        first(NPY, lambda n: lambda f: np.save(f / n, np.full(len(np.load(f / n)), 65_535, np.int32))),
+        "files do not match",
     ),
-    "postings: gone": (first(NPY, gone), r"documents\.npy.*missing"),
+    "postings: gone": (first(NPY, gone), r"entries\.npy.*missing"),
     "postings: facts": (first(f"{INDEX}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"),
     "postings: another vocabulary": (
         first(f"{INDEX}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"

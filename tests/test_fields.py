@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import tiny
 from command_line import call, invoke
 from hypothesis import given
 from hypothesis import strategies as st
-from test_exact import pruned
 
 import vtkit
 from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
@@ -192,15 +190,14 @@ def test_any_values_are_kept_and_equal_themselves(tmp_path_factory: pytest.TempP
                     assert passing(of, f'"{name}" = {quoted}') == same
 
 
-@given(st.data(), st.booleans())
-def test_a_filtered_search_is_the_filtered_ranking(data: st.DataObject, prune: bool) -> None:
+@given(st.data())
+def test_a_filtered_search_is_the_filtered_ranking(data: st.DataObject) -> None:
     rows, width = data.draw(st.integers(1, 40)), 5
     draw = np.random.default_rng(data.draw(st.integers(0, 999)))
     documents, queries = draw.integers(0, 4, (rows, width)), draw.integers(0, 3, (3, width))
     kept, depth = draw.random(rows) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])), data.draw(st.integers(1, 12))
-    with pruned() if prune else nullcontext():
-        index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
-        ids, scores = index.search(sp.csr_matrix(queries, dtype=np.float32), depth, kept)
+    index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
+    ids, scores = index.search(sp.csr_matrix(queries, dtype=np.float32), depth, kept)
     whole, whole_scores = index.search(sp.csr_matrix(queries, dtype=np.float32), rows)
     for row in range(len(queries)):
         wanted = [(d, s) for d, s in zip(whole[row], whole_scores[row], strict=True) if d >= 0 and kept[d]][:depth]

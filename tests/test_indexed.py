@@ -54,7 +54,7 @@ TEXTS = [*tiny.texts(30, seed=4), "Raven RAVEN stone", "maple " * 60 + "zephyr",
 
 def matrix(index: ExactIndex) -> np.ndarray:
     """The documents of an index, (documents, dimensions)."""
-    return sparse.csc_matrix((index.weights, index.documents, index.starts)).toarray()
+    return index.by_document().toarray()
 
 
 def indexed(made: Path) -> np.ndarray:

@@ -42,12 +42,14 @@ class LexicalPart:
         """The part for documents of ``vectors`` and ``impacts``.
 
         The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of the two scores
-        times σ_encoder/w; for w = 0, BM25 alone. ``weight`` is w, ``deviations`` are σ of the encoder and of BM25.
+        times σ_encoder/w; for w = 0, BM25 alone. ``weight`` is w, ``deviations`` are σ of the encoder and of BM25. The
+        scale is the power of two that brings the largest impact nearest to the largest weight, so that weights kept in
+        few bits do not depend on it.
         """
         ratio = deviations[0] / deviations[1]
         factors = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
-        scale = largest[0] / largest[1]
+        scale = float(np.exp2(np.rint(np.log2(largest[0] / largest[1]))))
         record = LexicalRecord(language, analysis, len(terms), scale, factors[0], factors[1] / scale)
         return cls(record, terms, vectors.shape[1])
 

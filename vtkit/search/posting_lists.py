@@ -137,8 +137,8 @@ def _add_lists(lists: Lists, of_terms: Any, query: Any, left_out: Any, sums: Any
 
 @compiled()
 def _product(lists: Lists, one: int, factor: Any, number: int) -> Any:
-    """What a list adds to the score of a document of its block. It is searched from where the document would be in an
-    even list, in steps that double and then halve, which miss the cache once or twice."""
+    """The part of a list in the score of a document of its block. The list is searched from where the document would be
+    if it were even, in steps that double and then halve, which miss the cache once or twice."""
     start, stop, step = lists.starts[one], lists.starts[one] + lists.sizes[one], 1
     place = start + (stop - start) * number // BLOCK
     if lists.entries[place] & (BLOCK - 1) <= number:
@@ -156,20 +156,6 @@ def _product(lists: Lists, one: int, factor: Any, number: int) -> Any:
     if lists.entries[place] & (BLOCK - 1) != number:
         return np.float32(0)
     return factor * step_of(lists.largest[one]) * np.float32(lists.entries[place] >> 16)
-
-
-@compiled()
-def _can_reach(
-    lists: Lists, of_terms: Any, query: Any, places: Any, rests: Any, total: Any, number: int, border: Any
-) -> Any:
-    """Whether a document with the sum ``total`` can reach the border with the lists that were left out, at ``places``
-    of the query, which can add ``rests`` together with those before."""
-    for last in range(len(places) - 1, -1, -1):
-        if total + rests[last] < border:
-            return False
-        if of_terms[places[last]] >= 0:
-            total += _product(lists, of_terms[places[last]], query[places[last]], number)
-    return total >= border
 
 
 @compiled()
@@ -214,7 +200,13 @@ def _answer(
                     if score <= 0 or score < least or score >= upper or (len(passing) and not passing[first + number]):
                         continue
                     if rest:
-                        if not _can_reach(lists, of_terms, query, places, rests, score, number, border):
+                        most = float(score)
+                        for last in range(len(places) - 1, -1, -1):
+                            if most + rests[last] < border:
+                                break
+                            if of_terms[places[last]] >= 0:
+                                most += _product(lists, of_terms[places[last]], query[places[last]], number)
+                        if most < border:
                             continue
                         score = np.float32(0)
                         for entry in range(length):
