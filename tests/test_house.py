@@ -28,7 +28,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "pipeline": (3513, 269),
     "recipe": (1112, 95),
     "report": (1978, 182),
-    "search": (3253, 354),
+    "search": (3253, 353),
     "settings": (993, 114),
     "system": (748, 111),
     "training": (2372, 250),

@@ -36,8 +36,8 @@ QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
     bm25 = Bm25.build(texts, "en", "words")
     factors = balance.weight, balance.deviations
-    part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.impacts, *factors)
-    return part, sp.vstack(list(part.documents([vectors], [bm25.impacts])), format="csr")
+    part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.index.by_document(), *factors)
+    return part, sp.vstack(list(part.documents([vectors], [bm25.index.by_document()])), format="csr")
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:

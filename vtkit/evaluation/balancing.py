@@ -115,7 +115,7 @@ def in_one_index(
 
     system = SparseSystem(index_in_memory(vectors, passages), encode)
     measured = balance_of(system, bm25, balancing, DEPTH, measure, probed)
-    impacts, factors = bm25.bm25.impacts, (measured.weight, measured.deviations)
+    impacts, factors = bm25.bm25.index.by_document(), (measured.weight, measured.deviations)
     part = LexicalPart.balanced(language, analysis, bm25.bm25.terms, vectors, impacts, *factors)
     return part.documents(row_blocks(vectors), row_blocks(impacts)), part, measured
 

@@ -93,17 +93,12 @@ class Bm25:
         return cls(ExactIndex.build(counted.impacts(cut.b), passages, folder), TermDimensions.of(cut, counted.terms))
 
     @property
-    def impacts(self) -> sp.csr_matrix:
-        """BM25's impact of each term on each document, (documents, dimensions) float32."""
-        return self.index.by_document()
-
-    @property
     def languages(self) -> dict[str, int]:
         """The number of documents in each language, the most frequent first; empty if there is only one."""
         if self.terms.analyser.query_runs is None:
             return {}
         numbers = languages_of_terms(self.terms.numbers)
-        rows = languages_of_rows(self.impacts, numbers)
+        rows = languages_of_rows(self.index.by_document(), numbers)
         names = dict.fromkeys(term.partition(MARK)[0] for term in self.terms.numbers)
         return dict(Counter(dict(zip(names, np.bincount(rows).tolist(), strict=False))).most_common())
 

@@ -74,9 +74,9 @@ class ExactIndex:
         postings as they come, so that memory holds those of a block."""
         entries, count, width = Growing(folder, "entries", "int32"), 0, 0
         terms, columns = list[npt.NDArray[np.int64]](), []
-        for block in _blocks([documents] if isinstance(documents, sp.csr_matrix) else documents):
-            count, width = count + block.shape[0], block.shape[1]
-            by_term = block.tocsc().astype(np.float32, copy=False)
+        parts = [documents] if isinstance(documents, sp.csr_matrix) else documents
+        for by_term in map(sp.csr_matrix.tocsc, _blocks(parts)):
+            count, width = count + by_term.shape[0], by_term.shape[1]
             by_term.sum_duplicates()
             by_term.eliminate_zeros()
             check_weights(by_term.data, "document")
@@ -87,6 +87,7 @@ class ExactIndex:
             columns.append((np.full(len(filled), len(terms), np.int32), starts + entries.size, sizes, largest))
             terms.append(filled)
             entries.append(of_block)
+            del by_term, of_block
         of_lists = np.concatenate(terms)
         order = np.argsort(of_lists, kind="stable")
         firsts = np.searchsorted(of_lists[order], np.arange(width + 1))
@@ -224,7 +225,8 @@ class ExactIndex:
 
 
 def _blocks(parts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
-    """The rows of ``parts`` in blocks, of which the last may have fewer; one at least."""
+    """The rows of ``parts`` in blocks, of which the last may have fewer; one at least. Nothing but who takes a block
+    keeps it."""
     held: list[sp.csr_matrix] = []
     filled = blocks = 0
     for part in parts:
@@ -233,10 +235,12 @@ def _blocks(parts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
             held.append(part[first : first + BLOCK - filled])
             first, filled = first + held[-1].shape[0], filled + held[-1].shape[0]
             if filled == BLOCK:
-                yield sp.vstack(held, format="csr")
-                held, filled, blocks = [], 0, blocks + 1
+                held[:] = [sp.vstack(held, format="csr", dtype=np.float32)]
+                yield held.pop()
+                filled, blocks = 0, blocks + 1
     if held:
-        yield sp.vstack(held, format="csr")
+        held[:] = [sp.vstack(held, format="csr", dtype=np.float32)]
+        yield held.pop()
 
 
 def _are_sound(lists: Lists, documents: int) -> bool:

@@ -70,7 +70,7 @@ def sample_of(
     kept, relevant = _some_documents(asked, documents, seed)
     texts, questions = [asked.contents[number] for number in kept], [query.text for query in asked.queries]
     bm25 = Bm25.build(texts, language, "words")
-    presence = (bm25.impacts > 0).astype(np.float64)
+    presence = (bm25.index.by_document() > 0).astype(np.float64)
     return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(bm25.terms.counts(questions)), seed)
 
 
