@@ -173,7 +173,7 @@ def test_every_file_that_a_search_of_an_index_reads_is_compared(indexed: Path) -
     before = found(indexed / "index")
     draw = random.Random(0)
     names = [path for place in ("index", "encoder") for path in files_of(indexed / place)]
-    assert {"terms.json", "weights.npy", "search.json", "index.json", "model.safetensors"} <= {p.name for p in names}
+    assert {"terms.json", "entries.npy", "search.json", "index.json", "model.safetensors"} <= {p.name for p in names}
     for path in names:
         raw = path.read_bytes()
         flip(path, draw.randrange(len(raw)), draw.randrange(8))
@@ -221,9 +221,9 @@ def test_weights_that_are_no_numbers_are_refused_without_checksums_too(indexed: 
     record = json.loads((copied / "index.json").read_text())
     del record["outputs"], record["manifest_sha256"]
     (copied / "index.json").write_text(json.dumps(record))
-    weights = np.load(copied / "postings" / "weights.npy")
+    weights = np.load(copied / "postings" / "largest.npy")
     weights[3] = np.nan
-    np.save(copied / "postings" / "weights.npy", weights)
+    np.save(copied / "postings" / "largest.npy", weights)
     IndexRecord.load(copied)
     with pytest.raises(DataError, match="its files do not match each other"):
         open_index(IndexSection(), copied / "postings")

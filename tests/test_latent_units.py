@@ -408,7 +408,8 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert dead[can_be_active].mean() < dead.mean(), "special tokens, which never are active, are not dead"
     stored = sum(read_vectors(folder).nnz for folder in (made.parent / "artifacts").glob("encode-transfer-*/*/vectors"))
     kept = open_searcher(made, model="transfer", collection=None).index.info.postings
-    assert report_of(made).sparsity.left_out == pytest.approx(1 - kept / stored)
+    left_out = report_of(made).sparsity.left_out
+    assert 1 - kept / stored < left_out < 0.5, "some were not kept when documents were encoded"
     assert re.search(r"left out of documents \| [1-9]\d? % of their weights", page)
     found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     assert found.exit_code == 0, found.output

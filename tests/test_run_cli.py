@@ -130,7 +130,7 @@ def test_no_damage_to_a_run_that_is_handed_over_changes_its_results(finished: Pa
     assert noticed >= {
         "run.json", "model/model.safetensors", "bridge/translations.npz", "index/manifest.json",
         *(f"index/elements-ko/{name}" for name in ("index.json", "documents.jsonl")),
-        *(f"index/elements-ko/postings/{name}.npy" for name in ("starts", "documents", "weights")),
+        *(f"index/elements-ko/postings/{name}.npy" for name in ("starts", "entries", "largest")),
     }  # fmt: skip
 
 
