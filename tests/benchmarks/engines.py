@@ -174,9 +174,7 @@ def build(name: str, documents: Path, rows: int, depth: int, url: str, folder: P
     """Build the index of the first ``rows`` documents: an engine's in ``folder``, a peer's in memory."""
     if name in PEERS:
         return PEERS[name][1](sp.vstack(list(row_blocks(documents, rows)), format="csr"), depth)
-    build_index(
-        IndexSection(engine=name, url=url or None), sp.vstack(list(row_blocks(documents, rows)), format="csr"), folder
-    )
+    build_index(IndexSection(engine=name, url=url or None), row_blocks(documents, rows), folder)
     return None
 
 
