@@ -167,9 +167,9 @@ def build_index(
     if trimmed is not None and source_model is not None:
         load_tokenizer(source_model).backend_tokenizer.save(str(out / UNTRIMMED))
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
-    record = IndexFolder("model", len(read), searcher.index.info.postings, found.settings.engine, of_index)
+    made = IndexFolder("model", len(read), len(searcher.index.postings.lists.entries), found.settings.engine, of_index)
     flush(path for part in (GENERATIONS, SEGMENTS, "model") for path in (out / part, *(out / part).rglob("*")))
-    write_record(out / SEARCH, record.to_json(), loaded_files(out / "model"))  # from here on it is an index
+    write_record(out / SEARCH, made.to_json(), loaded_files(out / "model"))  # from here on it is an index
     spans = balancing_queries(RetrievalSet(name, read, [], {}), None, SEED).texts[:EXAMPLES]
     examples, times = [], []
     for query in spans[:1] + spans:  # the first time, code is compiled

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from vtkit.data.shards import write_arrays
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.passages import PASSAGES, WIDENED, Passages, best_documents
-from vtkit.search.posting_lists import BLOCK, LEFT_OUT, Lists, fill_lists, search_lists, step_of
+from vtkit.search.posting_lists import BLOCK, LEFT_OUT, Lists, fill_lists, search_lists, step_of, weights_of
 from vtkit.search.stored_vectors import Growing, read_array
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
@@ -59,7 +59,7 @@ class ExactIndex:
     def info(self) -> IndexInfo:
         """Counts of its documents and dimensions."""
         before = np.concatenate([[0], np.cumsum(self.lists.sizes, dtype=np.int64)])
-        sizes = [np.bincount(block.indices, minlength=BLOCK) for block, _ in self._by_term()]
+        sizes = [np.bincount(entries % BLOCK, minlength=BLOCK) for _, entries in self._of_blocks()]
         return IndexInfo(np.diff(before[self.lists.firsts]), np.concatenate(sizes)[: self.document_count])
 
     @classmethod
@@ -128,25 +128,23 @@ class ExactIndex:
 
     def by_document(self) -> sp.csr_matrix:
         """The vectors of the rows, (documents or passages, vocabulary), terms ascending."""
-        terms, parts = np.repeat(np.arange(self.vocabulary, dtype=np.int32), np.diff(self.lists.firsts)), []
-        for by_term, of_lists in self._by_term():
-            rows = by_term.tocsr()
-            entries = rows.data, terms[of_lists][rows.indices], rows.indptr
-            parts.append(sp.csr_matrix(entries, (rows.shape[0], self.vocabulary)))
+        width, parts = self.vocabulary, list[sp.csr_matrix]()
+        terms = np.repeat(np.arange(width, dtype=np.int32), np.diff(self.lists.firsts))
+        for of_block, entries in self._of_blocks():
+            sizes, height = self.lists.sizes[of_block], min(BLOCK, self.document_count - BLOCK * len(parts))
+            weights = weights_of(sizes, self.lists.largest[of_block], entries)
+            lists = weights, entries % BLOCK, np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            rows = sp.csc_matrix(lists, (height, len(sizes))).tocsr()
+            parts.append(sp.csr_matrix((rows.data, terms[of_block][rows.indices], rows.indptr), (height, width)))
         return sp.vstack(parts, format="csr")
 
-    def _by_term(self) -> Iterator[tuple[sp.csc_matrix, npt.NDArray[np.int64]]]:
-        """The postings of each block, (rows of the block, lists), and its lists."""
-        _, blocks, starts, sizes, largest, entries = self.lists
-        for first in range(0, max(self.document_count, 1), BLOCK):
-            lists = np.flatnonzero(blocks == first // BLOCK)
-            ends = np.concatenate([[0], np.cumsum(sizes[lists], dtype=np.int64)])
+    def _of_blocks(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
+        """The lists of each block, terms ascending, and their entries."""
+        _, blocks, starts, sizes, _, entries = self.lists
+        for block in range(max(1, -(-self.document_count // BLOCK))):
+            lists = np.flatnonzero(blocks == block)
             start = int(starts[lists].min(initial=len(entries)))
-            of_block = entries[start : start + ends[-1]]
-            exponents = np.maximum(np.frexp(largest[lists])[1] - 15, -126)  # of the steps
-            weights = np.ldexp((of_block >> 16).astype(np.float32), np.repeat(exponents, sizes[lists]))
-            shape = min(BLOCK, self.document_count - first), len(lists)
-            yield sp.csc_matrix((weights, of_block % BLOCK, ends), shape), lists
+            yield lists, entries[start : start + int(sizes[lists].sum(dtype=np.int64))]
 
     def search(
         self, queries: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None = None

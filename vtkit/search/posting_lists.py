@@ -75,14 +75,19 @@ def fill_lists(starts: Any, sizes: Any, documents: Any, weights: Any, entries: A
 
 
 @compiled()
-def _least_for_its_cost(lists: Lists, terms: Any, query: Any, most: Any, left_out: Any) -> Any:
+def weights_of(sizes: Any, largest: Any, entries: Any) -> Any:
+    """The weights of consecutive lists, (postings,)."""
+    weights, at = np.empty(len(entries), np.float32), 0
+    for one in range(len(sizes)):
+        weights[at : at + sizes[one]] = step_of(largest[one]) * (entries[at : at + sizes[one]] >> 16)
+        at += sizes[one]
+    return weights
+
+
+@compiled()
+def _least_for_its_cost(bounds: Any, costs: Any, most: Any, left_out: Any) -> Any:
     """Mark terms to be ``left_out`` that together add ``most`` to a document; returns their places in the query, those
     that can add least first, what each of them and those before it can add, and the number of their postings."""
-    bounds, costs = np.zeros(len(terms), np.float64), np.ones(len(terms), np.float64)
-    for entry in range(len(terms)):
-        for one in range(lists.firsts[terms[entry]], lists.firsts[terms[entry] + 1]):
-            bounds[entry] = max(bounds[entry], abs(query[entry]) * lists.largest[one])
-            costs[entry] += lists.sizes[one]
     left_out[:] = False
     total = 0.0
     for entry in np.argsort(bounds / costs):
@@ -166,7 +171,12 @@ def _answer(
     """Answer one query into ``ids`` and ``scores``, (depth,). The last two arguments are work space."""
     depth, length = len(ids), len(terms)
     of_terms, at, left_out = np.empty(length, np.int64), lists.firsts[terms], np.zeros(length, np.bool_)
-    safe = 1.0 - 8.0 * (length + 4) * 2.0**-24  # float32 sums have a relative error
+    bounds, costs = np.zeros(length, np.float64), np.ones(length, np.float64)  # of a term: most it adds; postings
+    for entry in range(length):
+        for one in range(lists.firsts[terms[entry]], lists.firsts[terms[entry] + 1]):
+            bounds[entry] = max(bounds[entry], abs(query[entry]) * lists.largest[one])
+            costs[entry] += lists.sizes[one]
+    rounding = 8.0 * (length + 4) * 2.0**-24 * bounds.sum()  # of float32 sums, also where weights are below zero
     best = [(np.float32(0), 0)] * depth  # scores, and document numbers below zero, the smallest first
     border: Any = 0.0
     for block in range((document_count + BLOCK - 1) // BLOCK):
@@ -179,7 +189,7 @@ def _answer(
             of_terms[entry] = at[entry] if has else -1
             at[entry] += has
         if block & (block - 1) == 0:  # the border rises ever more slowly
-            places, rests, unread = _least_for_its_cost(lists, terms, query, share * border, left_out)
+            places, rests, unread = _least_for_its_cost(bounds, costs, share * border, left_out)
         rest = rests[-1] if len(rests) else 0.0
         _add_lists(lists, of_terms, query, left_out, sums, maxima[:groups])
         if LOOKED_UP * (highest >= border - rest).sum() * document_count > unread * width and rest:
@@ -214,7 +224,7 @@ def _answer(
                                 score += _product(lists, of_terms[entry], query[entry], number)
                     if (score, -first - number) > best[0] and score > 0:
                         heapq.heapreplace(best, (score, -first - number))
-                        border = safe * best[0][0]
+                        border = max(0.0, best[0][0] - rounding)
                         least = max(least, border - rest)
             if lower <= border - rest or lower == 0:
                 break

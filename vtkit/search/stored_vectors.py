@@ -1,9 +1,8 @@
-"""Sparse vectors on disk as plain arrays (no pickle): a collection is encoded once, and can be indexed in several ways.
-The posting lists of :mod:`vtkit.search.exact` are the same arrays of the transposed vectors."""
+"""Sparse vectors on disk as plain arrays (no pickle): a collection is encoded once, and can be indexed in several
+ways."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +39,6 @@ def read_array(path: Path, kind: str, remedy: str, shape: tuple[int, ...] | None
     if array.dtype.name != kind or (array.ndim != 1 if shape is None else array.shape != shape):
         raise DataError(f"{path} is damaged: it holds other numbers than it should. {remedy}")
     return array
-
-
-def read_lists(folder: Path, names: Iterable[str], width: int, remedy: str) -> tuple[Array, Array, Array]:
-    """The arrays ``names`` of a compressed matrix: where each list begins and the last ends, its numbers, which are
-    below ``width``, and their weights, which are finite. Numbers outside would make a search read outside of its
-    arrays."""
-    starts, numbers, weights = (
-        read_array(folder / f"{name}.npy", kind, remedy) for name, kind in zip(names, _ARRAYS.values(), strict=True)
-    )
-    sound = (
-        len(starts) > 0
-        and starts[0] == 0
-        and starts[-1] == len(numbers) == len(weights)
-        and bool((np.diff(starts) >= 0).all())
-        and (not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < width))
-        and (not len(weights) or bool(np.isfinite([weights.min(), weights.max()]).all()))
-    )
-    if not sound:
-        raise DataError(f"{folder} is damaged: its files do not match each other. {remedy}")
-    return starts, numbers, weights
 
 
 def shortest(weights: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -115,7 +94,18 @@ def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
 
 
 def read_vectors(folder: Path) -> sp.csr_matrix:
-    """The vectors that :func:`write_vectors` wrote; their arrays are mapped into memory, not read."""
+    """The vectors that :func:`write_vectors` wrote; their arrays are mapped into memory, not read. Numbers outside
+    would make scipy read outside of its arrays, and are refused like weights that are not finite."""
     width = int(read_array(folder / "width.npy", "int64", _REBUILD, ()))
-    indptr, indices, data = read_lists(folder, _ARRAYS, width, _REBUILD)
+    indptr, indices, data = (read_array(folder / f"{name}.npy", kind, _REBUILD) for name, kind in _ARRAYS.items())
+    sound = (
+        len(indptr) > 0
+        and indptr[0] == 0
+        and indptr[-1] == len(indices) == len(data)
+        and bool((np.diff(indptr) >= 0).all())
+        and (not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < width))
+        and (not len(data) or bool(np.isfinite([data.min(), data.max()]).all()))
+    )
+    if not sound:
+        raise DataError(f"{folder} is damaged: its files do not match each other. {_REBUILD}")
     return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)
