@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from command_line import invoke
-from part_work import BLOCKS, CountLetters, Together, computed
+from part_work import BLOCKS, CountLetters, LookAtWeights, Together, computed
 from tiny import collection, cross_encoder, dense, encoder, texts, write_collection
 
 import vtkit
@@ -193,6 +194,19 @@ def test_every_work_of_a_model_leaves_the_same_bytes_by_every_executor(
         assert in_memory[name].tobytes() == kept[name].tobytes() == array.tobytes()
         assert in_memory[name].shape == kept[name].shape == array.shape
     assert not (tmp_path / "kept.parts").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.usefixtures("ray")
+def test_processes_of_ray_share_the_weights_of_a_model() -> None:
+    large = torch.arange(250_000.0).reshape(500, 500)
+    work = LookAtWeights([torch.nn.Parameter(each) for each in (large, large.T, large.bfloat16(), torch.tensor(2.0))])
+    with executed_by(RunSection(executor="ray", workers=2)):
+        found = arrays_of(work, ["text"], "by Ray")
+    expected = work(["text"], None)
+    assert not expected["shared"].any()
+    assert found["shared"].all()
+    assert all(found[name].tobytes() == expected[name].tobytes() for name in ("kinds", "content"))
 
 
 def steps_of(known: list[str]) -> list[Asked]:

@@ -203,6 +203,7 @@ def encode_texts(
         RecipeError: the folder exists, or there is no such side or part.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
+    from vtkit.data.executors import start_early
     from vtkit.data.rows import RECOGNISED
     from vtkit.data.shards import Part
     from vtkit.encoder.documents import mass_of
@@ -229,6 +230,7 @@ def encode_texts(
     shards = out.absolute().with_name(f".{out.name}.parts")
 
     def encode(work: Path) -> Encoding:
+        start_early("vtkit.search.sharded_encoding")
         return encode_folder(
             loaded := load_encoder(encoder), str(encoder), documents, work, shards, side=side, max_length=length,
             top_dimensions=top_dimensions, mass=mass_of(loaded, index) if side == "document" else 1.0,
@@ -300,8 +302,7 @@ def expand_documents(
         contents = [document.contents for document in documents]
         words = expansion_words(encoder, contents, section, language, Path(tokens))
         expanded = with_words(contents, words, encoder.tokenizer, max_length)
-        pairs = zip(documents, expanded, strict=True)
-        written = [replace(document, title="", text=text) for document, text in pairs]
+        written = [replace(document, title="", text=text) for document, text in zip(documents, expanded, strict=True)]
         write_documents(written, work / "corpus.jsonl")
     return len(documents), sum(map(len, words)) / len(words)
 

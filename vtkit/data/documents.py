@@ -3,15 +3,13 @@ the content of its sources, which later stages and runs open again."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +32,7 @@ _ROWS, _CHARACTERS = 50_000, 2**26  # of an Arrow batch, at most
 _STORED = ["id", "title", "text", "fields"]
 
 _folder: Path | None = None
+_temporary_folder = cache(partial(tempfile.TemporaryDirectory, prefix="vtkit-", ignore_cleanup_errors=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def gathered(
         return without_repeated(rows(), problems)
     digests = [file_digest(path) for path in files if path.is_file() and os.access(path, os.R_OK)]
     key = hashlib.sha256(json.dumps([FORM, how, digests]).encode()).hexdigest()[:20]
-    folder = _folder or _temporary_folder()
+    folder = _folder or Path(_temporary_folder().name)
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(f"documents-{key}-*.arrow"):
         if _digest(path, path.stat().st_mtime_ns) == path.stem.rpartition("-")[2]:
@@ -207,10 +206,3 @@ def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:
 def _digest(path: Path, changed: int) -> str:
     """The digest of a file, which is read once per process."""
     return file_digest(path)
-
-
-@cache
-def _temporary_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="vtkit-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

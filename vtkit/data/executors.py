@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -176,11 +177,11 @@ def serve(descriptor: int) -> None:
     threading.Thread(target=end_with_starter, daemon=True).start()
     console.be_silent()
     connection = Connection(descriptor)
-    packed, jobs = connection.recv_bytes(), list[Job]()
+    packed, jobs = [connection.recv_bytes()], list[Job]()
 
     def compute() -> Any:
-        if not jobs:
-            jobs.append(pickle.loads(packed))
+        if packed:
+            jobs.append(pickle.loads(packed.pop()))
         return jobs[0](pickle.loads(task), None)
 
     while True:
@@ -276,6 +277,10 @@ class _Ray:
         cpus = chosen.cpus or 1
         with self._errors():
             self.workers = chosen.workers or max(2, int(2 * ray.cluster_resources().get("CPU", 1) / cpus))
+            if "torch" in sys.modules:
+                import torch
+
+                ray.util.register_serializer(torch.nn.Parameter, serializer=_as_array, deserializer=_as_weights)
             self._job = ray.put(job)
         remote = ray.remote(_on_cluster).options(
             num_cpus=cpus, num_gpus=chosen.gpus or 0, max_retries=RETRIES, name="vtkit part"
@@ -313,6 +318,32 @@ class _Ray:
         for reference in self._numbers:
             with suppress(Exception):
                 self._ray.cancel(reference, force=True)
+
+
+def start_early(module: str) -> None:
+    """Where ``[run]`` names Ray on this machine, start it, and let its processes import ``module``, which takes
+    seconds, while this one reads a model."""
+    if _chosen.executor == "ray" and not (_chosen.address or os.environ.get("RAY_ADDRESS")):
+        team = _Ray(import_module, _chosen)  # type: ignore[arg-type]  # the bar is None, its default
+        for number in range(team.workers):
+            team.start(number, module)
+
+
+def _as_array(weights: Any) -> tuple[Any, ...]:
+    """The weights as a process takes them out of Ray's store without copying them."""
+    import torch
+
+    flat = weights.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy(), weights.dtype, weights.shape
+
+
+def _as_weights(parts: tuple[Any, ...]) -> Any:
+    """Weights that are read only: jobs do not train."""
+    import torch
+
+    array, kind, shape = parts
+    with warnings.catch_warnings(action="ignore"):  # torch's, of what cannot be written
+        return torch.nn.Parameter(torch.from_numpy(array).view(kind).reshape(shape), requires_grad=False)
 
 
 _received: deque[tuple[str, Job]] = deque(maxlen=1)

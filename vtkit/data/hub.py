@@ -47,7 +47,7 @@ def in_cache(repo_id: str, repo_type: RepositoryKind = "model", revision: str | 
     """Whether a commit of a repository (any, unless given) is in the cache; files may be missing after an interrupted
     download."""
     commits = _commits(repo_id, repo_type)
-    return revision in commits if _is_commit(revision) else bool(commits)
+    return revision in commits if _GIT_SHA1.fullmatch(revision or "") else bool(commits)
 
 
 def reachable(timeout_s: float = 1.5) -> bool:
@@ -91,7 +91,7 @@ def fetch(
         MachineError: the disk has too little space.
     """
     snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
-    listed = _is_commit(revision) and _listed_sizes(snapshot, repo_id, repo_type)
+    listed = _GIT_SHA1.fullmatch(revision or "") and _listed_sizes(snapshot, repo_id, repo_type)
     if downloads_allowed() and not (listed and not _missing(snapshot, patterns, repo_id, repo_type)):
         _download(repo_id, patterns, repo_type, revision)
     folder = _cached(repo_id, patterns, repo_type, revision)
@@ -160,7 +160,11 @@ def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, 
             if not answered and in_cache(repo_id, repo_type, revision):
                 return  # the hub does not answer: use earlier downloads
             raise
-        _refuse_full_disk(repo_id, total := sum(files.values()))
+        if (total := sum(files.values())) > (free := free_bytes(cache_folder())):
+            raise MachineError(
+                f"{cache_folder()}: {repo_id} needs {console.size(total)}, but only {console.size(free)} are free. "
+                "Free some space, or set the environment variable HF_HOME to a folder on another disk."
+            )
         options = {"repo_type": repo_type, "revision": revision, "allow_patterns": list(patterns)}
         with console.progress(f"fetching {repo_id}", total, in_bytes=True) as bar:
             snapshot = Path(snapshot_download(repo_id, **options, tqdm_class=Received))
@@ -191,11 +195,8 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
 
     label = _label(repo_id, repo_type, revision)
     try:
-        return Path(
-            snapshot_download(
-                repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns), local_files_only=True
-            )
-        )
+        options = {"repo_type": repo_type, "revision": revision, "allow_patterns": list(patterns)}
+        return Path(snapshot_download(repo_id, **options, local_files_only=True))
     except IncompleteSnapshotError as error:
         snapshot = Path(error.snapshot_path)
         if repo_type == "model":
@@ -295,15 +296,6 @@ def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -
         raise DataError(f"{_label(repo_id, repo_type, revision)} {said}") from error
 
 
-def _refuse_full_disk(repo_id: str, needed: int) -> None:
-    free = free_bytes(cache_folder())
-    if needed > free:
-        raise MachineError(
-            f"{cache_folder()}: {repo_id} needs {console.size(needed)}, but only {console.size(free)} are free. Free "
-            "some space, or set the environment variable HF_HOME to a folder on another disk."
-        )
-
-
 def _storage(repo_id: str, repo_type: RepositoryKind) -> Path:
     return cache_folder() / f"{repo_type}s--{repo_id.replace('/', '--')}"
 
@@ -314,10 +306,6 @@ def _commits(repo_id: str, repo_type: RepositoryKind) -> list[str]:
     if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error if the name is too long
         return []
     return sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir() and any(folder.iterdir()))
-
-
-def _is_commit(revision: str | None) -> bool:
-    return revision is not None and bool(_GIT_SHA1.fullmatch(revision))
 
 
 def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:

@@ -87,9 +87,7 @@ def parse_row(
             yield Row(query, [text(each) for each in listed(documents)], system=str(system))
         return
     relevant = [text(each) for each in listed(value["relevant"])]
-    others = [text(each) for part in ("documents", "others") for each in listed(value[part])] + list(
-        map(text, numbered)
-    )
+    others = [*(text(each) for part in ("documents", "others") for each in listed(value[part])), *map(text, numbered)]
     scores = value["scores"]
     if row.get("pos_scores") is not None or row.get("neg_scores") is not None:
         scores = [*listed(row.get("pos_scores")), *listed(row.get("neg_scores"))]
