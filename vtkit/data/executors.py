@@ -321,8 +321,8 @@ class _Ray:
 
 
 def start_early(module: str) -> None:
-    """Where ``[run]`` names Ray on this machine, start it, and let its processes import ``module``, which takes
-    seconds, while this one reads a model."""
+    """Start Ray, if ``[run]`` names it on this machine, and let its processes import ``module``, which takes seconds,
+    while this one reads a model."""
     if _chosen.executor == "ray" and not (_chosen.address or os.environ.get("RAY_ADDRESS")):
         team = _Ray(import_module, _chosen)  # type: ignore[arg-type]  # the bar is None, its default
         for number in range(team.workers):
