@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 from unittest.mock import patch
 
@@ -37,7 +38,7 @@ class CountLetters:
             mark.write(f"{os.getpid()}\n")
         if texts[0] == self.fatal:
             if len(place.read_text().splitlines()) <= self.deaths:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), SIGKILL)
             elif self.deaths < 0:
                 raise DataError(f"{texts[0]} cannot be read")
         time.sleep(self.seconds)
@@ -57,6 +58,42 @@ class Together:
     def __call__(self, texts: Sequence[str], bar: console.Bar | None) -> Arrays:
         of_works = [work(texts, None) for work in self.works]
         return {f"{n}-{name}": array for n, arrays in enumerate(of_works) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class Marking:
+    """A job whose tasks, with their numbers, leave marks; the first sixth part of any job kills the ``victim``.
+
+    The victim is the process of this part ("worker"), the process ``driver`` that started it ("driver"), or the
+    control process of the driver's Ray ("head").
+    """
+
+    job: Callable[[Any, console.Bar | None], Any]
+    number: int
+    marks: Path
+    victim: str
+    driver: int
+
+    def __call__(self, numbered: tuple[int, Any], bar: console.Bar | None) -> Any:
+        number, task = numbered
+        number = int(getattr(task, "place", Path(str(number))).name)  # shards have their own numbers
+        with (self.marks / f"{self.number}-{number}").open("a") as mark:
+            mark.write(f"{os.getpid()}\n")
+        if number == 5 and self.victim and not (killed := self.marks / ".killed").exists():
+            killed.write_text(f"{self.number}-{number}")
+            os.kill({"worker": os.getpid, "driver": lambda: self.driver, "head": self.head}[self.victim](), SIGKILL)
+            while self.victim == "driver":  # which takes this process along
+                time.sleep(1)
+        return self.job(task, bar)
+
+    def head(self) -> int:
+        """The number of the process."""
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                own = (place / "stat").read_text().rpartition(")")[2].split()[1] == str(self.driver)
+                if own and b"gcs_server" in (place / "cmdline").read_bytes():
+                    return int(place.name)
+        raise AssertionError("Ray has no control process")
 
 
 @dataclass(frozen=True)

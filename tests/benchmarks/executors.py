@@ -2,8 +2,8 @@
 
 One process with all threads, processes that share the threads, and Ray with as many workers encode the same documents,
 an even sample of the collections, one executor after the other, by ``vtkit encode``. Memory is the proportional set of
-all processes of a command, at its largest. The vectors of processes and Ray must have the same bytes, for they have
-equally many threads.
+all processes of a command, the largest of a look a second: ten looks a second take a quarter of a core. The vectors of
+processes and Ray must have the same bytes, for they have equally many threads.
 
     python tests/benchmarks/executors.py MODEL COLLECTION... [--texts 1000] [--max-length 256] [--workers 2] [--kills]
 
@@ -66,12 +66,13 @@ class Encoding:
     def run(self, kill: Callable[[int], int | None] | None = None) -> int:
         """Run the command to its end; its exit code. ``kill`` names a process of the driver's to be killed."""
         environment = os.environ | {"OMP_NUM_THREADS": str(self.threads), "RAYON_NUM_THREADS": str(self.threads)}
-        begun = time.monotonic()
+        begun = looked = time.monotonic()
         command = [sys.executable, "-m", "vtkit", "encode", *self.arguments, "--out", str(self.out)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None:
             self._look()
-            self.peak = max(self.peak, megabytes(process.pid))
+            if time.monotonic() - looked > 1:
+                self.peak, looked = max(self.peak, megabytes(process.pid)), time.monotonic()
             if kill is not None and len(self._records) >= SHARDS_BEFORE_A_KILL and (named := kill(process.pid)):
                 os.kill(named, signal.SIGKILL)
                 kill = None
