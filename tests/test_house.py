@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1877, 103),
+    "commands": (1874, 103),
     "deploy": (2285, 234),
     "data": (2909, 330),
-    "encoder": (2746, 278),
+    "encoder": (2739, 278),
     "evaluation": (1424, 136),
     "pipeline": (3513, 269),
     "recipe": (1112, 95),
@@ -31,9 +31,9 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "search": (3253, 353),
     "settings": (993, 114),
     "system": (748, 111),
-    "training": (2372, 250),
+    "training": (2371, 250),
     "transfer": (1729, 139),
-    "vocabulary": (2599, 231),
+    "vocabulary": (2598, 231),
     "vtkit": (510, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

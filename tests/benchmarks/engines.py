@@ -36,7 +36,7 @@ import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memory import forget_peak, peak_mebibytes
+from measuring import forget_peak, options, peak_mebibytes
 
 from vtkit.search.engine import build_index, open_index
 from vtkit.search.stored_vectors import read_vectors, write_vectors
@@ -219,10 +219,7 @@ def seconds(search: Search, queries: sp.csr_matrix) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=100_000)
-    parser.add_argument("--queries", type=int, default=1000)
-    parser.add_argument("--depth", type=int, default=10)
+    parser = options(__doc__, documents=100_000, queries=1000, depth=10)
     parser.add_argument("--only", nargs="+", choices=[*ENGINES, *PEERS])
     parser.add_argument("--vectors", nargs=2, type=Path, metavar=("DOCUMENTS", "QUERIES"))
     parser.add_argument("--opensearch", default="", metavar="URL")

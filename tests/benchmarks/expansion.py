@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memory import forget_peak, peak_mebibytes
+from measuring import forget_peak, peak_mebibytes
 
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer

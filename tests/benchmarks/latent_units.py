@@ -6,13 +6,12 @@ python tests/benchmarks/latent_units.py [--sizes 4096,16384,65536] [--steps 10]
 from __future__ import annotations
 
 import argparse
-import resource
+import json
 import statistics
-import subprocess
-import sys
 import time
 
 import torch
+from measuring import alone, options, peak_mebibytes
 from torch import Tensor, nn
 
 from vtkit.transfer.latent_units import LEARNING_RATE, POSITIONS, Autoencoder
@@ -42,13 +41,11 @@ def measure(kind: type[Autoencoder], size: int, steps: int) -> None:
         (sae(states)[0] - states).square().sum(1).mean().backward()
         optimiser.step()
         seconds.append(time.perf_counter() - began)
-    print(statistics.median(seconds[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(json.dumps({"s": statistics.median(seconds[2:]), "peak_mib": peak_mebibytes()}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", default="4096,16384,65536")
-    parser.add_argument("--steps", type=int, default=10)
+    parser = options(__doc__, sizes="4096,16384,65536", steps=10)
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -59,9 +56,7 @@ def main() -> None:
     for size in arguments.sizes.split(","):
         figures = []
         for name in ("matrices", "rows"):
-            command = [sys.executable, __file__, "--steps", str(arguments.steps), "--measure", name, size]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            figures.append(tuple(map(float, said.split())))
+            figures.append(tuple(alone("--measure", name, size).values()))
         cells = "  ".join(f"{1000 * each:6.0f} ms {memory:5.0f} MiB" for each, memory in figures)
         print(f"{size:>6}  {cells}  {figures[0][0] / figures[1][0]:.1f}")
 

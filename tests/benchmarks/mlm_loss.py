@@ -10,12 +10,10 @@ is the peak of a forward and backward pass above what was there, in a process of
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 
 import torch
-from memory import forget_peak, peak_mebibytes
+from measuring import alone, forget_peak, options, peak_mebibytes
 from torch import Tensor, nn
 
 from vtkit.encoder.masked import MASKED_BIAS
@@ -70,11 +68,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocabulary", type=int, default=32_500)
-    parser.add_argument("--positions", type=int, default=1200)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = options(__doc__, vocabulary=32_500, positions=1200, width=384, repeats=5)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -85,11 +79,7 @@ def main() -> None:
     for path, words in PATHS.items():
         if path == "autocast" and not bf16_is_fast():
             continue
-        command = [sys.executable, __file__, "--path", path]
-        for name in ("vocabulary", "positions", "width", "repeats"):
-            command += [f"--{name}", str(getattr(arguments, name))]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found[path] = json.loads(done.stdout.splitlines()[-1])
+        found[path] = alone("--path", path)
         print(
             f"{words:<20} {found[path]['cpu_s']:6.2f} s processor time, peak {found[path]['peak_mib']:6,.0f} MiB, "
             f"error of gradients {found[path]['gradient_error']:.1e}"

@@ -12,7 +12,6 @@ in a call with all, the time that the server itself counts (``took``), overlap o
 on disk. The last lines are the server's memory and one object of JSON.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from engines import zipf_vectors
+from measuring import options
 
 from vtkit.search import opensearch
 from vtkit.search.engine import build_index
@@ -103,9 +103,8 @@ def overlap(ids: np.ndarray, exact: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, documents=40_000)
     parser.add_argument("url")
-    parser.add_argument("--documents", type=int, default=40_000)
     parser.add_argument("--only", nargs="*", default=[])
     arguments = parser.parse_args()
     want_threads(1)

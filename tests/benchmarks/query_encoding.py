@@ -10,7 +10,6 @@ documents' side too; its query side alone is a row of its own.
 The encoder is the small one with random weights of ``sparse_head.py``, of 30,522 tokens.
 """
 
-import argparse
 import json
 import random
 import statistics
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from measuring import options
 from sentence_transformers import SparseEncoder
 from sparse_head import build
 
@@ -43,9 +43,7 @@ def times(encode: Callable[[str], object], queries: list[str], repeats: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=300)
-    given = parser.parse_args()
+    given = options(__doc__, repeats=300).parse_args()
     torch.set_num_threads(1)
     draw = random.Random(0)
     shared = build(30_522).eval()

@@ -7,7 +7,6 @@ time; the processor's time is given beside the clock's.
     python tests/benchmarks/serving.py MODEL [--clients 50] [--seconds 60] [--prompt document]
 """
 
-import argparse
 import http.client
 import json
 import os
@@ -21,6 +20,7 @@ import threading
 import time
 
 import numpy as np
+from measuring import options
 
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.sides import encode_side
@@ -70,10 +70,8 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, clients=50, seconds=60.0)
     parser.add_argument("model")
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--prompt", choices=["query", "document"], default="document")
     given = parser.parse_args()
     encoder = load_encoder(given.model)

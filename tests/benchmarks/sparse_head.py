@@ -16,13 +16,12 @@ import resource
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
+from measuring import alone, options
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -153,32 +152,24 @@ def measure(arguments: argparse.Namespace, path: str) -> dict[str, float]:
     }
 
 
-def measured(arguments: argparse.Namespace, path: str) -> dict[str, float] | None:
+def measured(path: str) -> dict[str, float] | None:
     """What :func:`measure` says in a process of its own; None where that was killed for memory."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--path", path]
-    for name in ("vocabulary", "batch", "length", "repeats"):
-        command += [f"--{name}", str(getattr(arguments, name))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode == -signal.SIGKILL:
-        return None
-    if done.returncode:
-        sys.exit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    try:
+        return alone("--path", path)
+    except subprocess.CalledProcessError as error:
+        if error.returncode == -signal.SIGKILL:
+            return None
+        raise
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--vocabulary", type=int, default=30_522)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = options(__doc__, vocabulary=30_522, batch=8, length=128, repeats=5)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.path:
         print(json.dumps(measure(arguments, arguments.path)))
         return
-    results = {path: measured(arguments, path) for path in PATHS}
+    results = {path: measured(path) for path in PATHS}
     if results["library"] is None:
         ours = results["vtkit"]
         assert ours is not None, "vtkit was killed for memory"

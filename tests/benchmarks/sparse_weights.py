@@ -8,7 +8,6 @@ in clusters of different tightness around topics.
     python tests/benchmarks/sparse_weights.py [--queries 512] [--anchors 30522] [--width 384] [--alpha 4] [--repeats 5]
 """
 
-import argparse
 import json
 import statistics
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from entmax import entmax_bisect
-from memory import forget_peak, peak_mebibytes
+from measuring import forget_peak, options, peak_mebibytes
 from numpy.typing import NDArray
 
 from vtkit.transfer.entmax import entmax_rows
@@ -51,13 +50,7 @@ def timed(call: Callable[[], Any], repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", type=int, default=512)
-    parser.add_argument("--anchors", type=int, default=30_522)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--alpha", type=float, default=4.0)
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, queries=512, anchors=30_522, width=384, alpha=4.0, repeats=5).parse_args()
     queries, anchors = (
         clustered(getattr(arguments, name), arguments.width, seed) for name, seed in (("queries", 1), ("anchors", 2))
     )

@@ -1,11 +1,11 @@
 """Time and memory until the first step of fine-tuning, on generated data of MS MARCO's size.
 
-Passages of Zipf's words, queries with one relevant passage and others that are judged as not relevant, as a BEIR folder
-in a temporary folder. A process of its own loads the collection and fine-tunes a tiny encoder on it (MarginMSE with one
-hard negative and a sparse teacher, batches of 128, 150,000 steps), up to the first step of the optimiser. What it holds
-beside the models is memory of its own (RssAnon) above what it had before the collection was opened; pages of files that
-are mapped (RssFile), which the system takes back when it needs them, stand apart. ``again``: a second process, which
-finds what the first has made of the collection.
+Passages of Zipf's words, queries with one relevant passage and others that are judged as not relevant (examples, all
+together), as a BEIR folder in a temporary folder. A process of its own loads the collection and fine-tunes a tiny
+encoder on it (MarginMSE with one hard negative and a sparse teacher, batches of 128, 150,000 steps), up to the first
+step of the optimiser. What it holds beside the models is memory of its own (RssAnon) above what it had before the
+collection was opened; pages of files that are mapped (RssFile), which the system takes back when it needs them, stand
+apart. ``again``: a second process, which finds what the first has made of the collection.
 
     python tests/benchmarks/training_data.py [--passages 8800000] [--queries 500000] [--examples 19000000]
                                              [--folder FOLDER]
@@ -16,8 +16,6 @@ finds what the first has made of the collection.
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from measuring import alone, options
 
 SYLLABLES = [f"{a}{b}" for a in "bdfghklmnprstvz" for b in "aeiou"]
 WORDS = 60_000
@@ -38,10 +37,7 @@ LIMIT_GB = 4.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passages", type=int, default=8_800_000)
-    parser.add_argument("--queries", type=int, default=500_000)
-    parser.add_argument("--examples", type=int, default=19_000_000, help="Judgements.")
+    parser = options(__doc__, passages=8_800_000, queries=500_000, examples=19_000_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -54,7 +50,7 @@ def main() -> None:
         if not collection.exists():
             generate(collection, arguments.passages, arguments.queries, arguments.examples)
         sizes = {name: getattr(arguments, name) for name in ("passages", "queries", "examples")}
-        rows = {name: child(folder) for name in ("first", "again")}
+        rows = {name: alone("--measure", str(folder)) for name in ("first", "again")}
     found = ", ".join(
         f"{name}: {row['seconds']:.0f} s to the first step, {row['own_gb']:.2f} GB beside the models at most, "
         f"{row['mapped_gb']:.2f} GB of mapped files"
@@ -62,14 +58,6 @@ def main() -> None:
     )
     print(f"{' '.join(f'{count:,} {name}' for name, count in sizes.items())}; {found}")
     print(json.dumps({**sizes, **rows, "limit_gb": LIMIT_GB, "within": rows["first"]["own_gb"] <= LIMIT_GB}))
-
-
-def child(folder: Path) -> dict[str, float]:
-    """What a process of its own measures."""
-    command = [sys.executable, __file__, "--measure", str(folder)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    row: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return row
 
 
 def generate(folder: Path, passages: int, queries: int, examples: int) -> None:

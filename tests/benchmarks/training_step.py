@@ -31,6 +31,8 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+from measuring import options
+
 PATHS = ("vtkit", "library", "library32", "transformer")
 
 RAMP = 100
@@ -92,7 +94,7 @@ def follow(arguments: argparse.Namespace) -> None:
     import torch
 
     path = arguments.path
-    from memory import forget_peak, peak_mebibytes
+    from measuring import forget_peak, peak_mebibytes
     from sparse_head import build
 
     from vtkit.encoder.kernels.sparse_head import streaming
@@ -140,12 +142,10 @@ def follow(arguments: argparse.Namespace) -> None:
             print(json.dumps(figures), flush=True)
 
 
-def started(path: str, arguments: argparse.Namespace) -> subprocess.Popen[str]:
+def started(path: str) -> subprocess.Popen[str]:
     """The process of a path, with its encoder loaded."""
     here = Path(__file__).resolve()
-    command = [sys.executable, str(here), "--path", path]
-    for name in ("vocabulary", "pairs", "length"):
-        command += [f"--{name}", str(getattr(arguments, name))]
+    command = [sys.executable, *sys.argv, "--path", path]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{here.parents[2]}{os.pathsep}{here.parent}",
@@ -170,11 +170,7 @@ def answer(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocabulary", type=int, default=32_500)
-    parser.add_argument("--pairs", type=int, default=32)
-    parser.add_argument("--length", type=int, default=96)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = options(__doc__, vocabulary=32_500, pairs=32, length=96, repeats=7)
     parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -186,7 +182,7 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
     """Figures of every step, by path; the first two steps of each warm up and are left out."""
-    processes = {path: started(path, arguments) for path in arguments.paths}
+    processes = {path: started(path) for path in arguments.paths}
     steps: dict[str, list[dict[str, float]]] = {path: [] for path in processes}
     try:
         print(f"{next(iter(processes.values())).tokens} tokens", flush=True)  # type: ignore[attr-defined]

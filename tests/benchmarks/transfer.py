@@ -10,15 +10,12 @@ block thrown away. Memory is what a child process grows by over its inputs; the 
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
-from memory import peak_mebibytes
+from measuring import alone, options, peak_mebibytes
 from numpy.typing import NDArray
 from sparse_weights import clustered
 from tokenizers import Tokenizer
@@ -74,23 +71,13 @@ def measure_memory(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--new", type=int, default=32_000)
-    parser.add_argument("--source", type=int, default=30_000)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--alpha", type=float, default=4.0)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = options(__doc__, new=32_000, source=30_000, width=1024, alpha=4.0, repeats=3)
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.memory:
         print(json.dumps(measure_memory(arguments)))
         return
-    command = [sys.executable, str(Path(__file__).resolve()), "--memory"]
-    for name in ("new", "source", "width", "alpha"):
-        command += [f"--{name}", str(getattr(arguments, name))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    memory = json.loads(done.stdout.splitlines()[-1])
-
+    memory = alone("--memory")
     new, anchors, embeddings = inputs(arguments)
     transfer(new[:1000], anchors, embeddings, arguments.alpha)
     product(new[:1000], anchors)

@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memory import peak_mebibytes
+from measuring import peak_mebibytes
 from tokenizers import models, trainers
 
 from vtkit.data.corpora import read_corpora, read_corpus

@@ -44,10 +44,7 @@ def gap(
         top=top,
     )
     names = [name_of(first), name_of(second)]
-    report = {
-        "similarity": difference.similarity,
-        "sampled": difference.sampled,
-        "shared_scripts": difference.shared_scripts,
+    report = asdict(difference) | {
         "comparable": difference.comparable,
         "advice": advice(difference),
         "first": {"name": names[0], **asdict(difference.first)},

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.text import batches
-from vtkit.data.word_counts import pieces
-from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.index import DocumentWeighting, IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.results import Result
+from vtkit.vocabulary.forms import whole_ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -245,15 +243,8 @@ def tokens_held(
 ) -> Iterator[NDArray[np.int64]]:
     """The distinct tokens of each of ``texts``, or the dimensions they are folded into, sorted;
     :func:`document_frequencies` says what counts."""
-    for batch in batches(texts):
-        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
-        encodings = chain.from_iterable(
-            whole_encodings(tokenizer, some) for some in batches(chain.from_iterable(parts))
-        )
-        for parts_of_text in parts:
-            ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text))))
-            held = np.array(sorted(ids), dtype=np.int64)
-            yield held if folded_to is None else np.unique(folded_to[held])
+    for ids in whole_ids(tokenizer, texts):
+        yield np.unique(ids if folded_to is None else folded_to[ids])
 
 
 def document_frequencies(

@@ -21,6 +21,7 @@ from vtkit.data.sequences import Lazy
 from vtkit.encoder.families import takes_autocast
 from vtkit.settings.finetune import SIDES
 from vtkit.system import console, distributed
+from vtkit.system.outputs import replaced
 from vtkit.system.runtime import bf16_is_fast, without_notices
 
 COMPLETE = "vtkit-complete"
@@ -39,9 +40,8 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
 def keep_weights(parameters: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write ``parameters`` and ``metadata`` to ``file``, all of it or nothing."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}.new")
-    save_file({name: each.detach().cpu().contiguous() for name, each in parameters.items()}, aside, metadata)
-    aside.replace(file)
+    with replaced(file) as fresh:
+        save_file({name: each.detach().cpu().contiguous() for name, each in parameters.items()}, fresh, metadata)
 
 
 @torch.no_grad()

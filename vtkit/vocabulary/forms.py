@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit.data.text import batches
+from vtkit.data.word_counts import pieces
 from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
 from vtkit.vocabulary.notation import FILLER, Canonical, Notation
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +138,21 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     for number in roles_by_id(tokenizer):
         listed[number] = listed[number] or tokenizer.backend_tokenizer.id_to_token(number)
     return listed
+
+
+def whole_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], *, special: bool = False
+) -> Iterator[NDArray[np.int64]]:
+    """The ids of the tokens of each text as a whole, however long; ``special``: with special tokens around each of its
+    pieces."""
+    backend = tokenizer.backend_tokenizer
+    for batch in batches(texts):
+        backend.no_truncation()
+        backend.no_padding()
+        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
+        encodings = chain.from_iterable(
+            backend.encode_batch_fast(some, add_special_tokens=special) for some in batches(chain.from_iterable(parts))
+        )
+        for parts_of_text in parts:
+            ids = chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text)))
+            yield np.fromiter(ids, dtype=np.int64)

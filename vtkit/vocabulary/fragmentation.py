@@ -15,7 +15,7 @@ from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -51,9 +51,6 @@ def ratio(part: str, whole: str) -> property:
 class Counts:
     """Counts of the tokens that one tokenizer makes of some texts."""
 
-    RATIOS: ClassVar[tuple[str, ...]] = (
-        *("tokens_per_word", "split_share", "tokens_per_text", "unknown_rate", "unknown_word_share"),
-    )
     texts: int = 0
     words: int = 0
     tokens: int = 0  # tokens, without the special tokens around a text
@@ -71,14 +68,14 @@ class Counts:
 
     def as_dict(self) -> dict[str, int | float]:
         """Every count and every ratio by its name."""
-        return asdict(self) | {name: getattr(self, name) for name in self.RATIOS}
+        members = {name: own for kind in reversed(type(self).__mro__) for name, own in vars(kind).items()}
+        return asdict(self) | {name: getattr(self, name) for name, own in members.items() if isinstance(own, property)}
 
 
 @dataclass(frozen=True)
 class QueryCounts(Counts):
     """Counts of queries, which also say how many queries have a split word."""
 
-    RATIOS: ClassVar[tuple[str, ...]] = (*Counts.RATIOS, "split_text_share", "unknown_text_share")
     split_texts: int = 0  # texts with a split word
     unknown_texts: int = 0  # texts with the unknown token
 

@@ -9,19 +9,17 @@ stay too, and bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice, pairwise
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vtkit.data.text import batches
-from vtkit.data.word_counts import pieces
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import wrapped_like
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_ids
 from vtkit.vocabulary.statistics import TrimStats
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def trim_vocabulary(
     counts = np.zeros(len(rules.first), dtype=np.int64)
     held_out: list[NDArray[np.int64]] = []
     read = 0
-    for ids in map(rules.first.__getitem__, _ids_of(tokenizer.backend_tokenizer, texts)):
+    for ids in map(rules.first.__getitem__, whole_ids(tokenizer, texts, special=True)):
         np.add.at(counts, ids, 1)
         if read % 10 == 9 and len(held_out) < HELD_OUT:
             held_out.append(ids)
@@ -165,18 +163,3 @@ def _renumbered(part: Any, numbers: Mapping[str, int]) -> Any:
     return renumbered | {
         name: [part[name][0], numbers[part[name][0]]] for name in ("sep", "cls") if isinstance(part.get(name), list)
     }
-
-
-def _ids_of(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[NDArray[np.int64]]:
-    """Ids of the tokens of each text as a whole."""
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    for batch in batches(texts):
-        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
-        encodings = chain.from_iterable(
-            tokenizer.encode_batch_fast(some) for some in batches(chain.from_iterable(parts))
-        )
-        for parts_of_text in parts:
-            yield np.fromiter(
-                chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text))), dtype=np.int64
-            )
