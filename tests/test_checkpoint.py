@@ -1,6 +1,7 @@
 """Encoders on disk: what can be a source and what is refused, new encoders, and models where vtkit is not installed."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,15 @@ def test_the_tokenizer_of_a_source_is_read_without_its_weights(bare: bool, tmp_p
     found = load_source_tokenizer(str(tmp_path))
     assert found.backend_tokenizer.to_str() == whole.backend_tokenizer.to_str()
     assert found.special_tokens_map == whole.special_tokens_map
+
+
+def test_whoever_may_read_the_files_of_a_saved_encoder_may_read_its_weights(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_encoder(encoder(tmp_path / "made"), tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").rglob("*") if path.is_file()} == {0o640}
 
 
 def change(path: Path, **settings: object) -> None:

@@ -232,6 +232,8 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
         plain = SparseEncoder(modules=modules, device=encoder.device, **settings_of(encoder))
         plain.save(str(folder), create_model_card=False)
     rearrange(folder)
+    for weights in folder.rglob("*.safetensors"):  # which the library lets nobody but the owner read
+        weights.chmod((folder / "modules.json").stat().st_mode)
     save_tokenizer(encoder.tokenizer, folder)
     if queries is not None and queries[0] is not encoder[0]:
         save_tokenizer(queries.tokenizer, folder / f"query_0_{type(queries[0]).__name__}")
@@ -275,9 +277,8 @@ def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
             f"{name}: weights are not finite numbers (NaN or infinite): {first_of(bad)}. The file is damaged, or the "
             "model's training diverged. Fetch it again, or name another."
         )
-    for table in [module for module in model.modules() if isinstance(module, SparseStaticEmbedding)]:
-        if bool((table.weight < 0).any()):
-            raise DataError(f"{name}: its query table has weights below zero. The file is damaged: fetch it again.")
+    if any((each.weight < 0).any() for each in model.modules() if isinstance(each, SparseStaticEmbedding)):
+        raise DataError(f"{name}: its query table has weights below zero. The file is damaged: fetch it again.")
 
 
 def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int | None = None) -> None:

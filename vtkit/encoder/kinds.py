@@ -56,9 +56,8 @@ def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
             "A uniCOIL encoder encodes queries and documents alike, and reads the vocabulary that it writes. This "
             "encoder does not. Name the encoder that it was made from."
         )
-    model = encoder[0].auto_model
-    pooling = UnicoilPooling(model.config.hidden_size, model.config.vocab_size)
-    unicoil = with_pooling(encoder, pooling)
+    config = encoder[0].auto_model.config
+    unicoil = with_pooling(encoder, UnicoilPooling(config.hidden_size, config.vocab_size))
     set_counted(unicoil)
     return unicoil
 
