@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,10 +41,12 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search.changes import MOST_SEGMENTS, add, delete, merge
 from vtkit.search.drift import Drift
 from vtkit.search.fields import ConditionError
+from vtkit.search.folders import ENCODING, read_encoding
 from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.results import Found
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import State, generation_of
+from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import DataError, MachineError, RecipeError
 
 TEXTS = tiny.texts(400, seed=3, words=(3, 25))
@@ -219,6 +223,22 @@ def test_on_the_command_line_documents_are_added_deleted_and_merged(index: Path,
     assert "merged: 27 documents in 1 segment" in invoke("merge", index).output
     assert len(list((index / "segments").iterdir())) == 1
     assert len(list((index / "generations").iterdir())) == 2  # searchers may still read the one before
+
+
+def test_a_deletion_loads_the_model_only_for_segments_of_an_older_version(index: Path, tmp_path: Path) -> None:
+    older = shutil.copytree(index, tmp_path / "older")
+    segment = older / "segments" / "1"
+    unsaid = replace(read_encoding(segment), of=None)  # what the rule of units goes by was not kept
+    write_record(segment / ENCODING, unsaid.to_json(), files_of(segment))
+    delete_one = "delete(Path(sys.argv[1]), ['d3']); sys.exit('torch' in sys.modules)"
+    imports = "import sys; from pathlib import Path; from vtkit.search.changes import delete"
+    loaded = [
+        subprocess.run([sys.executable, "-c", f"{imports}; {delete_one}", str(folder)], check=False).returncode
+        for folder in (index, older)
+    ]
+    assert loaded == [0, 1]
+    one, other = (open_searcher(folder, model=None, collection=None) for folder in (index, older))
+    assert (one.index.postings.by_document() != other.index.postings.by_document()).nnz == 0
 
 
 def test_what_cannot_be_changed_is_refused_with_what_to_do(

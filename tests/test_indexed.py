@@ -28,6 +28,7 @@ from vtkit.encoder.documents import (
     LONG,
     MASS,
     QUANTILE,
+    Dimensions,
     Length,
     as_indexed,
     held_tokens,
@@ -281,11 +282,11 @@ def test_units_are_indexed_by_the_rule(by_rule: Path) -> None:
 
 
 def test_the_rule_is_for_units_and_gives_way_to_settings(by_rule: Path, encoder: SparseEncoder) -> None:
-    units = load_encoder(str(by_rule / "model"))
+    units, tokens = (Dimensions.of(each) for each in (load_encoder(str(by_rule / "model")), encoder))
     assert rule_of(units, IndexSection(), 250) == ("geng-root", MASS, 0.2)
-    assert rule_of(encoder, IndexSection(), 250) == ("none", 1, 0)
+    assert rule_of(tokens, IndexSection(), 250) == ("none", 1, 0)
     settings = IndexSection(document_weighting="geng", mass=0.5, length=0.1)
-    assert {rule_of(each, settings, 250) for each in (units, encoder)} == {("geng", 0.5, 0.1)}
+    assert {rule_of(each, settings, 250) for each in (units, tokens)} == {("geng", 0.5, 0.1)}
     assert rule_of(units, IndexSection(document_weighting="none", mass=1, length=0), 250) == ("none", 1, 0)
 
 

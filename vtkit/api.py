@@ -206,7 +206,7 @@ def encode_texts(
     from vtkit.data.executors import start_early
     from vtkit.data.rows import RECOGNISED
     from vtkit.data.shards import Part
-    from vtkit.encoder.documents import mass_of
+    from vtkit.encoder.documents import Dimensions
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
     from vtkit.settings.index import IndexSection
@@ -233,7 +233,7 @@ def encode_texts(
         start_early("vtkit.search.sharded_encoding")
         return encode_folder(
             loaded := load_encoder(encoder), str(encoder), documents, work, shards, side=side, max_length=length,
-            top_dimensions=top_dimensions, mass=mass_of(loaded, index) if side == "document" else 1.0,
+            top_dimensions=top_dimensions, mass=Dimensions.of(loaded).mass(index) if side == "document" else 1.0,
             precision=precision or index.precision, passages=index.passages if side == "document" else None,
             part=own, join=join, run=of_run | index.model_dump(mode="json", include={"passages"}), language=language,
         )  # fmt: skip

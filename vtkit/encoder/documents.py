@@ -62,6 +62,31 @@ Blocks = Callable[[], Iterable[sparse.csr_matrix]]
 """Gives the rows of a matrix, block after block from the first, each time that it is called."""
 
 
+@dataclass(frozen=True)
+class Dimensions(Result):
+    """The dimensions of an encoder, as far as the weights of documents depend on them."""
+
+    number: int
+    units: bool  # latent units, not tokens
+    summed: bool  # over the tokens of a text: its weights are the roots of the sums
+
+    @classmethod
+    def of(cls, encoder: SparseEncoder) -> Dimensions:
+        """The dimensions of ``encoder``."""
+        from vtkit.encoder.asymmetric import sums_units, width_of, writes_units
+
+        return cls(width_of(encoder), writes_units(encoder), sums_units(encoder))
+
+    @property
+    def power(self) -> float:
+        """The power of the weights of documents, by which they are saturated."""
+        return ROOT if self.summed else 1.0
+
+    def mass(self, index: IndexSection) -> float:
+        """The share m of the sum of a document's weights, saturated, that is kept when it is encoded."""
+        return (MASS if self.units else 1.0) if index.mass == "auto" else index.mass
+
+
 def as_indexed(
     encoder: SparseEncoder,
     vectors: sparse.csr_matrix,
@@ -73,30 +98,35 @@ def as_indexed(
     tokens that are counted."""
     held = held_tokens(encoder, texts, index)
     tokens = None if held is None else partial(row_blocks, held)
-    return sparse.vstack(list(indexed_rows(encoder, partial(row_blocks, vectors), index, kept, tokens)()), format="csr")
+    rows = indexed_rows(Dimensions.of(encoder), lambda: encoder, partial(row_blocks, vectors), index, kept, tokens)
+    return sparse.vstack(list(rows()), format="csr")
 
 
 def indexed_rows(
-    encoder: SparseEncoder, vectors: Blocks, index: IndexSection, kept: Path | None = None, held: Blocks | None = None
+    dimensions: Dimensions,
+    encoder: Callable[[], SparseEncoder],
+    vectors: Blocks,
+    index: IndexSection,
+    kept: Path | None = None,
+    held: Blocks | None = None,
 ) -> Blocks:
     """Documents as ``index`` has them; the largest *weighted* entries of a document are kept.
 
     Args:
-        vectors: of documents as they are encoded, with the share :func:`mass_of` of their sums, and with
+        dimensions: those of ``encoder``, which is asked for only where own tokens rise.
+        vectors: of documents as they are encoded, with the share :meth:`Dimensions.mass` of their sums, and with
             ``index.candidate_dimensions`` entries a document at most.
         kept: folder for what further documents need: mass and saturation, what their tokens rise by, and weights.
         held: the tokens of the same rows (:func:`held_tokens`).
     """
-    from vtkit.encoder.asymmetric import width_of
-
-    power, raised = saturation(encoder), vectors
+    power, raised, width = dimensions.power, vectors, dimensions.number
     if index.own_tokens and held is not None:
-        raised, rise = with_own_tokens(encoder, vectors, held)
+        raised, rise = with_own_tokens(encoder(), vectors, held)
         if kept is not None:
             np.save(kept / OWN_TOKENS, rise, allow_pickle=False)
-    if (*rule_of(encoder, index), power, index.top_dimensions) == ("none", 1, 0, 1, None):
+    if (*rule_of(dimensions, index), power, index.top_dimensions) == ("none", 1, 0, 1, None):
         return raised
-    rows, entries, width = 0, 0, width_of(encoder)
+    rows, entries = 0, 0
     frequencies, sums = np.zeros(width, dtype=np.int64), np.zeros(width)
     for block in raised():
         rows, entries = rows + block.shape[0], entries + block.nnz
@@ -105,7 +135,7 @@ def indexed_rows(
             frequencies += np.bincount(block.indices, minlength=width)
     for block in held() if held is not None else ():
         frequencies += np.bincount(block.indices, minlength=width)
-    weighting, mass, slope = rule_of(encoder, index, entries / max(rows, 1))
+    weighting, mass, slope = rule_of(dimensions, index, entries / max(rows, 1))
     weights = idf_weights(frequencies, rows, weighting)
     total = float(sums @ weights)
     length = Length(mass, slope, total / rows if total else 1.0, power)
@@ -136,34 +166,18 @@ def row_blocks(vectors: sparse.csr_matrix) -> Iterator[sparse.csr_matrix]:
         yield sparse.csr_matrix(entries, (len(starts) - 1, vectors.shape[1]))
 
 
-def saturation(encoder: SparseEncoder) -> float:
-    """The power of the weights of documents."""
-    from vtkit.encoder.asymmetric import sums_units
-
-    return ROOT if sums_units(encoder) else 1.0
-
-
-def mass_of(encoder: SparseEncoder, index: IndexSection) -> float:
-    """The share m of the sum of a document's weights, saturated, that is kept when it is encoded."""
-    from vtkit.encoder.asymmetric import writes_units
-
-    return (MASS if writes_units(encoder) else 1.0) if index.mass == "auto" else index.mass
-
-
-def rule_of(encoder: SparseEncoder, index: IndexSection, n: float = 1) -> tuple[DocumentWeighting, float, float]:
+def rule_of(dimensions: Dimensions, index: IndexSection, n: float = 1) -> tuple[DocumentWeighting, float, float]:
     """The weighting of documents, the share m of their sum that is kept, and the slope b of their length; ``auto`` is
     the rule for units of an embedder, and nothing for other encoders.
 
     Args:
         n: mean number of dimensions of a document that are kept.
     """
-    from vtkit.encoder.asymmetric import writes_units
-
-    units = writes_units(encoder)
+    units = dimensions.units
     weighting: DocumentWeighting = "geng-root" if units else "none"
     return (
         weighting if index.document_weighting == "auto" else index.document_weighting,
-        mass_of(encoder, index),
+        dimensions.mass(index),
         (n / (n + LONG) if units else 0.0) if index.length == "auto" else index.length,
     )
 

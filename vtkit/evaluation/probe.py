@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.data.trec import Run, to_run
-from vtkit.encoder.documents import as_indexed, mass_of
+from vtkit.encoder.documents import Dimensions, as_indexed
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.gates.result import Seen
@@ -74,7 +74,7 @@ def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> n
     Half of the documents with the same score stand before it."""
     precision = fastest_precision()
     index, said = IndexSection(), "encoding probe texts"
-    mass = mass_of(encoder, index)
+    mass = Dimensions.of(encoder).mass(index)
     documents = kept_vectors(encoder, probe.documents, max_length, None, precision, said, mass=mass)
     queries = encode_side(
         encoder, probe.queries, "query", max_length, precision=precision, description="encoding probe queries"

@@ -84,7 +84,7 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.documents import as_indexed, mass_of
+        from vtkit.encoder.documents import Dimensions, as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.search.engine import index_in_memory
         from vtkit.search.sharded_encoding import kept_vectors
@@ -93,7 +93,7 @@ class SparseSystem:
         said = f"encoding the documents of {collection.name}"
         passages = Passages.of(collection.documents, settings.passages)
         contents = row_contents(collection.documents, passages)
-        most, mass, place = settings.candidate_dimensions, mass_of(encoder, settings), None
+        most, mass, place = settings.candidate_dimensions, Dimensions.of(encoder).mass(settings), None
         if kept is not None:
             place = kept / _digest([settings.document_length, most, mass, settings.precision], contents)
         vectors = kept_vectors(encoder, contents, length, place, precision, said, most, mass)

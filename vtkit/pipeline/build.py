@@ -18,7 +18,7 @@ from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.documents import mass_of
+from vtkit.encoder.documents import Dimensions
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
 from vtkit.evaluation.balancing import balancing_queries
@@ -226,7 +226,7 @@ def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequ
     encoding = Encoding(
         index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(texts),
         record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
-        mass=mass_of(encoder, settings),
+        mass=Dimensions.of(encoder).mass(settings), of=Dimensions.of(encoder),
     )  # fmt: skip
     if record.lexical is not None:
         cut = analyser(record.lexical.language, record.lexical.analysis)

@@ -71,6 +71,7 @@ class Bm25:
 
     index: ExactIndex
     terms: TermDimensions
+    languages: dict[str, int]  # documents in each, the most frequent first; empty if there is only one
 
     @classmethod
     def build(
@@ -90,17 +91,10 @@ class Bm25:
         counted = Counted.in_texts(texts, cut, folder)
         if kept is not None:
             counted.joined().save(kept)
-        return cls(ExactIndex.build(counted.impacts(cut.b), passages, folder), TermDimensions.of(cut, counted.terms))
-
-    @property
-    def languages(self) -> dict[str, int]:
-        """The number of documents in each language, the most frequent first; empty if there is only one."""
-        if self.terms.analyser.query_runs is None:
-            return {}
-        numbers = languages_of_terms(self.terms.numbers)
-        rows = languages_of_rows(self.index.by_document(), numbers)
-        names = dict.fromkeys(term.partition(MARK)[0] for term in self.terms.numbers)
-        return dict(Counter(dict(zip(names, np.bincount(rows).tolist(), strict=False))).most_common())
+        names = dict.fromkeys(term.partition(MARK)[0] for term in counted.terms if cut.query_runs is not None)
+        languages = Counter(dict(zip(names, counted.documents.tolist(), strict=False)))
+        index = ExactIndex.build(counted.impacts(cut.b), passages, folder)
+        return cls(index, TermDimensions.of(cut, counted.terms), dict(languages.most_common()))
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.retrieval import Document
 from vtkit.data.sequences import Lazy
-from vtkit.encoder.documents import Blocks
+from vtkit.encoder.documents import Blocks, Dimensions
 from vtkit.search.analysers import Analyser, analyser
 from vtkit.search.bm25 import Counted, TermDimensions
 from vtkit.search.drift import UNTRIMMED, Drift
@@ -259,14 +259,20 @@ class _Change:
         return replace(state, segments=(*state.segments[:kept], whole))
 
     def switch(self, state: State, encoder: SparseEncoder | None = None) -> State:
-        """Derive what a search of ``state`` reads, and let the index be that from one moment to the next."""
-        from vtkit.encoder.checkpoint import load_encoder
+        """Derive what a search of ``state`` reads, and let the index be that from one moment to the next. The model is
+        loaded only if its tokens are asked for."""
+
+        def loaded() -> SparseEncoder:
+            from vtkit.encoder.checkpoint import load_encoder
+
+            return encoder or load_encoder(self.model)
 
         state = replace(state, generation=self.state.generation + 1)
         before = self.record
+        dimensions = read_encoding(self.segment(state.segments[0])).of or Dimensions.of(loaded())
         with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
             terms = None if before.lexical is None else partial(self._beside_terms, state, before.lexical)
-            derive(self.home, state, work, self.index, encoder or load_encoder(self.model), before.tokenizer, terms)
+            derive(self.home, state, work, self.index, dimensions, loaded, before.tokenizer, terms)
             after = IndexRecord.load(work)
         state.save(self.home)
         _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})

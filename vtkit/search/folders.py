@@ -16,7 +16,7 @@ from vtkit.data.document_files import DOCUMENTS, read_document_file, write_docum
 from vtkit.data.retrieval import Document
 from vtkit.data.shards import Part
 from vtkit.data.text import digest
-from vtkit.encoder.documents import Blocks, indexed_rows
+from vtkit.encoder.documents import Blocks, Dimensions, indexed_rows
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.search.drift import beginnings, said_of_unread
 from vtkit.search.engine import POSTINGS, Index, build_index
@@ -78,6 +78,7 @@ class Encoding(Result):
     mass: float = 1.0  # share of the sum of a document's weights that is kept
     run: dict[str, Any] = field(default_factory=dict)  # settings of `[index]` of the run that the model comes from ...
     language: str | None = None  # ... and its language
+    of: Dimensions | None = None  # the encoder's; None in a folder that an older version made
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def encode_folder(
     encoding = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
         encoded.postings, removed.share_of_weights, removed.share_of_mass, top_dimensions, mass, dict(run or {}),
-        language,
+        language, Dimensions.of(encoder),
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
@@ -199,7 +200,8 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         return beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
 
     state, add_terms = State(1, (Segment("1", lines),)), None if index.lexical == "none" else lexical
-    made = derive(out, state, generation, index, encoder, encoding.tokenizer, add_terms)
+    of_encoder = Dimensions.of(encoder), lambda: encoder, encoding.tokenizer
+    made = derive(out, state, generation, index, *of_encoder, add_terms)
     settings = index.model_dump(mode="json", exclude_unset=True)
     settings["document_length"] = encoding.max_length
     if not index.changes_tokens and encoding.top_dimensions is not None:
@@ -217,16 +219,17 @@ def derive(
     state: State,
     out: Path,
     index: IndexSection,
-    encoder: SparseEncoder,
+    dimensions: Dimensions,
+    encoder: Callable[[], SparseEncoder],
     tokenizer: str,
     add_terms: Callable[[Blocks], tuple[Iterator[sp.csr_matrix], LexicalPart]] | None,
 ) -> Index:
     """Fill the folder ``out`` with what a search of the index in ``home`` reads, from the living documents of
-    ``state``. ``add_terms`` puts BM25's terms behind their vectors, if the index has them; for ``tokenizer``, see
-    :func:`write_index`."""
+    ``state``. ``add_terms`` puts BM25's terms behind their vectors, if the index has them; for ``dimensions`` and
+    ``encoder``, see :func:`~vtkit.encoder.documents.indexed_rows`, for ``tokenizer``, :func:`write_index`."""
     held = (home / SEGMENTS / state.segments[0].name / HELD).is_dir()
     vectors, tokens = (partial(living_vectors, home, state, name) for name in (VECTORS, HELD))
-    rows = indexed_rows(encoder, vectors, index, out, tokens if held else None)
+    rows = indexed_rows(dimensions, encoder, vectors, index, out, tokens if held else None)
     blocks, part = (rows(), None) if add_terms is None else add_terms(rows)
     write_living_documents(home, state, out / DOCUMENTS)
     return write_index(out, index, blocks, out / DOCUMENTS, tokenizer, part, living_passages(home, state))

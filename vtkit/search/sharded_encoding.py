@@ -13,7 +13,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.data.shards import Arrays, Part, Shard, join_arrays, shards, write_arrays
 from vtkit.encoder.asymmetric import width_of
-from vtkit.encoder.documents import Removed, pruned, saturation
+from vtkit.encoder.documents import Dimensions, Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
@@ -48,7 +48,7 @@ class EncodeTexts(HoldsModels):
         vectors = encode_side(
             self.encoder, texts, self.side, self.max_length, description=described, precision=self.precision
         )
-        kept, removed = pruned(vectors, self.top_dimensions, self.mass, saturation(self.encoder))
+        kept, removed = pruned(vectors, self.top_dimensions, self.mass, Dimensions.of(self.encoder).power)
         lengths, counts = np.diff(kept.indptr).astype(np.int64), np.array([astuple(removed)], dtype=np.float64)
         return {
             "lengths": lengths,
@@ -82,7 +82,7 @@ def encode_to_disk(
         texts: read once, :data:`~vtkit.data.shards.ITEMS_A_SHARD` at a time.
         shards_folder: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
-        mass: share of the sum of a document's weights to keep (:func:`vtkit.encoder.documents.mass_of`).
+        mass: share of the sum of a document's weights to keep (:meth:`vtkit.encoder.documents.Dimensions.mass`).
         part: encode its shards only, which stay in ``shards_folder``; the counts are of these.
         join: encode nothing, and join what other calls encoded in so many parts.
     """
@@ -119,7 +119,7 @@ def kept_vectors(
     """The vectors of documents, (texts, width); ``folder`` is that of :func:`vtkit.data.shards.arrays_of`."""
     if folder is None:
         vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description=description)
-        return pruned(vectors, top_dimensions, mass, saturation(encoder))[0]
+        return pruned(vectors, top_dimensions, mass, Dimensions.of(encoder).power)[0]
     if not folder.is_dir():
         beside = folder.with_name(f"{folder.name}.parts")
         encode_to_disk(

@@ -37,7 +37,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     ``inputs["expansions"]`` it reads expanded documents.
     """
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.documents import mass_of
+    from vtkit.encoder.documents import Dimensions
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
@@ -65,7 +65,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         encoded = encode_to_disk(
             encoder, texts, "document", length, out / folder / VECTORS, out / CHECKPOINTS / folder,
             made_from={},  # the names of both folders say it
-            top_dimensions=recipe.index.candidate_dimensions, mass=mass_of(encoder, recipe.index),
+            top_dimensions=recipe.index.candidate_dimensions, mass=Dimensions.of(encoder).mass(recipe.index),
             precision=recipe.index.precision, description=said, total=len(texts),
         )  # fmt: skip
         if encoded.taken_over:
