@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
@@ -39,6 +40,18 @@ def start(
     return process
 
 
+def killed(folder: Path, arguments: Sequence[str], environment: Mapping[str, str], seen: Callable[[], object]) -> None:
+    """``vtkit ARGUMENTS`` in ``folder``, killed as soon as ``seen`` says so."""
+    process = start(folder, arguments, environment, folder)
+    deadline = time.monotonic() + SECONDS
+    while not seen():
+        assert process.is_alive(), (folder / "stderr").read_text("utf-8")
+        assert time.monotonic() < deadline, (folder / "stderr").read_text("utf-8")
+        time.sleep(0.002)
+    process.kill()
+    process.join()
+
+
 def call(
     folder: Path, arguments: Sequence[str], environment: Mapping[str, str], typed: str | bytes = ""
 ) -> subprocess.CompletedProcess[str]:
@@ -56,6 +69,25 @@ def call(
     return subprocess.CompletedProcess(["vtkit", *arguments], process.exitcode, out, error)
 
 
+def python(
+    *arguments: object,
+    cwd: Path | None = None,
+    program: Path | str = sys.executable,
+    without: tuple[str, ...] = (),
+    typed: str = "",
+    **environment: str,
+) -> str:
+    """What ``python ARGUMENTS`` prints, started as a user starts it, which ends well: in this environment but for what
+    begins with one of ``without``, and with ``environment``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(without)} | environment
+    command = [str(program), *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, env=kept, input=typed, capture_output=True, encoding="utf-8", timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def invoke(*arguments: object, typed: str | bytes | None = None) -> "Result":
     """``vtkit ARGUMENTS`` in this process, with ``typed`` on standard input."""
     from typer.testing import CliRunner
@@ -63,6 +95,13 @@ def invoke(*arguments: object, typed: str | bytes | None = None) -> "Result":
     from vtkit.cli import app
 
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=typed)
+
+
+def succeeds(*arguments: object, typed: str | bytes | None = None) -> "Result":
+    """The same, which must end well."""
+    result = invoke(*arguments, typed=typed)
+    assert result.exit_code == 0, f"{arguments}\n{result.output}\n{result.exception!r}"
+    return result
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import tiny
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,8 +150,7 @@ def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -
     assert "score from the query's own tokens" in shown.stdout
     assert "with case variants merged (cannot be larger)" in shown.stdout
     assert "complexity of this encoder's features" in shown.stdout
-    printed = invoke(*given, "--json")
-    assert printed.exit_code == 0, printed.output
+    printed = succeeds(*given, "--json")
     for own, found in zip(report.coverage.values(), json.loads(printed.stdout), strict=True):
         for name, value in found["coverage"].items():
             assert getattr(own, name) == pytest.approx(value, rel=0.02), name

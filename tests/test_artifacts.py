@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,15 +100,8 @@ def test_the_key_depends_on_nothing_else() -> None:
     shuffled = {name: BASE.settings[name] for name in reversed(BASE.settings)}
     assert replace(BASE, settings=shuffled).key == BASE.key
     assert replace(BASE, settings={**BASE.settings, "adapt.corpus": ("(file)",)}).key == BASE.key
-    again = subprocess.run(
-        [sys.executable, "-c", f"from vtkit.pipeline.store import Dependencies\nprint({BASE!r}.key)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, "PYTHONHASHSEED": "7"},
-    )
-    assert again.stdout.strip() == BASE.key
+    code = f"from vtkit.pipeline.store import Dependencies\nprint({BASE!r}.key)"
+    assert python("-c", code, cwd=Path(__file__).parents[1], PYTHONHASHSEED="7").strip() == BASE.key
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())))

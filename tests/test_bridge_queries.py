@@ -27,7 +27,6 @@ from vtkit.encoder.folding import set_folding
 from vtkit.encoder.sides import EncoderQueries
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
-from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.analysers import analyser
 from vtkit.search.bridge_queries import RECORD, weighted
@@ -81,22 +80,15 @@ def in_other_words(found: RetrievalSet) -> RetrievalSet:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run over documents in the language written backwards, with a dictionary and sentences."""
     folder = tmp_path_factory.mktemp("bridge")
-    tiny.encoder(folder / "work").save_pretrained(str(folder / "encoder"))
     words = tuple(word[::-1] for word in tiny.WORDS)
     letters = (*tiny.LETTERS, *(f"##{letter}" for letter in tiny.LETTERS))
-    tiny.tokenizer((*tiny.ROLES.values(), *letters, *words)).save_pretrained(str(folder / "target"))
-    tiny.write_collection(folder / "backwards", in_other_words(tiny.collection(60)))
     lines = [*tiny.WORDS, *tiny.texts(200, seed=5)]
     text = "".join(f"{line}\t{reversed_words(line)}\n" for line in lines)
     (folder / "pairs.tsv").write_text(text, "utf-8")
-    (folder / "bridge.toml").write_text(
-        '[recipe]\nname = "bridge"\nlanguage = "de"\n[source]\nmodel = "./encoder"\n'
-        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n'
-        '[transfer]\nmethod = "parallel"\nparallel.files = ["pairs.tsv"]\n'
-        '[index]\nlexical = "bm25"\n[evaluate]\nsets = ["backwards"]\n',
-        "utf-8",
-    )
-    run(folder / "bridge.toml", runs=folder / "runs", threads=1)
+    tiny.finished_run(
+        folder, in_other_words(tiny.collection(60)), "bridge", "backwards", '[index]\nlexical = "bm25"\n', "de",
+        (*tiny.ROLES.values(), *letters, *words), transfer='method = "parallel"\nparallel.files = ["pairs.tsv"]\n',
+    )  # fmt: skip
     return folder
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -174,9 +174,7 @@ def test_a_real_vocabulary_reads_lower_case_by_its_renamed_tokens(name: str, sha
 
 
 def run(*arguments: object) -> str:
-    result = invoke("casing", *arguments)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.stdout
+    return succeeds("casing", *arguments).stdout
 
 
 def test_the_command_counts_and_lists(tmp_path: Path) -> None:
@@ -215,8 +213,7 @@ def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: 
 )
 def test_the_command_says_what_does_not_go_together(arguments: list[str], message: str, tmp_path: Path) -> None:
     wordpiece("Paris").save_pretrained(str(tmp_path / "t"))
-    result = invoke("casing", tmp_path / "t", *arguments)
-    assert message in str(result.exception)
+    assert message in str(invoke("casing", tmp_path / "t", *arguments).exception)
     assert not Path("new").exists()
 
 
@@ -342,8 +339,7 @@ def test_the_command_writes_a_model_with_the_policy(policy: str, tmp_path: Path)
     ours.max_seq_length = 20
     save_encoder(ours, tmp_path / "model")
     out = tmp_path / "changed"
-    result = invoke("casing", tmp_path / "model", "--apply", policy, "--input", "lowercase", "--out", out, "--json")
-    assert result.exit_code == 0, result.exception
+    result = succeeds("casing", tmp_path / "model", "--apply", policy, "--input", "lowercase", "--out", out, "--json")
     facts = json.loads(result.stdout)
     changed = load_encoder(str(out))
     assert changed.max_seq_length == 20

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
-from command_line import invoke
+from command_line import invoke, succeeds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -191,20 +191,11 @@ def found(index: Path) -> list[tuple[str, float]]:
     return [(each.id, each.score) for each in vtkit.search_run(index, "maple river", top=3)[0]]
 
 
-def test_an_index_is_not_made_of_damaged_vectors(indexed: Path, tmp_path: Path) -> None:
-    copied = Path(shutil.copytree(indexed / "vectors", tmp_path / "vectors"))
-    flip(copied / "vectors" / "data.npy", (copied / "vectors" / "data.npy").stat().st_size - 3)
-    with pytest.raises(DataError, match=r"data\.npy is damaged: .* vtkit encode"):
-        vtkit.index_vectors(copied, tmp_path / "index")
-    assert not (tmp_path / "index").exists()
-
-
 def test_check_reads_everything_and_names_damage(indexed: Path, tmp_path: Path) -> None:
-    done = invoke("check", indexed / "index")
-    assert done.exit_code == 0
+    done = succeeds("check", indexed / "index")
     assert done.stdout.count("as they were written") == 4  # of the index, its state, its segment, its generation
     whole = Path(shutil.copytree(indexed / "index", tmp_path / "index"))
-    assert invoke("check", whole).exit_code == 0
+    succeeds("check", whole)
     copied = generation_of(whole)
     times = (copied / "terms.json").stat()
     flip(copied / "terms.json", 3)

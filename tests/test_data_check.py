@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from test_collections import put
 
 from vtkit.commands.recipe import check_recipe
 from vtkit.pipeline.run import run
@@ -36,11 +37,6 @@ data = "./collection"
 [evaluate]
 sets = ["./collection"]
 """
-
-
-def put(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ reads all folders; together with making them that takes 35 seconds of one core.
 """
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 import test_fragmentation
 import torch
+from command_line import python
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
@@ -200,14 +199,8 @@ def read(request: pytest.FixtureRequest, saved: tuple[Path, Any]) -> dict[str, A
     if version == "4.57" and not OLDER.exists():
         pytest.skip("needs an environment with transformers 4.57: make .venv-4.57/.installed (from the package index)")
     out = folder / f"{version}.json"
-    ended = subprocess.run(
-        [PYTHONS[version], str(ROOT / "tests" / "plain_reader.py"), str(folder), str(out)],
-        cwd=folder,
-        env={**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
+    reader, clean = ROOT / "tests" / "plain_reader.py", ("PYTHONPATH",)
+    python(reader, folder, out, cwd=folder, program=PYTHONS[version], without=clean, HF_HUB_OFFLINE="1")
     found: dict[str, Any] = json.loads(out.read_text("utf-8"))
     assert found["versions"][0].startswith("4.57." if version == "4.57" else "5.")
     return found

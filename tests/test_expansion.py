@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import invoke
+from command_line import invoke, succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import LETTERS, ROLES
@@ -379,8 +379,7 @@ def base_and_corpus(tmp_path: Path) -> list[str]:
 def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_path: Path) -> None:
     options = ["--increment", "20", "--out", str(tmp_path / "out")]
     options += ["--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
-    done = invoke("expand", *base_and_corpus, *options)
-    assert done.exit_code == 0, done.output
+    done = succeeds("expand", *base_and_corpus, *options)
     lines = done.stdout.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["58", "0"], ["78", "20"]]
     assert any("(exhausted)" in line for line in lines)
@@ -390,8 +389,7 @@ def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<img" in page
     assert "http" not in page.replace("http-equiv", "")
-    done = invoke("expand", *base_and_corpus, "--increment", "20", "--size", "90", "--json")
-    facts = json.loads(done.stdout)
+    facts = json.loads(invoke("expand", *base_and_corpus, "--increment", "20", "--size", "90", "--json").stdout)
     assert facts["stopped"] == "size"
     assert [step["size"] for step in facts["curve"]] == [58, 78, 90]
     assert len(facts["tokens"]) == facts["added"] == 32
@@ -412,6 +410,5 @@ def test_the_command_reads_standard_input_and_replaces_bad_bytes_on_request(base
     refused = invoke("expand", base, "-", typed=raw)
     assert "standard input: line" in str(refused.exception)
     assert "is not UTF-8" in str(refused.exception)
-    done = invoke("expand", base, "-", "--encoding-errors", "replace", "--json", typed=raw)
-    assert done.exit_code == 0, done.output
+    done = succeeds("expand", base, "-", "--encoding-errors", "replace", "--json", typed=raw)
     assert json.loads(done.stdout)["added"] > 0

@@ -24,6 +24,7 @@ import pytest
 import scipy.sparse as sp
 import tiny
 import torch
+from command_line import python
 from google.protobuf.internal.decoder import _DecodeVarint32
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,13 +68,8 @@ CASED = (*tiny.TOKENS, "Apple", "APPLE", "Raven", "##Ing")
 
 def program(folder: Path, *arguments: str, **environment: str) -> str:
     """What a program of an export prints, run as its user runs it, from another folder and without this vtkit."""
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, str(folder / arguments[0]), *arguments[1:]],
-        env=clean | environment, cwd=folder.parent, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    file, *others = arguments
+    return python(folder / file, *others, cwd=folder.parent, without=("PYTHONPATH",), **environment)
 
 
 def replayed(folder: Path, **environment: str) -> float:
@@ -300,8 +296,8 @@ def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
         "import vtkit\ntry:\n    vtkit.export_for('model', 'onnx', 'out')\n"
         "except vtkit.MissingExtra as error:\n    print(error, 'torch' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "An export needs onnxruntime, which is not installed: pip install 'vtkit[onnx]' False"
+    said = python("-c", code, cwd=tmp_path)
+    assert said.strip() == "An export needs onnxruntime, which is not installed: pip install 'vtkit[onnx]' False"
 
 
 def test_fewer_dimensions_are_the_largest_and_their_loss_is_measured(plain: Path, tmp_path: Path) -> None:
@@ -407,13 +403,13 @@ def test_vespas_table_is_that_of_its_documents() -> None:
 def test_bulk_files_with_other_line_ends_are_renumbered_for_seismic(odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export_for(odd, "opensearch", out)
-    made = subprocess.run(
-        [sys.executable, "-c", "import index, rest\nsent = []\ndef server(method, path, content=b'', unless=()):\n"
-         "    sent.append(content.decode() if path.endswith('_bulk') else '')\n"
-         "    return None if method == 'GET' else {'items': []}\n"
-         "rest.load_bulk(server, 'odd', {'mappings': {}}, index.renumbered)\nprint(sent[2])"],
-        cwd=out, capture_output=True, text=True, check=True,
-    ).stdout.split("\n")  # fmt: skip
+    code = (
+        "import index, rest\nsent = []\ndef server(method, path, content=b'', unless=()):\n"
+        "    sent.append(content.decode() if path.endswith('_bulk') else '')\n"
+        "    return None if method == 'GET' else {'items': []}\n"
+        "rest.load_bulk(server, 'odd', {'mappings': {}}, index.renumbered)\nprint(sent[2])"
+    )
+    made = python("-c", code, cwd=out).split("\n")
     sent = [json.loads(line) for line in made[2:-2:2]]  # between actions, behind what is said
     assert [each["title"] for each in sent] == [f"a{ODD}b"] * 12
     places = json.loads((out / "seismic.json").read_text("utf-8"))
@@ -541,14 +537,11 @@ def test_bulk_files_have_the_exact_scores(
     assert mapping["mappings"]["properties"]["weights"] == kept.get(target, {"type": "rank_features"})
     documents = bulk_documents(out / "bulk")
     assert len(documents) == facts.documents
-    made = json.loads(
-        subprocess.run(
-            [sys.executable, "-c", "import json, encode, index\n"
-             "print(json.dumps([[index.query(each['vector'], 10), each['results']] for each in encode.replayed()]))"],
-            cwd=out, capture_output=True, text=True, check=True,
-        ).stdout
-    )  # fmt: skip
-    for body, results in made:
+    code = (
+        "import json, encode, index\n"
+        "print(json.dumps([[index.query(each['vector'], 10), each['results']] for each in encode.replayed()]))"
+    )
+    for body, results in json.loads(python("-c", code, cwd=out)):
         (body, scale) = body if target == "opensearch" else (body, 1.0)
         tokens = (
             body["query"]["neural_sparse"]["weights"]["query_tokens"]
@@ -577,12 +570,7 @@ def test_elasticsearch_is_asked_for_the_sum_of_the_encoder_and_its_bm25(
     assert properties["title"]["copy_to"] == properties["text"]["copy_to"] == "contents"
     code = "import json, index\nprint(json.dumps(index.hybrid_query('a raven', {0: 1.5}, 7)))"
     condition = {"term": {"fields.a": 1}}
-    body = json.loads(
-        subprocess.run(
-            [sys.executable, "-c", code], cwd=out, env=os.environ | {"FILTER": json.dumps(condition)},
-            capture_output=True, text=True, check=True,
-        ).stdout
-    )  # fmt: skip
+    body = json.loads(python("-c", code, cwd=out, FILTER=json.dumps(condition)))
     (name, *_) = json.loads((out / "dimensions.json").read_text("utf-8"))
     linear = body["retriever"]["linear"]
     assert (body["size"], linear["rank_window_size"]) == (7, 1000)
@@ -754,14 +742,10 @@ def test_fastembed_gives_the_encoders_vectors(tmp_path: Path, activation: str, q
         return
     if not OLDER.exists():
         pytest.skip("needs an environment with FastEmbed: make .venv-4.57/.installed (from the package index)")
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ended = subprocess.run(
-        [str(OLDER), "-c", BY_FASTEMBED, *listed],
-        input=json.dumps(texts), env=clean | {"HF_HUB_OFFLINE": "1"}, cwd=out, capture_output=True, text=True,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
+    elsewhere: dict[str, Any] = {"cwd": out, "program": OLDER, "without": ("PYTHONPATH",), "HF_HUB_OFFLINE": "1"}
+    said = python("-c", BY_FASTEMBED, *listed, typed=json.dumps(texts), **elsewhere)
     special = encoder.tokenizer.all_special_ids
-    for side, vectors in zip(("document", "query"), json.loads(ended.stdout), strict=True):
+    for side, vectors in zip(("document", "query"), json.loads(said), strict=True):
         wanted = encode_side(encoder, texts, side, 48).toarray()
         assert (wanted > 0).any()
         found = np.zeros_like(wanted)

@@ -1,6 +1,6 @@
 """Contrastive fine-tuning: its batches, that it learns, repeats, and ends the same when it is killed on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,13 +36,16 @@ def section(**changes: Any) -> FinetuneSection:
     return FinetuneSection(**{**wanted, **changes})
 
 
-def judged(relevant: list[set[int]], documents: int) -> RetrievalSet:
-    """A collection with these relevant documents for each query."""
+def judged(relevant: Sequence[Iterable[int]], documents: int) -> RetrievalSet:
+    """A collection with these relevant documents, or grades of documents, for each query."""
     return RetrievalSet(
         "judged",
         [Document(f"d{n}", "", text) for n, text in enumerate(texts(documents, seed=8))],
         [Query(f"q{n}", text) for n, text in enumerate(texts(len(relevant), seed=9, words=(1, 4)))],
-        {f"q{n}": {f"d{document}": 1 for document in wanted} for n, wanted in enumerate(relevant)},
+        {
+            f"q{n}": {f"d{document}": wanted[document] if isinstance(wanted, dict) else 1 for document in wanted}
+            for n, wanted in enumerate(relevant)
+        },
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from transformers import AutoModel
@@ -222,4 +222,4 @@ def test_a_static_embedder_is_no_source_but_can_be_evaluated_beside_it(recipe: P
     assert isinstance(refused, RecipeError)
     assert re.search(r"source\.model: .*no transformer to start from: it is made of StaticEmbedding", str(refused))
     recipe.write_text(plain.replace("[gates]", 'peers = ["./static"]\n[gates]'))
-    assert invoke("recipe", "check", str(recipe)).exit_code == 0
+    succeeds("recipe", "check", str(recipe))

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from command_line import python
 from hub_server import Hub, serving
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
@@ -412,13 +411,8 @@ def content(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
 
 def find_on_hub(server: Hub, cache: Path, *names: str) -> list[str]:
     """Where a process that may download finds the models, or what it says."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     hub = {"HF_ENDPOINT": server.url, "HF_HUB_CACHE": str(cache), "VTKIT_DOWNLOAD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *names], env={**kept, **hub}, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    answers: list[str] = json.loads(done.stdout.splitlines()[-1])
+    answers: list[str] = json.loads(python("-c", SCRIPT, *names, without=("HF_",), **hub).splitlines()[-1])
     return answers
 
 

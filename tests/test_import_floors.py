@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import python
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
@@ -153,17 +151,8 @@ def test_quick_commands_never_import_torch(tmp_path: Path, arguments: list[str])
         "import sys\nfrom vtkit import cli\ntry:\n    cli.main()\nexcept SystemExit:\n    pass\n"
         "print('imported:', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    imported = set(result.stdout.rpartition("imported:")[2].split())
+    said = python("-c", code, *arguments, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    imported = set(said.rpartition("imported:")[2].split())
     assert "vtkit" in imported
     slow = HEAVY - {"huggingface_hub"}  # asked where its cache is
     assert not imported & slow

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny
-from command_line import invoke
+from command_line import invoke, python, succeeds
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -22,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.documents import (
     IDF,
     LONG,
@@ -128,21 +125,9 @@ def test_where_dimensions_are_no_tokens_or_only_own_ones_it_is_refused(tmp_path:
 def own_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a folded encoder with own tokens, IDF, and the twelve largest weights of a document."""
     folder = tmp_path_factory.mktemp("made")
-    save_encoder(tiny.encoder(folder / "work"), folder / "encoder")
-    tiny.tokenizer(CASED).save_pretrained(str(folder / "target"))
     documents = [Document(f"d{n}", "", text) for n, text in enumerate(TEXTS) if text]
-    tiny.write_collection(folder / "set", RetrievalSet("x", documents, [Query("q", "raven")], {"q": {"d30": 1}}))
-    (folder / "own.toml").write_text("""\
-[recipe]
-name = "own"
-language = "en"
-[source]
-model = "./encoder"
-[vocabulary]
-kind = "existing"
-tokenizer = "./target"
-[transfer]
-method = "subtoken"
+    found = RetrievalSet("x", documents, [Query("q", "raven")], {"q": {"d30": 1}})
+    more = """\
 [casing]
 output = "fold"
 [index]
@@ -151,10 +136,8 @@ document_weighting = "geng"
 top_dimensions = 12
 document_length = 32
 query_encoder = "idf"
-[evaluate]
-sets = ["set"]
-""")
-    return run(folder / "own.toml", runs=folder / "runs", threads=1)
+"""
+    return tiny.finished_run(folder, found, "own", "set", more, tokens=CASED)
 
 
 def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) -> None:
@@ -309,8 +292,7 @@ def test_an_index_outside_of_runs_is_the_same(name: str, request: pytest.Fixture
         ["encode", made / "model", corpus_of(made), "--out", tmp_path / "vectors", *options],
         ["index", tmp_path / "vectors", "--out", tmp_path / "index", *(f"--set={each}" for each in settings)],
     ):
-        done = invoke(*arguments)
-        assert done.exit_code == 0, done.output
+        succeeds(*arguments)
     found = matrix(ExactIndex.load(generation_of(tmp_path / "index") / "postings"))
     np.testing.assert_allclose(found, indexed(made), rtol=1e-3)
 
@@ -320,13 +302,10 @@ def test_an_export_encodes_further_documents_as_the_index_holds_them(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     made = request.getfixturevalue(name)
-    done = invoke("export", made, "--for", "qdrant", "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
+    succeeds("export", made, "--for", "qdrant", "--out", tmp_path / "out")
     texts = [json.loads(line)["text"] for line in corpus_of(made).open(encoding="utf-8")][:40]
-    command = [sys.executable, "encode.py", "--document", *texts]
-    said = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, encoding="utf-8", env=os.environ)
-    assert said.returncode == 0, said.stderr
-    for line, row in zip(said.stdout.splitlines(), indexed(made)[:40], strict=True):
+    said = python("encode.py", "--document", *texts, cwd=tmp_path / "out")
+    for line, row in zip(said.splitlines(), indexed(made)[:40], strict=True):
         found = {int(number): weight for number, weight in json.loads(line).items()}
         assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)
 
@@ -336,8 +315,7 @@ def test_the_share_that_is_kept_is_chosen_when_documents_are_encoded(by_rule: Pa
     roots = {}
     for share in ("1", "0.5"):
         folder = tmp_path / share
-        done = invoke("encode", by_rule / "model", corpus_of(by_rule), "--out", folder, "--mass", share)
-        assert done.exit_code == 0, done.output
+        succeeds("encode", by_rule / "model", corpus_of(by_rule), "--out", folder, "--mass", share)
         vectors = read_vectors(folder / "vectors")
         roots[share] = sparse.csr_matrix((vectors.data**0.5, vectors.indices, vectors.indptr), vectors.shape)
     sums, held = row_sums(roots["1"]), row_sums(roots["0.5"])
@@ -346,4 +324,4 @@ def test_the_share_that_is_kept_is_chosen_when_documents_are_encoded(by_rule: Pa
     assert (held - least < 0.5 * sums * (1 + 1e-6)).all()
     refused = invoke("index", tmp_path / "0.5", "--out", tmp_path / "index", "--set=mass=0.7")
     assert "vtkit encode --mass" in str(refused.exception)
-    assert invoke("index", tmp_path / "0.5", "--out", tmp_path / "index").exit_code == 0
+    succeeds("index", tmp_path / "0.5", "--out", tmp_path / "index")

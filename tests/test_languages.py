@@ -231,8 +231,7 @@ def test_documents_in_two_languages_become_one_index(tmp_path: Path, monkeypatch
     for number in (10, 11):  # English, Korean
         text = json.loads(rows[number])["text"]
         query = " ".join(text.split()[1:7])
-        answered = invoke("search", out, query, "--json", "--why")
-        results = json.loads(answered.stdout)["results"]
+        results = json.loads(invoke("search", out, query, "--json", "--why").stdout)["results"]
         assert results[0]["id"] == f"d{number}"
         of_bm25 = {word: bm25 for word, _, _, bm25, *_ in results[0]["words"] if bm25}
         assert of_bm25

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder, SparseEncoder
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
@@ -411,8 +411,7 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     left_out = report_of(made).sparsity.left_out
     assert 1 - kept / stored < left_out < 0.5, "some were not kept when documents were encoded"
     assert re.search(r"left out of documents \| [1-9]\d? % of their weights", page)
-    found = invoke("explain", str(made), tiny.collection(40).documents[1].text, "d1")
-    assert found.exit_code == 0, found.output
+    found = succeeds("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
     for kind in (r"\d+:[a-z]+.*", r"\d+:\(.*\)", r"bm25:.+", r"(##)?[a-z]+"):
         assert any(re.fullmatch(kind, name) for name in shared), found.output
@@ -465,8 +464,7 @@ def test_units_of_a_multi_vector_encoder_stand_beside_it(recipe: Path, embedder:
 
 
 def reasons_leave_out_units_of_common_words(made: Path) -> None:
-    found = invoke("search", str(made), tiny.collection(40).documents[1].text, "--why", "--json")
-    assert found.exit_code == 0, found.output
+    found = succeeds("search", str(made), tiny.collection(40).documents[1].text, "--why", "--json")
     answer = json.loads(found.stdout)
     best = answer["results"][0]
     named = [name for pairs in (answer["tokens"], best["tokens"]) for name, _ in pairs]
@@ -488,9 +486,7 @@ def a_unit_lists_the_texts_it_weighs_most_in(made: Path) -> None:
     column = weights[:, [unit]].toarray().ravel()
     name = searcher.names[unit]
     for asked in (str(unit), name):
-        found = invoke("search", str(made), "--unit", asked, "--json")
-        assert found.exit_code == 0, found.output
-        answer = json.loads(found.stdout)
+        answer = json.loads(succeeds("search", str(made), "--unit", asked, "--json").stdout)
         assert answer["tokens"] == [[name, 1.0]]
         assert [result["score"] for result in answer["results"]] == pytest.approx(sorted(column)[::-1][:10], rel=1e-5)
     missing = invoke("search", str(made), "--unit", "64:")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from command_line import invoke
+from command_line import invoke, succeeds
 from filelock import FileLock
 
 from vtkit.pipeline.folder import open_run, report_of
@@ -21,9 +21,7 @@ from vtkit.system.errors import VtkitError
 
 
 def vtkit(*arguments: str) -> str:
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.exception
-    return result.stdout
+    return succeeds(*arguments).stdout
 
 
 def steps_run(recipe: Path, *settings: str) -> int:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tiny
-from command_line import invoke
+from command_line import invoke, succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny import add_training_queries, bare, collection, encoder, finished_run, texts
+from test_finetuning import judged
+from tiny import add_training_queries, bare, collection, encoder, finished_run
 
 import vtkit
 from vtkit.commands.recipe import check_recipe
@@ -47,15 +48,6 @@ def section(**changes: Any) -> FinetuneSection:
     return FinetuneSection(**{**wanted, **changes})
 
 
-def judged(qrels: dict[int, dict[int, int]], documents: int) -> RetrievalSet:
-    return RetrievalSet(
-        "judged",
-        [Document(f"d{n}", "", text) for n, text in enumerate(texts(documents, seed=8))],
-        [Query(f"q{n}", text) for n, text in enumerate(texts(len(qrels), seed=9, words=(1, 4)))],
-        {f"q{q}": {f"d{d}": grade for d, grade in grades.items()} for q, grades in qrels.items()},
-    )
-
-
 def ranked(wanted: FinetuneSection, own: Any, bm25: Any, folder: Path, depth: int, read: Any = None) -> list[Any]:
     lengths = wanted.query_length, wanted.document_length
     queries, setting = [query.text for query in DATA.queries], "finetune.mining"
@@ -74,10 +66,10 @@ def pools(data: RetrievalSet, rankings: Sequence[Sequence[Sequence[int]]], **min
 
 
 def test_judged_negatives_come_first_and_rankings_take_turns() -> None:
-    data = judged({0: {0: 1, 5: 0, 6: -1}, 1: {1: 1}}, 8)
+    data = judged([{0: 1, 5: 0, 6: -1}, {1: 1}], 8)
     found = pools(data, [[[7, 3, 2], [1, 4, 3, 2]]], depth=2)
     assert found == [[5, 6], [4, 3]]  # nothing is mined for a query with judged ones
-    assert pools(judged({0: {0: 1}}, 9), [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2) == [[1, 4, 2]]
+    assert pools(judged([{0}], 9), [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2) == [[1, 4, 2]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -86,14 +78,14 @@ def test_no_relevant_document_is_a_negative_whoever_found_it(
     rankings: list[list[int]], depth: int, draw: st.DataObject
 ) -> None:
     relevant = draw.draw(st.sets(st.integers(0, 11), min_size=1, max_size=6))
-    data = judged({0: dict.fromkeys(relevant, 1)}, 12)
+    data = judged([relevant], 12)
     (pool,) = pools(data, [[ranking] for ranking in rankings], depth=depth)
     assert not relevant & set(pool)
     assert len(set(pool)) == len(pool) >= min(depth, 12 - len(relevant))
 
 
 def test_only_scored_negatives_where_the_data_bring_scores() -> None:
-    data = judged({0: {0: 1, 5: 0, 6: 0}}, 8)
+    data = judged([{0: 1, 5: 0, 6: 0}], 8)
     data.scores["q0"] = {"d0": 2.0, "d6": 1.0}
     found = negative_pools(data, judged_pairs(data), section(), lambda depth: [[[3]]], scored_only=True)
     assert as_lists(found) == [[6]]
@@ -158,7 +150,7 @@ def put(path: Path, *lines: object) -> Path:
 
 
 def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
-    data = judged({0: {0: 1}, 1: {1: 1}}, 5)
+    data = judged([{0}, {1}], 5)
     file = put(
         tmp_path / "negatives.jsonl",
         {"qid": "q0", "pos": ["d0"], "neg": {"bm25": ["d3", "gone"], "dense": ["d2"]}},
@@ -181,7 +173,7 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
 )
 def test_a_useless_file_of_rankings_is_told(tmp_path: Path, line: object, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        read_rankings(put(tmp_path / "x.jsonl", line), judged({0: {0: 1}}, 2))
+        read_rankings(put(tmp_path / "x.jsonl", line), judged([{0}], 2))
 
 
 def table(path: Path, **columns: list[Any]) -> Path:
@@ -209,7 +201,7 @@ def lines(path: Path, text: str) -> Path:
     ],
 )
 def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, file: Callable[[Path], Path]) -> None:
-    data = judged({0: {0: 1}, 1: {1: 1}}, 5)
+    data = judged([{0}, {1}], 5)
     path = file(tmp_path)
     found = with_scores(data, [path])
     assert found.scores == {"q0": {"d0": 5.5, "d2": -1.0}}
@@ -220,7 +212,7 @@ def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, file: Callable[[P
 
 def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
     """sentence-transformers/msmarco, configuration bert-ensemble-margin-mse; ids may be numbers."""
-    data = judged({0: {0: 1}}, 5)
+    data = judged([{0}], 5)
     columns = {"query_id": ["q0"] * 2, "positive_id": ["d0"] * 2, "negative_id": ["d3", "d1"], "score": [4.0, 7.0]}
     path = table(tmp_path / "x.parquet", **columns)
     assert with_scores(data, [path]).scores == {"q0": {"d0": 0.0, "d3": -4.0, "d1": -7.0}}
@@ -228,7 +220,7 @@ def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
 
 
 def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = judged({0: {0: 1, 4: 1}, 1: {1: 1}, 2: {2: 1}}, 5)
+    data = judged([{0, 4}, {1}, {2}], 5)
     path = put(tmp_path / "x.jsonl", ["q0", ["d0", 2.0], ["gone", 1.0]], ["q1", ["d0", 3.0]], ["other", ["d0", 1.0]])
     found = with_scores(data, [path])
     assert found.qrels == {"q0": {"d0": 1}}
@@ -253,14 +245,14 @@ def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.
 )
 def test_a_useless_file_of_scores_is_told(tmp_path: Path, name: str, content: str, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        with_scores(judged({0: {0: 1}}, 2), [lines(tmp_path / name, content)])
+        with_scores(judged([{0}], 2), [lines(tmp_path / name, content)])
 
 
 # training
 
 
 def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) -> None:
-    data = judged({q: {q: 1, q + 4: 0, q + 8: 0} for q in range(4)}, 12)
+    data = judged([{q: 1, q + 4: 0, q + 8: 0} for q in range(4)], 12)
     data.scores.update({f"q{q}": {f"d{q}": 3.0, f"d{q + 4}": 1.0, f"d{q + 8}": -1.0} for q in range(4)})
     settings = {"loss": "margin_mse", "hard_negatives": 2, "learning_rate": 1e-3}
     one = finetune(encoder(tmp_path / "a"), data, section(**settings), "en", 3, tmp_path / "a" / "checkpoints")
@@ -300,8 +292,7 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
     ]
     put(tmp_path / "train.jsonl", *rows)
     arguments = run_of(tmp_path, 'data = "train.jsonl"\nloss = "margin_mse"\n[calibrate]\n')
-    done = invoke(*arguments)
-    assert done.exit_code == 0, done.output
+    done = succeeds(*arguments)
     result = result_of(tmp_path)
     assert (result["queries"], result["documents"]) == (len(set(queries)), len(set(documents)))
     assert result["curve"]["margin_mse"][0] > 0
@@ -322,9 +313,7 @@ def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert re.search(r"finetune\.mining\.files: .*line 2: negative_id or", str(done.exception))
     put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}})
-    done = invoke(*arguments)
-    assert done.exit_code == 0, done.output
-    assert "negatives of theirs for 1 queries" in done.output
+    assert "negatives of theirs for 1 queries" in succeeds(*arguments).output
 
 
 def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
@@ -339,8 +328,7 @@ def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
     scores = [*([3.0, 1.0] for _ in scored), [1.0]]
     scored_ids = [*scored.values(), ["d0"]]
     table(tmp_path / "scores.parquet", query_id=[*scored, "unknown"], corpus_id=scored_ids, score=scores)
-    done = invoke(*arguments)
-    assert done.exit_code == 0, done.output
+    done = succeeds(*arguments)
     assert f"scores of {2 * len(scored)} documents for {len(scored)} queries" in done.output
     assert result_of(tmp_path)["curve"]["margin_mse"][0] > 0
     done = invoke(*arguments, "--set", f'finetune.scores=["{tmp_path}/collection/queries.jsonl"]')
@@ -411,9 +399,7 @@ def test_a_command_and_a_recipe_say_that_ids_coincide_and_leave_them_out_if_told
     said = {}
     for told in (False, True):
         options = ["--language", "en", "--out", tmp_path / str(told), *["--ignore-identical-ids"] * told]
-        done = invoke("evaluate", "bm25", "--on", place, *options)
-        assert done.exit_code == 0, done.output
-        said[told] = " ".join(done.output.split())
+        said[told] = " ".join(succeeds("evaluate", "bm25", "--on", place, *options).output.split())
         (run,) = (read_trec(path) for path in (tmp_path / str(told)).rglob("run.trec*"))
         assert sum(query in [name for name, _ in results] for query, results in run.items()) == 20 * (not told)
     assert "20 of 20 queries of arguments are documents of the same id, and find themselves" in said[False]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import invoke as call
+from command_line import succeeds
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ROLES
@@ -359,9 +359,7 @@ def test_counts_add_up_in_every_mode(words: list[str], others: list[str], mode: 
 def test_the_command_lists_all_pairs_and_prints_json(folders: list[str], tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     options = ["--list", str(file), "--json", "--mode", "exact", "--examples", "2"]
-    result = call("overlap", folders[1], folders[1], *options)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    report = json.loads(succeeds("overlap", folders[1], folders[1], *options).stdout)
     assert (report["mode"], report["overlap"]) == ("exact", 13)  # its own vocabulary: fillers too
     assert len(report["classes"]["exact"]["examples"]) == 2
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]

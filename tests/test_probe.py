@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import invoke
+from command_line import succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
@@ -298,8 +298,7 @@ def test_a_user_is_told(source: SparseEncoder, pairs: str, tmp_path: Path) -> No
     names = ("source", "target", "corpus.txt")
     model, target, corpus = (str(tmp_path / name) for name in names)
     said = ("transfer", model, target, "--parallel", pairs, "--corpus", corpus, "--json")
-    done = invoke(*said, "-o", str(tmp_path / "moved"))
-    assert done.exit_code == 0, done.output
+    done = succeeds(*said, "-o", str(tmp_path / "moved"))
     probed = json.loads(done.stdout)["moved"]["probed"]
     assert [one["name"] for one in probed] == ["rule", "parallel.estimator = cooccurrence"]
     assert sum(one["taken"] for one in probed) == 1

@@ -3,10 +3,8 @@
 import ast
 import gzip
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from command_line import python
 from sentence_transformers import SparseEncoder
 from situations import part_of
 
@@ -86,13 +85,9 @@ def test_a_notebook_runs_offline_on_what_ships(notebook: Path, tmp_path: Path) -
     for name in small:
         part_of(*(folder / "recipes" / "quickstart_data" / name for folder in (ROOT, tmp_path)), 120)
     (tmp_path / "notebooks").mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "VTKIT_DOWNLOAD"}
-    environment |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "empty"), "MPLBACKEND": "agg"}
-    result = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path / "notebooks", env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert len(result.stdout.splitlines()) >= 5
+    environment = {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "empty"), "MPLBACKEND": "agg"}
+    said = python("-c", script, cwd=tmp_path / "notebooks", without=("VTKIT_DOWNLOAD",), **environment)
+    assert len(said.splitlines()) >= 5
 
 
 def test_the_page_has_examples_and_every_name_and_the_package_is_typed() -> None:
@@ -120,11 +115,11 @@ def test_every_public_name_is_there_at_runtime_and_for_type_checkers() -> None:
 
 def test_importing_vtkit_loads_its_version_and_nothing_else() -> None:
     code = "import sys; before = set(sys.modules); import vtkit; print(*sorted(set(sys.modules) - before))"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in result.stdout.split()}
+    names = python("-c", code, cwd=ROOT).split()
+    loaded = {name.partition(".")[0] for name in names}
     assert "vtkit" in loaded
     assert loaded <= {"vtkit", "importlib", "typing", "collections", "re", "copyreg", *sys.stdlib_module_names}
-    own = {name for name in result.stdout.split() if name.startswith("vtkit")}
+    own = {name for name in names if name.startswith("vtkit")}
     assert own == {"vtkit", "vtkit.system", "vtkit.system.version"}
 
 

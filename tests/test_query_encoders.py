@@ -4,7 +4,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ import command_line
 import numpy as np
 import pytest
 import torch
-from command_line import invoke
+from command_line import python, succeeds
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
+from test_finetuning import DATA, section
 from tiny import (
     ROLES,
     TOKENS,
@@ -54,19 +54,13 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.stored_vectors import read_vectors
 from vtkit.settings.casing import CasingSection
-from vtkit.settings.finetune import QUERY_ENCODERS, FinetuneSection
+from vtkit.settings.finetune import QUERY_ENCODERS
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder
 from vtkit.vocabulary.existing import wrap
 
-DATA = collection(48, seed=4)
 DOCUMENTS = [document.contents for document in DATA.documents]
-
-
-def section(**changes: Any) -> FinetuneSection:
-    wanted = {"data": "unused", "steps": 23, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 10}
-    return FinetuneSection(**{**wanted, **changes})
 
 
 def entries(vectors: Any, row: int = 0) -> dict[str, float]:
@@ -123,9 +117,7 @@ def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: 
     (tmp_path / "documents.txt").write_text("\n".join(DOCUMENTS), "utf-8")
     command = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "documents.txt")]
     command += ["--query-encoder", kind, "--out", str(tmp_path / "made")]
-    shown = invoke(*command)
-    assert shown.exit_code == 0, shown.output
-    assert f"logits are left as they are, queries by a static table ({kind})" in shown.output
+    assert f"logits are left as they are, queries by a static table ({kind})" in succeeds(*command).output
     wanted = binary_weights(ours) if kind == "binary" else idf_query_weights(ours, DOCUMENTS)
     made = load_encoder(str(tmp_path / "made"))
     np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), wanted)
@@ -177,8 +169,7 @@ def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder
     for kind in ("binary", "idf"):
         text = f'{RECIPE}models = ["finetune", "query-table"]\n{FINETUNE}[index]\nquery_encoder = "{kind}"\n'
         (tmp_path / "recipe.toml").write_text(text, "utf-8")
-        ended = invoke("run", str(tmp_path / "recipe.toml"), "--runs", str(runs), "--threads", "1")
-        assert ended.exit_code == 0, ended.output
+        succeeds("run", str(tmp_path / "recipe.toml"), "--runs", str(runs), "--threads", "1")
         folder = runs / "table"
         steps = json.loads((folder / "run.json").read_text("utf-8"))["steps"]
         assert "encode:finetune" in steps
@@ -246,10 +237,8 @@ def test_a_process_without_vtkit_gives_the_same_vectors(tmp_path: Path) -> None:
     save_encoder(ours, tmp_path / "model")
     queries, documents = ["river river stone", "fjord 7", "", *texts(3)], texts(4, seed=2)
     (tmp_path / "given.json").write_text(json.dumps([queries, documents]))
-    files = [str(tmp_path / name) for name in ("model", "given.json", "out.pt")]
-    command = [sys.executable, "-c", LIBRARY_ALONE, *files]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, cwd=tmp_path, env={**environment, "HF_HUB_OFFLINE": "1"}, check=True)
+    files = [tmp_path / name for name in ("model", "given.json", "out.pt")]
+    python("-c", LIBRARY_ALONE, *files, cwd=tmp_path, without=("PYTHONPATH",), HF_HUB_OFFLINE="1")
     theirs = torch.load(tmp_path / "out.pt", weights_only=True)
     for side, given, wanted in (("query", queries, theirs[0]), ("document", documents, theirs[1])):
         found = encode_side(ours, given, side, 48).toarray()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import succeeds
 from rehearsal import texts
 from rehearsal.measure import rehearse
 from rehearsal.recipes import CHECKED, FAST, RECIPES, REHEARSED, options
@@ -42,5 +42,4 @@ def test_what_a_recipe_names_is_read_out_of_a_cache_of_the_hub(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(work / HUB))
     monkeypatch.setenv("VTKIT_CACHE", str(work / "cache"))
     monkeypatch.chdir(work)
-    done = invoke("recipe", "check", f"recipes/{name}.toml", "--data", *options(name))
-    assert done.exit_code == 0, done.output
+    succeeds("recipe", "check", f"recipes/{name}.toml", "--data", *options(name))

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import command_line
@@ -330,14 +329,8 @@ def test_a_run_killed_again_and_again_ends_in_the_same_numbers(finished: Path, t
             shutil.copytree(finished / store / output, tmp_path / store / output)
     partial = tmp_path / store / ".partial"
     for moment in MOMENTS:  # as soon as it is seen among the outputs that are being made
-        run = command_line.start(tmp_path, ["run", "korean.toml"], {**os.environ, **SETTINGS}, tmp_path)
-        deadline = time.monotonic() + 900
-        while not list(partial.glob(moment)):
-            assert run.is_alive(), f"the run ended before {moment} was seen"
-            assert time.monotonic() < deadline, f"{moment} never appeared"
-            time.sleep(0.002)
-        run.kill()
-        run.join()
+        arguments, environment = ["run", "korean.toml"], {**os.environ, **SETTINGS}
+        command_line.killed(tmp_path, arguments, environment, lambda moment=moment: list(partial.glob(moment)))
     plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run", "-v").stderr
     assert "skip: done" in plan
     vtkit(tmp_path, "run", "korean.toml")

@@ -4,13 +4,11 @@ used again, and given back between stages."""
 import json
 import os
 import platform
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import invoke, python, succeeds
 from packaging.requirements import Requirement
 
 from vtkit.pipeline.doctor import FOR_AUTHORS, _wrong, examine
@@ -32,8 +30,7 @@ os._exit(0)
 
 
 def printed(code: str, **environment: str) -> list[str]:
-    command, variables = [sys.executable, "-c", code], os.environ | environment
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.split()
+    return python("-c", code, **environment).split()
 
 
 @pytest.mark.parametrize(("asked", "stated", "expected"), [("1", "2", "1"), ("None", "1", "1")])
@@ -95,12 +92,9 @@ print(before - resident())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
 def test_freed_memory_is_used_again_without_asking_the_system() -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-
     def counted(call: str) -> list[int]:
-        command = [sys.executable, "-c", PAGES.format(call=call)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return [int(number) for number in done.stdout.split()]
+        said = python("-c", PAGES.format(call=call), without=("MALLOC_", "GLIBC_"))
+        return [int(number) for number in said.split()]
 
     # six tensors of 32 MiB: 49,152 pages of 4 KiB, or 96 of 2 MiB, unless they are there already; and the next stage
     # starts without them; a machine short of memory may take some away meanwhile, so one of six tries is enough
@@ -143,9 +137,7 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_command_prints_a_line_for_each_finding(tmp_path: Path) -> None:
-    result = invoke("doctor", "--runs", tmp_path)
-    assert result.exit_code == 0, result.stdout
-    lines = result.stdout.splitlines()
+    lines = succeeds("doctor", "--runs", tmp_path).stdout.splitlines()
     assert all(line.split()[0] in ("ok", "note") for line in lines)
     listed = json.loads(invoke("doctor", "--runs", tmp_path, "--json").stdout)
     assert len(listed) == len(lines)

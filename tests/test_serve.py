@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -232,11 +231,7 @@ def test_queries_have_the_dimensions_of_the_index_that_was_exported(tmp_path: Pa
     queries = ["maple raven river", "Oak, oak! zephyr", "  ", "river " * 200]
     (tmp_path / "queries.txt").write_text("maple raven river\nOak, oak! zephyr\n" + "river " * 200, "utf-8")
     vtkit.export_for(run, "onnx", tmp_path / "out", queries=tmp_path / "queries.txt")
-    encoded = subprocess.run(
-        [sys.executable, str(tmp_path / "out" / "encode.py"), *queries],
-        env=os.environ | {"PYTHONPATH": str(Path(vtkit.__file__).parents[1])},
-        capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
+    encoded = command_line.python(tmp_path / "out" / "encode.py", *queries).splitlines()
     replay = (tmp_path / "out" / "replay.jsonl").read_text("utf-8").splitlines()
     with running(tmp_path, str(run)) as started:
         status, vectors = started.embed(queries, prompt_name="query")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from command_line import invoke
+from command_line import succeeds
 
 from vtkit.data.collections import judgements
 from vtkit.encoder.checkpoint import save_encoder
@@ -51,8 +51,7 @@ def test_every_recipe_passes_the_check_where_its_things_are_there(path: Path, th
             listed = isinstance(attrgetter(thing.setting)(recipe), tuple)
             value = json.dumps([str(things[thing.what])] if listed else str(things[thing.what]))
             options += ["--set", f"{thing.setting}={value}"]
-    done = invoke("recipe", "check", str(path), *options)
-    assert done.exit_code == 0, f"{done.output}\n{done.exception}"
+    succeeds("recipe", "check", str(path), *options)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from command_line import invoke
+from command_line import succeeds
 from safetensors.torch import load_file
 
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
@@ -62,8 +62,7 @@ def test_the_encoder_stays_as_it_is_and_nothing_is_warned_of(folder: Path, capsy
 
 
 def test_its_recipe_runs_to_the_report_and_shows_a_line_a_stage(folder: Path) -> None:
-    ended = invoke("run", str(folder / "own.toml"), "--runs", str(folder / "runs"))
-    assert ended.exit_code == 0, ended.output
+    ended = succeeds("run", str(folder / "own.toml"), "--runs", str(folder / "runs"))
     report = (folder / "runs" / "own" / "report.md").read_text("utf-8")
     assert "after adaptation" in report
     assert "with BM25 in one index" in report

@@ -1,15 +1,13 @@
 """The queries of an inference-free encoder without its documents' side: the same vectors, and nothing heavy loaded."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
@@ -168,12 +166,7 @@ def test_a_search_imports_neither_torch_nor_what_loads_models(model: Path, tmp_p
     unneeded = ["torch", "sentence_transformers"]
     if "BertTokenizer" not in (model / "query_0_SparseStaticEmbedding" / "tokenizer_config.json").read_text("utf-8"):
         unneeded.append("transformers")  # which alone knows how BERT's tokenizer is built anew
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCH, *unneeded, str(tmp_path / "index")],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": root},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(python("-c", SEARCH, *unneeded, tmp_path / "index", PYTHONPATH=root))
     query = encode_side(load_encoder(str(model)), ["river stone"], "query", 64)
     assert found["tokens"] == [[TOKENS[place], pytest.approx(weight, abs=1e-4)] for weight, place in sorted(
         zip(query.data, query.indices, strict=True), reverse=True)]  # fmt: skip
@@ -240,7 +233,4 @@ def test_a_search_neither_imports_sentence_transformers_nor_looks_for_garbage_in
         "assert gc.isenabled() and len(gc.get_objects()) < gc.get_freeze_count()\n"
         "assert 2 not in passes"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", script, cwd=tmp_path)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import statistics
 import time
 import tomllib
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from command_line import start
+from command_line import killed
 from hypothesis import given
 from hypothesis import strategies as st
 from test_report import shown_by_a_browser
@@ -78,17 +77,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.write_collection(folder / "collection", tiny.collection(40))
     (folder / "corpus.txt").write_text("\n".join(tiny.texts(60)), "utf-8")
     write(folder, GRID)
-    arguments = ["sweep", "recipe.toml", "--threads", "1"]
-    process = start(folder, arguments, dict(os.environ), folder)
     second = folder / "runs" / "tiny-method-mixture-seed-2" / "run.json"
-    deadline = time.monotonic() + 300
-    while not second.exists():
-        assert process.is_alive(), (folder / "stderr").read_text("utf-8")
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    killed(folder, ["sweep", "recipe.toml", "--threads", "1"], os.environ, second.exists)
     return folder
 
 
@@ -344,16 +334,8 @@ def test_cells_that_run_side_by_side_end_with_a_sweep_that_is_killed(finished: P
     runs = finished / "long"
     cells = [runs / cell.name for cell in grid_of(recipe).cells[:2]]
     arguments = ["sweep", str(recipe), "--runs", str(runs), "--jobs", "2", "--threads", "2"]
-    process = start(finished, arguments, dict(os.environ), finished)
-
-    def wait_until(running: bool) -> None:
-        deadline = time.monotonic() + 120
-        while any((running_by(cell) is not None) != running for cell in cells):
-            assert time.monotonic() < deadline, (finished / "stderr").read_text("utf-8")
-            time.sleep(0.1)
-
-    wait_until(running=True)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    wait_until(running=False)
+    killed(finished, arguments, os.environ, lambda: all(running_by(cell) is not None for cell in cells))
+    deadline = time.monotonic() + 120
+    while any(running_by(cell) is not None for cell in cells):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

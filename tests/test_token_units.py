@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import modules as library
@@ -151,8 +151,7 @@ def test_an_autoencoder_of_others_is_searched(tmp_path: Path, pooling: str, vari
         tiny.write_collection(tmp_path / "texts", tiny.collection(12))
         vectors, index = tmp_path / "vectors", tmp_path / "index"
         for arguments in (("encode", folder, tmp_path / "texts", "--out", vectors), ("index", vectors, "--out", index)):
-            done = invoke(*map(str, arguments))
-            assert done.exit_code == 0, done.output
+            succeeds(*map(str, arguments))
         text = tiny.collection(12).documents[3]
         best, *_ = json.loads(invoke("search", str(index), text.contents, "--why", "--json").stdout)["results"]
         assert best["id"] == text.id

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from command_line import invoke
+from command_line import invoke, succeeds
 from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import dimension_names
@@ -33,9 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def called(*arguments: object) -> str:
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.exception
-    return result.stdout
+    return succeeds(*arguments).stdout
 
 
 def transferred(folder: Path, out: str, *options: object, target: str = "target") -> Path:

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -311,8 +310,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 @pytest.mark.parametrize(("alpha", "count"), [(1.0, 5_000), (1.2, 250)])
 def test_rows_over_all_source_tokens_take_the_memory_of_a_block(alpha: float, count: int) -> None:
     """5,000 rows over 20,000 anchors are 800 MB of weights in double precision, and several times that when made."""
-    printed = subprocess.run([sys.executable, "-c", PEAK, str(alpha), str(count)], capture_output=True, check=True)
-    assert int(printed.stdout) < 250
+    assert int(python("-c", PEAK, alpha, count)) < 250
 
 
 def test_sembridge_finds_synonyms_with_a_real_embedder(

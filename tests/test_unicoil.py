@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import invoke
+from command_line import succeeds
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
+from test_finetuning import DATA, section
 from tiny import (
     ARCHITECTURES,
     TOKENS,
     WORDS,
-    add_training_queries,
-    collection,
     encoder,
+    finished_run,
     shuffled,
     texts,
     tokenizer,
-    write_collection,
 )
 
 from vtkit.encoder.casing import change_encoder
@@ -33,7 +32,6 @@ from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.evaluation.gates.encoder import vector_gates
 from vtkit.pipeline.folder import open_run
-from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.calibrate import CalibrateSection
@@ -48,7 +46,6 @@ from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.transfer.surgery.graft import graft
 
-DATA = collection(48, seed=4)
 DOCUMENTS = [document.contents for document in DATA.documents]
 
 
@@ -205,11 +202,6 @@ def test_a_new_vocabulary_takes_the_layer_along(tmp_path: Path) -> None:
 # training
 
 
-def section(**changes: Any) -> FinetuneSection:
-    wanted = {"data": "unused", "steps": 21, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 10}
-    return FinetuneSection(**{**wanted, **changes})
-
-
 def trained(folder: Path, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     ours = as_unicoil(encoder(folder))
     return ours, finetune(ours, DATA, section(**changes), "en", 5, folder / "checkpoints")
@@ -274,27 +266,18 @@ def test_a_source_that_is_one_already_is_refused_where_logits_are_asked_for(tmp_
 
 def vtkit(*arguments: str) -> str:
     """What the command prints, run in this process."""
-    done = invoke(*arguments)
-    assert done.exit_code == 0, f"{arguments}\n{done.output}\n{done.exception}"
-    return done.stdout
+    return succeeds(*arguments).stdout
 
 
 def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansions, "COMMON", 1.0)  # of so few documents every word is common
-    save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
-    tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
-    data = write_collection(tmp_path / "collection", DATA)
-    add_training_queries(data, DATA)
-    (tmp_path / "tiny.toml").write_text(
-        '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
-        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+    data = tmp_path / "collection"
+    more = (
         '[adapt]\nobjective = "mlm"\nsteps = 5\nbatch_size = 4\n'
         '[expand_documents]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\nkeep = 3\n'
         '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\n'
-        '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
-        "utf-8",
     )
-    folder = run(tmp_path / "tiny.toml", runs=tmp_path / "runs", threads=1)
+    folder = finished_run(tmp_path, DATA, more=more, source='kind = "unicoil"\n')
     assert is_unicoil(load_encoder(str(folder / "model")))
     card = (folder / "model" / "README.md").read_text("utf-8")
     assert 'SparseEncoder("path/to/this/folder", trust_remote_code=True)' in card
@@ -310,7 +293,15 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     index = ExactIndex.load(folder / "index" / "collection" / "postings")
     assert index.info.postings == sum(len({*text.split(), *words[digest(text)]}) for text in DOCUMENTS)
     assert report["words_added"] == 3.0
-    vtkit("expand-documents", folder / "expander", data, "--out", tmp_path / "expanded", "--set", "keep=2")
+    vtkit(
+        "expand-documents",
+        folder / "expander",
+        tmp_path / "collection",
+        "--out",
+        tmp_path / "expanded",
+        "--set",
+        "keep=2",
+    )
     written = (tmp_path / "expanded" / "corpus.jsonl").read_text("utf-8").splitlines()
     assert [len(json.loads(line)["text"].split()) for line in written] == [len(text.split()) + 2 for text in DOCUMENTS]
     vtkit("encode", folder / "model", data, "--out", tmp_path / "vectors")

@@ -6,13 +6,12 @@ from __future__ import annotations
 import gzip
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,6 +174,5 @@ assert not any(name.startswith(("vtkit", "icu")) for name in sys.modules)
 def test_the_saved_tokenizer_needs_neither_vtkit_nor_a_dictionary(tmp_path: Path) -> None:
     tokenizer = trained("th", "wordpiece")
     tokenizer.save_pretrained(tmp_path)
-    command = [sys.executable, "-c", READ, str(tmp_path / "tokenizer.json")]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    printed = python("-c", READ, tmp_path / "tokenizer.json", cwd=tmp_path)
     assert printed.strip() == str(tokenizer.tokenize("คะแนนของครูดีมาก")) == "['คะแนน', 'ของ', 'ครู', 'ดี', 'มาก']"

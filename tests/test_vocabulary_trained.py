@@ -3,11 +3,8 @@ what a user sees of them: ``vtkit tokenizer``, and specifications that recipes n
 
 import gzip
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +14,7 @@ from pathlib import Path
 import pytest
 import test_expansion
 from command_line import invoke as vtkit
+from command_line import python, succeeds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -107,9 +105,7 @@ def train_each(folder: str) -> None:
 
 def test_a_process_with_other_hashes_and_threads_gives_the_same_bytes(tmp_path: Path) -> None:
     train_each(str(tmp_path / "here"))  # with the hashes of this process, and one thread
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "2"}
-    here = str(Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / "there"), here], check=True, env=environment)
+    python("-c", TRAIN, tmp_path / "there", Path(__file__).parent, PYTHONHASHSEED="1", RAYON_NUM_THREADS="2")
     for name in (*KINDS, "expanded", "expanded bpe"):
         first, second = (tmp_path / place / name / "tokenizer.json" for place in ("here", "there"))
         assert first.read_bytes() == second.read_bytes(), name
@@ -316,19 +312,16 @@ def test_the_commands_build_what_a_specification_or_the_options_say(tmp_path: Pa
     corpus = corpus_file(tmp_path)
     specification = tmp_path / "small.toml"
     specification.write_text(SPECIFICATION, encoding="utf-8")
-    built = vtkit("tokenizer", "build", specification, "--out", tmp_path / "built", "--json")
-    assert built.exit_code == 0, built.output
+    built = succeeds("tokenizer", "build", specification, "--out", tmp_path / "built", "--json")
     facts = json.loads(built.stdout)
     assert (facts["size"], facts["corpus"]["texts"]) == (400, 2000)
     assert "Unicode NFKC, lower case" in facts["text"]
     options = ["--algorithm", "bpe", "--size", 400, "--strip-accents", "--lowercase", "--out", tmp_path / "trained"]
-    trained = vtkit("tokenizer", "train", corpus, *options)
-    assert trained.exit_code == 0, trained.output
+    trained = succeeds("tokenizer", "train", corpus, *options)
     assert "400 tokens" in trained.stdout
     first, second = (tmp_path / name / "tokenizer.json" for name in ("built", "trained"))
     assert first.read_bytes() == second.read_bytes()
-    smaller = vtkit("tokenizer", "build", specification, "--out", tmp_path / "smaller", "--set", "vocabulary.size=320")
-    assert smaller.exit_code == 0, smaller.output
+    succeeds("tokenizer", "build", specification, "--out", tmp_path / "smaller", "--set", "vocabulary.size=320")
     assert len(AutoTokenizer.from_pretrained(tmp_path / "smaller", local_files_only=True)) == 320
 
 
@@ -357,8 +350,7 @@ def test_recipes_that_name_one_specification_share_what_it_builds(tmp_path: Path
     said = {}
     for name, more in (("first", ""), ("second", ""), ("third", "size = 320")):
         (tmp_path / f"{name}.toml").write_text(RECIPE.format(name=name, more=more), encoding="utf-8")
-        done = vtkit("run", tmp_path / f"{name}.toml", "--runs", tmp_path / "runs", "--until", "vocabulary", "-v")
-        assert done.exit_code == 0, done.output
+        done = succeeds("run", tmp_path / f"{name}.toml", "--runs", tmp_path / "runs", "--until", "vocabulary", "-v")
         said[name] = done.output
     assert re.search(r"vocabulary +run: not made yet", said["first"])
     assert re.search(r"vocabulary +skip: done", said["second"])

@@ -198,19 +198,28 @@ def add_training_queries(folder: Path, found: RetrievalSet) -> None:
 
 
 def finished_run(
-    folder: Path, found: RetrievalSet, name: str = "tiny", collection: str = "collection", more: str = ""
+    folder: Path,
+    found: RetrievalSet,
+    name: str = "tiny",
+    collection: str = "collection",
+    more: str = "",
+    language: str = "en",
+    tokens: tuple[str, ...] = shuffled(1),
+    source: str = "",
+    transfer: str = 'method = "subtoken"\n',
 ) -> Path:
-    """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to its own tokens in another order, and its
-    index of ``found`` (``folder/COLLECTION``), which has training queries too; ``more`` sections as they are."""
+    """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to ``tokens``, its own in another order, and
+    its index of ``found`` (``folder/COLLECTION``), which has training queries too; ``more`` sections as they are, and
+    more settings of the ``source`` and the ``transfer``."""
     save_encoder(encoder(folder / "work"), folder / "encoder")
-    tokenizer(shuffled(1)).save_pretrained(str(folder / "target"))
+    tokenizer(tokens).save_pretrained(str(folder / "target"))
     write_collection(folder / collection, found)
     if more:
         add_training_queries(folder / collection, found)
     recipe = folder / f"{name}.toml"
     recipe.write_text(
-        f'[recipe]\nname = "{name}"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
-        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+        f'[recipe]\nname = "{name}"\nlanguage = "{language}"\n[source]\nmodel = "./encoder"\n{source}'
+        f'[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\n{transfer}'
         f'{more}[evaluate]\nsets = ["{collection}"]\n',
         "utf-8",
     )
