@@ -34,7 +34,6 @@ from vtkit.vocabulary.pair import pair_of
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
 TARGET = wordpiece("school", "7", "schools", "[unused1]", "of")
 PAIR = pair_of(SOURCE, TARGET)
-OVERLAP = PAIR.overlap
 
 
 METHODS = ("zscore", "copy-overlap", "mixture")

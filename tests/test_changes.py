@@ -43,7 +43,6 @@ from vtkit.search.drift import Drift
 from vtkit.search.fields import ConditionError
 from vtkit.search.folders import ENCODING, read_encoding
 from vtkit.search.index_info import RECORD, IndexRecord
-from vtkit.search.results import Found
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import State, generation_of
 from vtkit.system.checksums import files_of, write_record
@@ -157,18 +156,6 @@ def assert_equals_an_index_built_anew(
 
 def kinds_of(record: IndexRecord) -> Mapping[str, str]:
     return {} if record.fields is None else record.fields.kinds
-
-
-def ranked(found: Found) -> list[set[str]]:
-    """The ids in their order; those whose scores are as good as equal stand together, without the last such group."""
-    groups: list[set[str]] = []
-    last = np.inf
-    for result in found.results:
-        if result.score < last * (1 - 1e-5):
-            groups.append(set())
-        groups[-1].add(result.id)
-        last = result.score
-    return groups[:-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

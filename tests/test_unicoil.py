@@ -202,11 +202,6 @@ def test_a_new_vocabulary_takes_the_layer_along(tmp_path: Path) -> None:
 # training
 
 
-def trained(folder: Path, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
-    ours = as_unicoil(encoder(folder))
-    return ours, finetune(ours, DATA, section(**changes), "en", 5, folder / "checkpoints")
-
-
 @pytest.mark.bf16
 def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
     """Every query holds a word of its document and ten words that say nothing."""

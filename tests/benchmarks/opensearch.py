@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from engines import zipf_vectors
+from engines import overlap, zipf_vectors
 from measuring import options
 
 from vtkit.search import opensearch
@@ -36,7 +36,6 @@ from vtkit.settings.index import IndexSection
 from vtkit.system.runtime import want_threads
 
 DEPTH = 10
-Query = Callable[[sp.csr_matrix], dict[str, Any]]
 
 
 def rank_feature(query: sp.csr_matrix) -> dict[str, Any]:
@@ -96,10 +95,6 @@ def timed(ask: Callable[[int], Any], count: int) -> tuple[float, float]:
         ask(number)
         times.append((time.perf_counter() - start) * 1e3)
     return float(np.percentile(times, 50)), float(np.percentile(times, 99))
-
-
-def overlap(ids: np.ndarray, exact: np.ndarray) -> float:
-    return float(np.mean([len({*one} & {*other}) / DEPTH for one, other in zip(ids, exact, strict=True)]))
 
 
 def main() -> None:

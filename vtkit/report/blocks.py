@@ -71,11 +71,11 @@ class Table:
 
 
 def table_of(
-    caption: str, systems: Mapping[str, T], figures: Mapping[str, Callable[[T], Cell]], head: str = "", **options: Any
+    caption: str, systems: Mapping[str, T], figures: Mapping[str, Callable[[T], Cell]], **options: Any
 ) -> Table:
     """A column for each system, a row for each figure; ``options`` are those of :class:`Table`."""
     rows = [(name, *map(figure, systems.values())) for name, figure in figures.items()]
-    return Table(caption, (head, *systems), rows, **options)
+    return Table(caption, ("", *systems), rows, **options)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vtkit.data.text import batches
-from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.casing import is_cased
 from vtkit.vocabulary.composition import Composition, Han, compose, kind_without_letters
 from vtkit.vocabulary.existing import special_roles
@@ -187,14 +186,12 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
     ]
 
 
-def overlap_matrix(
-    tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols"
-) -> dict[str, Any]:
+def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast]) -> dict[str, Any]:
     """Overlap of every vocabulary with every other, by the overlap rule (:attr:`Inspection.overlap`)."""
     vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
-    overlaps = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
+    overlaps = [[find_overlap(source, target) for target in vocabularies] for source in vocabularies]
     matrix = [[{"count": len(cell.overlap_ids), "share": cell.share} for cell in row] for row in overlaps]
-    return {"mode": mode, "matrix": matrix}
+    return {"mode": "exact+symbols", "matrix": matrix}
 
 
 def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
