@@ -181,7 +181,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_damaged_vectors_make_no_index(indexed: Path, tmp_path: Path, damage: str) -> None:
     shutil.copytree(indexed / "vectors", tmp_path / "vectors")
     DAMAGE[damage](tmp_path / "vectors")
-    with pytest.raises(DataError, match=r"data\.npy is damaged: .* vtkit encode" if "vectors" in damage else ""):
+    said = r"data\.npy is damaged: .* " if "vectors" in damage else ""
+    with pytest.raises(DataError, match=f"{said}vtkit encode"):
         vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
     assert not (tmp_path / "index").exists()
 
