@@ -237,16 +237,12 @@ def test_every_part_of_a_bar_is_as_long_as_its_share() -> None:
     assert bars_drawn == pytest.approx([0.25, 0.75, 1.0], abs=1e-3)
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> list[str]:
+def test_the_command_writes_json_html_and_png(tmp_path: Path) -> None:
     first = wordpiece("the", "##ing", "school", "<b>bad</b>", "\u202eevil", "42", "한", "山")
     second = byte_level("Ġthe", "ing", "Ġ", "e")
     for name, tokenizer in {"first": first, "second": second}.items():
         tokenizer.save_pretrained(tmp_path / name)
-    return [str(tmp_path / name) for name in ("first", "second")]
-
-
-def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path) -> None:
+    folders = [str(tmp_path / name) for name in ("first", "second")]
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("the school\nthe\n", encoding="utf-8")
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"

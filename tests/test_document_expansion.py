@@ -38,11 +38,6 @@ from vtkit.training.document_expansion.tilde import (
 )
 from vtkit.vocabulary.existing import wrap
 
-
-def ids_of(*words: str) -> list[int]:
-    return [TOKENS.index(word) for word in words]
-
-
 # Borda's count
 
 
@@ -91,7 +86,7 @@ def nothing_stops(model: SparseEncoder) -> torch.Tensor:
 @pytest.mark.bf16
 def test_a_step_minimises_the_likelihood_of_either_text_given_the_other(tmp_path: Path) -> None:
     ours = encoder(tmp_path, dropout=0.0)
-    mask_dimensions(ours[0].auto_model, ids_of("oak"))
+    mask_dimensions(ours[0].auto_model, [TOKENS.index("oak")])
     pairs = [("river stone", "oak fern river fern"), ("heron", "lagoon reef [SEP] 7"), ("otter marsh", "")]
     counted = nothing_stops(ours)
     total = 0.0

@@ -114,11 +114,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return of
 
 
-def by_engine(logits: Any, mask: Any) -> Any:
-    """What engines make of logits by themselves."""
-    return (np.log1p(np.maximum(logits, 0)) * mask[..., None]).max(axis=1)
-
-
 @pytest.mark.parametrize(
     ("settings", "fold", "kept"),
     [
@@ -147,8 +142,8 @@ def test_onnx_gives_the_encoders_vectors(
     names = {each.name for each in session.get_inputs()}
     logits, weights = session.run(None, {name: tokens[name] for name in names})
     np.testing.assert_allclose(weights, own, atol=1e-4)
-    same = np.allclose(by_engine(logits, tokens["attention_mask"]), own, atol=1e-4)
-    assert same == TermWeights(encoder).pools_elsewhere
+    by_engine = (np.log1p(np.maximum(logits, 0)) * tokens["attention_mask"][..., None]).max(axis=1)
+    assert np.allclose(by_engine, own, atol=1e-4) == TermWeights(encoder).pools_elsewhere
 
 
 @given(st.data())

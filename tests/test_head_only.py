@@ -108,10 +108,6 @@ def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
 # labels
 
 
-def spans(*pairs: tuple[int, int]) -> NDArray[np.int64]:
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12)
 """Gap before and length of each token."""
 
@@ -121,7 +117,7 @@ def placed(pieces: list[tuple[int, int]]) -> NDArray[np.int64]:
     for gap, length in pieces:
         found.append((at + gap, at + gap + length))
         at += gap + length
-    return spans(*found)
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 @given(PIECES, PIECES)

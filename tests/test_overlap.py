@@ -319,15 +319,6 @@ def test_an_expanded_vocabulary_keeps_every_token_of_its_base_fillers_too() -> N
     assert {tokens(other)[number] for number in found.new_ids} == {"[unused0]", "[unused1]", "receptor"}
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> list[str]:
-    source = byte_level("Ġthe", "school", "ing", "7", "ĠParis", "e")
-    target = wordpiece("the", "school", "##ing", "7", "paris", "[unused1]", "zebra", "a\tb\\c")
-    for name, tokenizer in {"source": source, "target": target}.items():
-        tokenizer.save_pretrained(tmp_path / name)
-    return [str(tmp_path / "source"), str(tmp_path / "target")]
-
-
 def test_a_small_pair_by_hand() -> None:
     source = byte_level("Ġthe", "school", "ing", "7", "ĠParis")
     target = wordpiece("the", "school", "##ing", "7", "paris", "[unused1]")
@@ -356,10 +347,12 @@ def test_counts_add_up_in_every_mode(words: list[str], others: list[str], mode: 
     assert len(list(pair_rows(source, target, mode))) == report["overlap"]
 
 
-def test_the_command_lists_all_pairs_and_prints_json(folders: list[str], tmp_path: Path) -> None:
-    file = tmp_path / "pairs.tsv"
+def test_the_command_lists_all_pairs_and_prints_json(tmp_path: Path) -> None:
+    words = ("the", "school", "##ing", "7", "paris", "[unused1]", "zebra", "a\tb\\c")
+    target, file = tmp_path / "target", tmp_path / "pairs.tsv"
+    wordpiece(*words).save_pretrained(target)
     options = ["--list", str(file), "--json", "--mode", "exact", "--examples", "2"]
-    report = json.loads(succeeds("overlap", folders[1], folders[1], *options).stdout)
+    report = json.loads(succeeds("overlap", target, target, *options).stdout)
     assert (report["mode"], report["overlap"]) == ("exact", 13)  # its own vocabulary: fillers too
     assert len(report["classes"]["exact"]["examples"]) == 2
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]

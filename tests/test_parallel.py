@@ -177,10 +177,6 @@ FIRST = tokens(SOURCE).index(WORDS[0])
 """Both vocabularies have their words from here on."""
 
 
-def shifted(pairs: Pairs) -> Pairs:
-    return [([n + FIRST for n in source], [n + FIRST for n in target]) for source, target in pairs]
-
-
 def cosines(pairs: Pairs) -> np.ndarray:
     """cos(x_t, x_s) with dense vectors, (6 target words, 6 source words)."""
     vectors = np.zeros((2, 6, len(pairs)))
@@ -195,7 +191,8 @@ def cosines(pairs: Pairs) -> np.ndarray:
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 4.0])
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8))
 def test_weights_are_the_entmax_of_the_cosines(alpha: float, pairs: Pairs) -> None:
-    mixture = cooccurrence_mixture(bitext(shifted(pairs)), PAIR, alpha, 0.0)
+    shifted = [([n + FIRST for n in source], [n + FIRST for n in target]) for source, target in pairs]
+    mixture = cooccurrence_mixture(bitext(shifted), PAIR, alpha, 0.0)
     found = mixture.weights.toarray()[FIRST : FIRST + 6, FIRST : FIRST + 6]
     for row, similar in zip(found, cosines(pairs), strict=True):
         near = similar > 0

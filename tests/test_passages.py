@@ -170,17 +170,12 @@ def test_passages_that_are_gone_or_of_another_index_are_told(tmp_path: Path) -> 
             open_index(IndexSection(), tmp_path / "postings")
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_a_run_judges_searches_and_explains_documents_by_their_best_passages(tmp_path: Path) -> None:
     """A run over documents with fields, which are cut into passages, in one index with BM25's terms."""
     found = tiny.collection(60, seed=7)
     documents = [replace(each, title="cedar", fields={"year": 1990 + n}) for n, each in enumerate(found.documents)]
     more = '[index]\nlexical = "bm25"\npassages = { words = 4, overlap = 1 }\n'
-    folder = tmp_path_factory.mktemp("passages")
-    return tiny.finished_run(folder, replace(found, documents=documents), more=more)
-
-
-def test_a_run_judges_searches_and_explains_documents_by_their_best_passages(finished: Path) -> None:
+    finished = tiny.finished_run(tmp_path, replace(found, documents=documents), more=more)
     searcher = open_searcher(finished, model=None, collection=None)
     postings, documents = searcher.index.postings, [searcher.documents[n] for n in range(60)]
     passages = postings.passages

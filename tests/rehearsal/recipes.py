@@ -33,7 +33,7 @@ class Rehearsed:
 def bring_japanese(folder: Path) -> None:
     """Pairs of questions and passages."""
     collection = japanese()
-    passages = dict(zip((document.id for document in collection.documents), _one_line(collection), strict=True))
+    passages = {document.id: " ".join(document.contents.split()) for document in collection.documents}
     questions = {query.id: query.text for queries in collection.queries.values() for query in queries}
     pairs = [(q, d) for judged in collection.qrels.values() for q, grades in judged.items() for d in grades]
     _write(folder / "pairs.tsv.gz", "".join(f"{questions[q]}\t{passages[d]}\n" for q, d in pairs))
@@ -127,10 +127,6 @@ def write_beir(folder: Path, collection: Sample) -> None:
     for split, qrels in collection.qrels.items():
         rows_of = "".join(f"{q}\t{d}\t{grade}\n" for q, judged in qrels.items() for d, grade in judged.items())
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows_of}", "utf-8")
-
-
-def _one_line(collection: Sample) -> list[str]:
-    return [" ".join(document.contents.split()) for document in collection.documents]
 
 
 def _write(path: Path, text: str) -> None:
