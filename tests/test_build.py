@@ -191,6 +191,13 @@ def test_documents_and_evaluation_sets_are_not_both_indexed(embedder: Path, tmp_
     assert "the documents of evaluate.sets are indexed" in str(invoke("recipe", "check", recipe).exception)
 
 
+def test_a_build_without_a_model_is_told_what_it_needs_and_names_no_other_command(tmp_path: Path) -> None:
+    refused = invoke("build", beir(tmp_path), "--language", "en", "--out", tmp_path / "out").exception
+    assert str(refused) == "The recipe needs also: --source (or --embedder)"
+    assert "`vtkit build`" in invoke("search", "--help").stdout
+    assert "vtkit run, build or index" in str(invoke("search", tmp_path / "beir", "a query").exception)
+
+
 @pytest.mark.parametrize("language", ["de,en", "de"])
 def test_a_sparse_encoder_is_built_from_if_its_language_is_among_the_texts_and_with_pairs(
     language: str, tmp_path: Path

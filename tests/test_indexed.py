@@ -301,10 +301,10 @@ def test_an_index_outside_of_runs_is_the_same(name: str, request: pytest.Fixture
 def test_an_export_encodes_further_documents_as_the_index_holds_them(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    made = request.getfixturevalue(name)
-    succeeds("export", made, "--for", "qdrant", "--out", tmp_path / "out")
+    made, out = request.getfixturevalue(name), tmp_path / "out"
+    assert " vectors of documents over " in succeeds("export", made, "--for", "qdrant", "--out", out).stdout
     texts = [json.loads(line)["text"] for line in corpus_of(made).open(encoding="utf-8")][:40]
-    said = python("encode.py", "--document", *texts, cwd=tmp_path / "out")
+    said = python("encode.py", "--document", *texts, cwd=out)
     for line, row in zip(said.splitlines(), indexed(made)[:40], strict=True):
         found = {int(number): weight for number, weight in json.loads(line).items()}
         assert found == pytest.approx({int(number): float(row[number]) for number in row.nonzero()[0]}, rel=1e-3)

@@ -15,7 +15,7 @@ def export(
     source: Annotated[
         str,
         argument(
-            "Folder of a run, of an index that `vtkit index` made, or folder or hub id of a sparse encoder.",
+            "Folder of a run, of an index by `vtkit build` or `vtkit index`, or folder or hub id of a sparse encoder.",
             "RUN_OR_MODEL",
         ),
     ],
@@ -55,7 +55,7 @@ def export(
     if console.answered(exported):
         return
     if exported.documents:
-        console.write(f"{exported.documents:,} documents over {exported.dimensions:,} dimensions")
+        console.write(f"{exported.documents:,} vectors of documents over {exported.dimensions:,} dimensions")
     console.write(f"the ONNX file's weights differ from the encoder's by {exported.largest_difference:.1g} at most")
     left_out = "" if exported.quantised_cosine >= LEAST_COSINE else f", below {LEAST_COSINE}: there is no 8-bit file"
     console.write(f"8-bit vectors have a mean cosine of {exported.quantised_cosine:.3f} with them{left_out}")

@@ -88,7 +88,7 @@ RunArgument = Annotated[Path, argument("Folder of a run, as `vtkit run` printed 
 OutOption = Annotated[Path | None, option("Folder to write. Default: nothing is written.", "FOLDER", "--out", "-o")]
 NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", "FOLDER", "--out", "-o")]
 
-SearchedArgument = Annotated[Path, argument("Folder of a run, or of an index that `vtkit index` made.", "FOLDER")]
+SearchedArgument = Annotated[Path, argument("Folder of a run or an index (`vtkit build`, `vtkit index`).", "FOLDER")]
 IdOption = Annotated[
     str | None,
     option("Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"),

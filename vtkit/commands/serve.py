@@ -22,7 +22,7 @@ def serve(
     served: Annotated[
         list[str],
         argument(
-            "Folder or hub id of a sparse encoder, or folders of runs or of indexes that `vtkit index` made.",
+            "Folder or hub id of a sparse encoder, or folders of runs or of indexes by `vtkit build` or `vtkit index`.",
             "MODEL_OR_RUN",
         ),
     ],

@@ -16,7 +16,7 @@ class Export(Result):
     """A finished export."""
 
     target: Target
-    documents: int  # documents with weights; the others can never be found
+    documents: int  # documents, or their passages, with weights; the others can never be found
     dimensions: int
     queries: int
     largest_difference: float  # of a weight of the ONNX file from vtkit's own

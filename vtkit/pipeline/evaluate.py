@@ -59,7 +59,7 @@ SUMS: Mapping[str, Way] = {
 SYSTEM_FORMS = (
     "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum "
     "(MODEL+bm25:raw, MODEL+bm25:max and MODEL+bm25:product combine the scores of MODEL and bm25-words as they are), "
-    "the folder of a run or of an index that `vtkit index` made, or a TREC run file"
+    "the folder of a run or of an index by `vtkit build` or `vtkit index`, or a TREC run file"
 )
 RESULTS, MTEB = "results.json", "mteb"
 

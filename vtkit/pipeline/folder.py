@@ -59,7 +59,7 @@ def open_run(folder: str | Path) -> RunFolder:
     path, store = folder / RUN_RECORD, folder.absolute().parent / STORE
     if not path.is_file():
         what = f"is not a vtkit run ({RUN_RECORD} is missing)" if folder.exists() else "does not exist"
-        raise VtkitError(f"{folder} {what}. Name a folder that vtkit run printed, such as runs/NAME.")
+        raise VtkitError(f"{folder} {what}. Name one that vtkit run, build or index wrote, such as runs/NAME.")
     recorded = read_record(path)
     try:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}

@@ -49,7 +49,7 @@ def new_recipe(
     else:
         needed["--tokenizer (or --corpus, to train one)"] = (source and own) or tokenizer or corpus
     if missing := [option for option, given in needed.items() if not given]:
-        raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
+        raise RecipeError(f"The recipe needs also: {', '.join(missing)}")
     splits = {default_split(name) for name in evaluate}
     moved = [tokenizer, *parallel] if source else []
     needs = [source, *moved, embedder, train, *corpus, *evaluate]
