@@ -62,7 +62,8 @@ class Together:
 
 @dataclass(frozen=True)
 class Marking:
-    """A job whose tasks, with their numbers, leave marks; the first sixth part of any job kills the ``victim``.
+    """A job whose tasks, with their numbers, leave marks. The first sixth part of any job kills the ``victim``; the
+    driver and the head once two processes are at work.
 
     The victim is the process of this part ("worker"), the process ``driver`` that started it ("driver"), or the
     control process of the driver's Ray ("head").
@@ -80,20 +81,37 @@ class Marking:
         with (self.marks / f"{self.number}-{number}").open("a") as mark:
             mark.write(f"{os.getpid()}\n")
         if number == 5 and self.victim and not (killed := self.marks / ".killed").exists():
+            while self.victim != "worker" and len(self.at_work()) < 2:
+                time.sleep(0.02)
             killed.write_text(f"{self.number}-{number}")
-            os.kill({"worker": os.getpid, "driver": lambda: self.driver, "head": self.head}[self.victim](), SIGKILL)
+            running = descendants(self.driver) if self.driver else {}
+            names = ("serve(", "default_worker", "ray::IDLE", "ray::vtkit")
+            workers = [pid for pid, line in running.items() if any(name in line for name in names)]
+            (self.marks / ".workers").write_text("\n".join(map(str, workers)))
+            head = next((pid for pid, line in running.items() if "gcs_server" in line), 0)
+            os.kill({"worker": os.getpid(), "driver": self.driver, "head": head}[self.victim], SIGKILL)
             while self.victim == "driver":  # which takes this process along
                 time.sleep(1)
         return self.job(task, bar)
 
-    def head(self) -> int:
-        """The number of the process."""
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                own = (place / "stat").read_text().rpartition(")")[2].split()[1] == str(self.driver)
-                if own and b"gcs_server" in (place / "cmdline").read_bytes():
-                    return int(place.name)
-        raise AssertionError("Ray has no control process")
+    def at_work(self) -> set[str]:
+        """The processes that have left marks."""
+        marks = [mark for mark in self.marks.iterdir() if not mark.name.startswith(".")]
+        return {line for mark in marks for line in mark.read_text().splitlines()}
+
+
+def descendants(process: int) -> dict[int, str]:
+    """The processes that a process started, and those that these did, with their command lines."""
+    children, lines = dict[int, list[int]](), dict[int, str]()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            lines[int(place.name)] = (place / "cmdline").read_text(errors="replace").replace("\0", " ")
+            children.setdefault(parent, []).append(int(place.name))
+    found = [process]
+    for each in found:  # which grows
+        found += children.get(each, [])
+    return {each: lines.get(each, "") for each in found[1:]}
 
 
 @dataclass(frozen=True)
