@@ -12,7 +12,7 @@ from results import smallest
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.evaluation.balancing import weight_queries
-from vtkit.pipeline.plan import NAMES, STAGES, called, last_until
+from vtkit.pipeline.plan import NAMES, STAGES, called
 from vtkit.pipeline.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View
 from vtkit.pipeline.steps.texts import trained_documents, training_queries
 from vtkit.pipeline.steps.write_report import MODEL_LABELS
@@ -267,8 +267,6 @@ def test_names_order_and_labels_come_from_the_records() -> None:
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
     evaluating = {name for name in NAMES if name.startswith("evaluate")}
     assert {STAGES[place].name for place in called("evaluate")} == evaluating
-    for last in ("transfer", "adapt"):
-        assert STAGES[last_until(last)].name == f"check:{last}"
     (index,) = [stage for stage in STAGES if stage.name == "index"]
     reading = index.reading("source.model")
     assert reading == replace(index, reads=(*index.reads, "source.model"))

@@ -68,19 +68,14 @@ class Dimensions(Result):
 
     number: int
     units: bool  # latent units, not tokens
-    summed: bool  # over the tokens of a text: its weights are the roots of the sums
+    power: float  # of the weights of documents, by which units that are summed over tokens are saturated
 
     @classmethod
     def of(cls, encoder: SparseEncoder) -> Dimensions:
         """The dimensions of ``encoder``."""
         from vtkit.encoder.asymmetric import sums_units, width_of, writes_units
 
-        return cls(width_of(encoder), writes_units(encoder), sums_units(encoder))
-
-    @property
-    def power(self) -> float:
-        """The power of the weights of documents, by which they are saturated."""
-        return ROOT if self.summed else 1.0
+        return cls(width_of(encoder), writes_units(encoder), ROOT if sums_units(encoder) else 1.0)
 
     def mass(self, index: IndexSection) -> float:
         """The share m of the sum of a document's weights, saturated, that is kept when it is encoded."""

@@ -145,8 +145,9 @@ class Plan:
         if last is None:
             return list(self.steps.values())
         wanted: set[str] = set()
+        place = max([*called(last), *called(f"check:{last}")])  # a check of the stage belongs to it
         for step in reversed(self.steps.values()):
-            if "/" not in step.name and step.place <= last_until(last):
+            if "/" not in step.name and step.place <= place:
                 wanted.add(step.name)
             if step.name in wanted:
                 wanted.update(step.inputs.values())
@@ -285,11 +286,6 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
 def called(name: str) -> list[int]:
     """Places, in :data:`STAGES`, of the stages that a user calls ``name``."""
     return [number for number, stage in enumerate(STAGES) if name in (stage.name, stage.name.split(":")[0])]
-
-
-def last_until(name: str) -> int:
-    """Place of the last stage that ``--until name`` runs; a check of the stage belongs to it."""
-    return max([*called(name), *called(f"check:{name}")])
 
 
 def refuse_unknown(until: str | None, start: str | None, force: tuple[str, ...]) -> None:
