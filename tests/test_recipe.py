@@ -714,6 +714,13 @@ CORPORA: list[list[str]] = [[], ["x.txt"], [f"{'long' * 20}{number}.txt" for num
 COLLECTIONS: list[tuple[str | None, list[str]]] = [(None, []), ("./train", ["miracl:ko"]), (None, ["./a", "./b"])]
 
 
+@pytest.mark.parametrize("language", ["jp", "en,cz"])
+def test_a_country_in_place_of_its_language_is_refused_with_the_language(tmp_path: Path, language: str) -> None:
+    text = new_recipe(name="new", language=language, embedder="org/model", corpus=["./texts.txt"])
+    with pytest.raises(RecipeError, match=r"jp is a country: its language is ja|cz is a country: its language is cs"):
+        load_recipe(tmp_path / "new.toml", text=text)
+
+
 @pytest.mark.parametrize(
     "answered", list(product([None, "./vocab.txt"], CORPORA, [[], ["p.tsv"]], [None, "a/b"], COLLECTIONS)), ids=str
 )

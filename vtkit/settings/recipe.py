@@ -38,6 +38,10 @@ SEEDS = "recipe.seed"  # of the settings with values the one over which means ar
 AXES = ("rows", "columns")
 
 
+COUNTRIES = {"cn": "zh", "cz": "cs", "dk": "da", "gr": "el", "il": "he", "jp": "ja", "ua": "uk", "vn": "vi"}
+"""Codes of countries that are no language's -> the language that is meant."""
+
+
 class RecipeSection(Section):
     """[recipe]: what this recipe is called."""
 
@@ -57,14 +61,14 @@ class RecipeSection(Section):
     @field_validator("language")
     @classmethod
     def _known_languages(cls, language: str) -> str:
+        for code in COUNTRIES.keys() & language.split(","):
+            raise ValueError(f"{code} is a country: its language is {COUNTRIES[code]}")
         if "," in language:  # documents are told apart by lingua
             from lingua import Language
 
             known = {each.iso_code_639_1.name.lower() for each in Language.all()}
             if unknown := [code for code in language.split(",") if code not in known]:
-                raise ValueError(
-                    f"{', '.join(unknown)}: not known. Several languages need codes from {', '.join(sorted(known))}"
-                )
+                raise ValueError(f"{', '.join(unknown)}: not known. Several need codes from {', '.join(sorted(known))}")
         return language
 
     @field_validator("name")
@@ -207,8 +211,7 @@ class Recipe(Section):
                 yield 'a fitted head weighs the whole vocabulary: remove source.kind "unicoil"'
             if self.source.units is not None:
                 yield from (f"latent units are not tokens: {fault}" for fault in self._not_for_units())
-            learned = set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set()
-            if learned:
+            if learned := set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set():
                 yield (
                     f"adapt.objective {' and '.join(sorted(learned))} learns from a sparse source, and the source is "
                     'dense: set it to "distill" or "crop"'
