@@ -202,7 +202,8 @@ def test_check_reads_everything_and_names_damage(indexed: Path, tmp_path: Path) 
     os.utime(copied / "terms.json", ns=(times.st_atime_ns, times.st_mtime_ns))
     verify(copied / "index.json")  # by size and time it is the same
     refused = invoke("check", whole).exception
-    assert "terms.json is damaged: its checksum does not match. Rebuild the index" in str(refused)
+    assert "terms.json is damaged: its checksum does not match. Make the index again" in str(refused)
+    assert "vtkit build" in str(refused)
     assert "no checksums" in str(invoke("check", indexed / "beir").exception)
 
 

@@ -116,7 +116,7 @@ Damage = Callable[[bytes], bytes]
         (TEST, lambda raw: raw + b"q1\td\xff\t1\n", "line 4 is not UTF-8: byte 0xff"),
         (CORPUS, lambda raw: raw + raw[: raw.index(b"\n") + 1], "line 6: id 'd0' occurs twice (first on line 1)"),
         (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d 3"'), "line 4: the id 'd 3' contains white space"),
-        (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d\\u00a03"'), "contains white space"),
+        (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d\\u00a03"'), "run files cannot hold: write %20 for a space"),
         (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d\\u00003"'), "contains control characters"),
         (CORPUS, lambda raw: raw.replace(b"text 3", b"text \0"), "line 4: is not JSON"),
         (CORPUS, lambda raw: raw.replace(b'"text 3"', b"[3]"), "line 4: text missing or not a string"),

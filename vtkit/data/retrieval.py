@@ -220,7 +220,7 @@ def check_id(identity: str) -> str | None:
     if not identity:
         return "the id is empty"
     if any(character.isspace() for character in identity):
-        return f"the id {identity!r} contains white space, which TREC run files cannot hold"
+        return f"the id {identity!r} contains white space, which TREC run files cannot hold: write %20 for a space"
     if any(character < " " or character == "\x7f" for character in identity):
         return f"the id {identity!r} contains control characters"
     return None

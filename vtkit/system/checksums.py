@@ -34,7 +34,7 @@ REMEDIES = {
     "encoding.json": "Encode again: vtkit encode.",
     "search.json": "Make it again: vtkit encode and vtkit index, or vtkit build. Or copy it again.",
     "collection.json": "Make the index again: vtkit index or vtkit build.",
-    "index.json": "Rebuild the index: vtkit run RECIPE --force index, or vtkit index if it belongs to no run.",
+    "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build.",
 }
 """Record -> what to do about damage."""
 
