@@ -228,6 +228,19 @@ def test_a_deletion_loads_the_model_only_for_segments_of_an_older_version(index:
     assert (one.index.postings.by_document() != other.index.postings.by_document()).nnz == 0
 
 
+def test_a_merge_mends_what_a_search_reads(index: Path) -> None:
+    wanted = open_searcher(index, model=None, collection=None).index.postings.by_document()
+    generation = generation_of(index)
+    for damaged in [file for file in generation.rglob("*") if file.is_file() and file.name != RECORD]:
+        damaged.unlink()
+        damaged.write_bytes(b"?")  # links to files of segments stay as they are
+    with pytest.raises(DataError, match="vtkit merge"):
+        delete(index, ["d3"])
+    assert merge(index).documents == 30
+    assert (open_searcher(index, model=None, collection=None).index.postings.by_document() != wanted).nnz == 0
+    assert ids(index) == [f"d{number}" for number in range(30)]
+
+
 def test_what_cannot_be_changed_is_refused_with_what_to_do(
     index: Path, encoders: Mapping[str, Path], tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ from vtkit.search.bm25 import Counted, TermDimensions
 from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
 from vtkit.search.folders import ENCODING, derive, encode_folder, is_index_folder, read_encoding, searched_by
-from vtkit.search.index_info import REBUILD, IndexRecord, LexicalRecord
+from vtkit.search.index_info import REBUILD, RECORD, IndexRecord, LexicalRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.passages import row_contents
 from vtkit.search.searcher import Documents
@@ -157,14 +157,14 @@ def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> C
 
 def merge(home: Path) -> Changed:
     """Merge the segments of the index in ``home`` into one without deleted documents, and derive what a search reads
-    anew."""
-    with _changing(home) as change:
+    anew, whether it is damaged or not."""
+    with _changing(home, mends=True) as change:
         state = change.switch(change.merged(change.state, 0))
         return Changed(0, 0, 0, state.documents, len(state.segments))
 
 
 @contextmanager
-def _changing(home: Path) -> Iterator[_Change]:
+def _changing(home: Path, *, mends: bool = False) -> Iterator[_Change]:
     """Hold the index in ``home``, and remove what changes that were killed have left."""
     if not is_index_folder(home):
         raise RecipeError(
@@ -177,7 +177,7 @@ def _changing(home: Path) -> Iterator[_Change]:
         _remove_others(home / GENERATIONS, {str(state.generation)})
         for segment in state.segments:
             read_encoding(home / SEGMENTS / segment.name)  # its files are whole
-        yield _Change(home, state, *searched_by(home))
+        yield _Change(home, state, *searched_by(home), mends)
 
 
 def _remove_others(folder: Path, names: Collection[str]) -> None:
@@ -194,11 +194,13 @@ class _Change:
     state: State
     model: str
     index: IndexSection
+    mends: bool  # whether files of the generation may be damaged: none but its record is read
 
     @cached_property
     def record(self) -> IndexRecord:
         """The record of the index before the change."""
-        return IndexRecord.load(generation_of(self.home))
+        folder = generation_of(self.home)
+        return IndexRecord.from_file(folder / RECORD, REBUILD) if self.mends else IndexRecord.load(folder)
 
     @cached_property
     def analyser(self) -> Analyser:

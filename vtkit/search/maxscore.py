@@ -33,17 +33,14 @@ def query_cost(index: ExactIndex, queries: sp.csr_matrix) -> QueryCost:
         milliseconds.append(1000 * (time.perf_counter() - start))
     del milliseconds[0]  # in which the search is compiled, and files are mapped
     median, slow = np.quantile(milliseconds, [0.5, 0.99])
-    score, insert, following, jumps = counts.mean(axis=0).tolist()
+    operations = dict(zip(("score", "insert", "next", "next_geq"), counts.mean(axis=0).tolist(), strict=True))
     return QueryCost(
         queries=matrix.shape[0],
         postings=float((present @ lengths).mean()),
         lists=float((present @ (lengths > 0)).mean()),
         list_lengths=_deciles(lengths[lengths > 0]),
         list_maxima=_deciles(by_term.max(axis=0).toarray()[0][lengths > 0]),
-        score=score,
-        insert=insert,
-        next=following,
-        next_geq=jumps,
+        **operations,
         mean_ms=float(np.mean(milliseconds)),
         median_ms=float(median),
         p99_ms=float(slow),

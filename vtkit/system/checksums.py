@@ -34,7 +34,8 @@ REMEDIES = {
     "encoding.json": "Encode again: vtkit encode.",
     "search.json": "Make it again: vtkit encode and vtkit index, or vtkit build. Or copy it again.",
     "collection.json": "Make the index again: vtkit index or vtkit build.",
-    "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build.",
+    "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build. "
+    "Damage in an index of these two is mended by vtkit merge.",
 }
 """Record -> what to do about damage."""
 
