@@ -223,7 +223,7 @@ def test_files_that_are_gone_or_cut_are_told_with_the_remedy(tmp_path: Path, eng
                 told.append(str(error))
             path.write_bytes(whole)
     assert told
-    assert all("Rebuild" in message for message in told)
+    assert all("Make the index again" in message for message in told)
     shutil.rmtree(folder / engine)
     with pytest.raises(DataError, match=f"no files of the engine {engine}"):
         open_index(made_for(engine), folder)

@@ -263,7 +263,7 @@ def test_an_alias_stands_for_a_complete_index_at_every_moment(url: str, client: 
     assert found == sorted(found)
     assert list(client.indices.get_alias(name="passages")) == [name_of(tmp_path / "2")]
     assert list(client.indices.get(index="vtkit-*")) == [name_of(tmp_path / "2")]
-    with pytest.raises(DataError, match=r"is not there.*Rebuild"):
+    with pytest.raises(DataError, match=r"is not there.*Make the index again"):
         open_index(section(url), tmp_path / "0")
     client.indices.create(index="other", body={"aliases": {"of-others": {}}})
     try:
