@@ -198,6 +198,14 @@ def test_a_build_without_a_model_is_told_what_it_needs_and_names_no_other_comman
     assert "vtkit run, build or index" in str(invoke("search", tmp_path / "beir", "a query").exception)
 
 
+def test_documents_without_any_text_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "blank.jsonl").write_text('{"_id": "a", "text": ""}\n{"_id": "b", "text": " "}\n')
+    given = ["--embedder", "x", "--language", "en", "--out", tmp_path / "out"]
+    refused = invoke("build", tmp_path / "blank.jsonl", *given).exception
+    assert "blank.jsonl: none of its 2 documents has a text" in str(refused)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("language", ["de,en", "de"])
 def test_a_sparse_encoder_is_built_from_if_its_language_is_among_the_texts_and_with_pairs(
     language: str, tmp_path: Path

@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "data": (2909, 330),
     "encoder": (2751, 279),
     "evaluation": (1424, 136),
-    "pipeline": (3512, 268),
+    "pipeline": (3513, 268),
     "recipe": (1112, 95),
     "report": (1978, 182),
     "search": (3254, 353),

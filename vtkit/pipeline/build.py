@@ -46,7 +46,7 @@ from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.settings.recipe import SEED
 from vtkit.system import console
 from vtkit.system.checksums import files_of, write_record
-from vtkit.system.errors import RecipeError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.system.outputs import flush, publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.training.crops import joined, units
@@ -123,6 +123,8 @@ def build_index(
     if (out / SEARCH).exists() or not (out / RECIPE).is_file():
         refuse_existing(out)
     read = read_document_file(documents, columns)
+    if not any(document.contents.strip() for document in read):
+        raise DataError(f"{documents}: none of its {len(read):,} documents has a text. Name its column with --text.")
     language = language or languages_of(RetrievalSet(out.name, read, [], {}).contents)
     if language is None:
         raise RecipeError("The documents do not show their language. Give it with --language.")
@@ -142,7 +144,6 @@ def build_index(
     )
     text = recipe_of()
     recipe = load_recipe(out / RECIPE, list(settings), text=text).recipe
-    source_model = recipe.source.model
     wanted = recipe.index.passages is None and "index.passages=none" not in settings
     if wanted and (words := _passage_words(located(str(embedder or source)), read, recipe.index)):
         text = recipe_of(passages=words)
@@ -164,8 +165,8 @@ def build_index(
         _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
     State(1, (Segment("1", len(read)),)).save(out)
     trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
-    if trimmed is not None and source_model is not None:
-        load_tokenizer(source_model).backend_tokenizer.save(str(out / UNTRIMMED))
+    if trimmed is not None and recipe.source.model is not None:
+        load_tokenizer(recipe.source.model).backend_tokenizer.save(str(out / UNTRIMMED))
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
     made = IndexFolder("model", len(read), len(searcher.index.postings.lists.entries), found.settings.engine, of_index)
     flush(path for part in (GENERATIONS, SEGMENTS, "model") for path in (out / part, *(out / part).rglob("*")))
