@@ -63,6 +63,13 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "vectors"]
 
 
+def test_empty_texts_are_counted_in_a_warning(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.jsonl").write_text('{"_id": "a", "text": ""}\n{"_id": "b", "text": "amber river"}\n')
+    assert (
+        "1 of 2 texts are empty" in invoke("encode", model, tmp_path / "some.jsonl", "--out", tmp_path / "out").output
+    )
+
+
 def test_documents_without_queries_are_indexed_with_bm25_beside_the_encoder(indexed: Path, tmp_path: Path) -> None:
     vectors, index = indexed / "vectors", tmp_path / "index"
     succeeds("index", vectors, "--out", index, "--set", "lexical=bm25", "--language", "en")

@@ -121,6 +121,8 @@ def encode_folder(
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     cut = Passages.of(documents, passages)
     texts = row_contents(documents, cut)
+    if empty := sum(not text.strip() for text in texts):
+        console.warn(f"{empty:,} of {len(texts):,} texts are empty, and a query may still find them. Leave them out.")
     encoded = encode_to_disk(
         encoder,
         texts,
@@ -200,10 +202,8 @@ def index_folder(vectors: Path, out: Path, index: IndexSection, beside: Beside) 
         return beside(encoder, matrix, documents, passages, segment / TERM_COUNTS)
 
     state, add_terms = State(1, (Segment("1", lines),)), None if index.lexical == "none" else lexical
-    of_encoder = Dimensions.of(encoder), lambda: encoder, encoding.tokenizer
-    made = derive(out, state, generation, index, *of_encoder, add_terms)
-    settings = index.model_dump(mode="json", exclude_unset=True)
-    settings["document_length"] = encoding.max_length
+    made = derive(out, state, generation, index, Dimensions.of(encoder), lambda: encoder, encoding.tokenizer, add_terms)
+    settings = index.model_dump(mode="json", exclude_unset=True) | {"document_length": encoding.max_length}
     if not index.changes_tokens and encoding.top_dimensions is not None:
         settings.setdefault("top_dimensions", encoding.top_dimensions)  # else they are chosen again after that
     write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
