@@ -123,7 +123,6 @@ def test_an_error_of_the_work_is_told_as_it_is_here(tmp_path: Path, work: CountL
 
 DRIVER = """
 from pathlib import Path
-from part_kinds import KINDS, small_parts
 from part_work import CountLetters, computed
 from vtkit.data.executors import executed_by
 from vtkit.settings.run import RunSection

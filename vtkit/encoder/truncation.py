@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
-    from tokenizers import Encoding
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
@@ -53,19 +52,6 @@ def first_encoding(
     (ids,) = first_tokens(tokenizer, [text], max_length, add_special_tokens=add_special_tokens)["input_ids"]
     encoding = tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens)
     return ids, [stop for _, stop in encoding.offsets[: len(ids)]]
-
-
-def whole_encodings(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False
-) -> list[Encoding]:
-    """The tokens of whole ``texts``, without special tokens and padding, whatever length the tokenizer was last asked
-    to cut texts at; with ``offsets`` where in the text each stands and how it is spelled, which takes longer."""
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    encode = backend.encode_batch if offsets else backend.encode_batch_fast
-    encodings: list[Encoding] = encode(list(texts), add_special_tokens=False)
-    return encodings
 
 
 def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = "") -> float:

@@ -93,10 +93,9 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         MachineError: there is no room.
     """
     from vtkit.encoder.asymmetric import output_tokenizer
-    from vtkit.encoder.checkpoint import load_encoder
 
     with _changing(home) as change:
-        encoder = load_encoder(change.model, fastest_device())
+        encoder = change.encoder
         if tokenizer_digest(output_tokenizer(encoder)) != change.record.tokenizer:
             raise DataError(f"{home} was made with another vocabulary than the model {change.model} has. {REBUILD}")
         first = read_encoding(change.segment(change.state.segments[0]))
@@ -117,7 +116,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
         state = change.merged_where_needed(replace(state, segments=segments, added=added))
-        state = change.switch(state, encoder)
+        state = change.switch(state)
         reasons = [*drift.reasons]
         if state.added > MOST_ADDED * state.documents:
             reasons.append(f"{state.added:,} documents were added since it was made, and it has {state.documents:,}")
@@ -203,6 +202,13 @@ class _Change:
         return IndexRecord.from_file(folder / RECORD, REBUILD) if self.mends else IndexRecord.load(folder)
 
     @cached_property
+    def encoder(self) -> SparseEncoder:
+        """Its model, which takes seconds to load."""
+        from vtkit.encoder.checkpoint import load_encoder
+
+        return load_encoder(self.model, fastest_device())
+
+    @cached_property
     def analyser(self) -> Analyser:
         """The analyser of its BM25."""
         assert self.record.lexical is not None
@@ -260,21 +266,15 @@ class _Change:
             write_record(work / ENCODING, encoding.to_json(), files_of(work))
         return replace(state, segments=(*state.segments[:kept], whole))
 
-    def switch(self, state: State, encoder: SparseEncoder | None = None) -> State:
+    def switch(self, state: State) -> State:
         """Derive what a search of ``state`` reads, and let the index be that from one moment to the next. The model is
         loaded only if its tokens are asked for."""
-
-        def loaded() -> SparseEncoder:
-            from vtkit.encoder.checkpoint import load_encoder
-
-            return encoder or load_encoder(self.model)
-
         state = replace(state, generation=self.state.generation + 1)
         before = self.record
-        dimensions = read_encoding(self.segment(state.segments[0])).of or Dimensions.of(loaded())
+        dimensions = read_encoding(self.segment(state.segments[0])).of or Dimensions.of(self.encoder)
         with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
             terms = None if before.lexical is None else partial(self._beside_terms, state, before.lexical)
-            derive(self.home, state, work, self.index, dimensions, loaded, before.tokenizer, terms)
+            derive(self.home, state, work, self.index, dimensions, lambda: self.encoder, before.tokenizer, terms)
             after = IndexRecord.load(work)
         state.save(self.home)
         _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})

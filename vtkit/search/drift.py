@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.encoder.truncation import TEXTS_LOOKED_AT, whole_encodings
+from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.system import console
 from vtkit.system.results import Result
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.words import script_of
 
 if TYPE_CHECKING:

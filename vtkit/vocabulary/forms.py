@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, islice
@@ -17,7 +17,7 @@ from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
 from vtkit.vocabulary.notation import FILLER, Canonical, Notation
 
 if TYPE_CHECKING:
-    from tokenizers import AddedToken
+    from tokenizers import AddedToken, Encoding
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
@@ -140,18 +140,29 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     return listed
 
 
+def whole_encodings(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False, special: bool = False
+) -> list[Encoding]:
+    """The tokens of whole ``texts``, without padding and, unless ``special``, without special tokens, whatever length
+    the tokenizer was last asked to cut texts at; with ``offsets`` where in the text each stands and how it is spelled,
+    which takes longer."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    encodings: list[Encoding] = encode(list(texts), add_special_tokens=special)
+    return encodings
+
+
 def whole_ids(
     tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], *, special: bool = False
 ) -> Iterator[NDArray[np.int64]]:
     """The ids of the tokens of each text as a whole, however long; ``special``: with special tokens around each of its
     pieces."""
-    backend = tokenizer.backend_tokenizer
     for batch in batches(texts):
-        backend.no_truncation()
-        backend.no_padding()
         parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
         encodings = chain.from_iterable(
-            backend.encode_batch_fast(some, add_special_tokens=special) for some in batches(chain.from_iterable(parts))
+            whole_encodings(tokenizer, some, special=special) for some in batches(chain.from_iterable(parts))
         )
         for parts_of_text in parts:
             ids = chain.from_iterable(encoding.ids for encoding in islice(encodings, len(parts_of_text)))

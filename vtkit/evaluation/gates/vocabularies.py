@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vtkit.encoder.truncation import shortened, whole_encodings
+from vtkit.encoder.truncation import shortened
 from vtkit.evaluation.gates.result import PROBE_LENGTH, Gate, GateResult, Seen, gate_results
 from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.normalization import normalizer_losses
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.statistics import TrimStats

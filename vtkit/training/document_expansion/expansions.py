@@ -21,11 +21,11 @@ from vtkit.data.text import TEXTS_AT_ONCE, batches
 from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.documents import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.truncation import shortened, whole_encodings
+from vtkit.encoder.truncation import shortened
 from vtkit.search.analysers import STOP_WORDS
 from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, LikeliestTokens
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 
 EXPANSIONS = "expansions.jsonl"  # file of the words that each text is expanded by
 

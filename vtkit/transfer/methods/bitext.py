@@ -15,10 +15,10 @@ from scipy.sparse import csr_matrix
 from vtkit.data.parallel import read_pairs
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches
-from vtkit.encoder.truncation import whole_encodings
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.vocabulary.forms import whole_encodings
 from vtkit.vocabulary.pair import VocabularyPair
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
-from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.transfer import FocusTransfer
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.mixture import Mixture, Texts, mixture_of_parts
 from vtkit.transfer.similarity import similarity_part
 from vtkit.transfer.word_space import unit
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.overlap import SPECIAL
 from vtkit.vocabulary.pair import VocabularyPair
 

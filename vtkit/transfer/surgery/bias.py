@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from vtkit.data.text import batches
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
-from vtkit.encoder.truncation import whole_encodings
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
-from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens, whole_encodings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
