@@ -72,9 +72,11 @@ def inspect_vocab(
         vocabularies, overlap_matrix(loaded) if len(loaded) > 1 else None, corpus_use(loaded, texts) if corpus else None
     )
     if html is not None:
-        from vtkit.report.vocabulary_page import inspection_page
+        from vtkit.report.blocks import Page
+        from vtkit.report.pages import html_page
+        from vtkit.report.vocabulary_page import sections
 
-        write_file(html, inspection_page(report))
+        write_file(html, html_page(Page("What the vocabularies are made of", "vtkit inspect-vocab", sections(report))))
     if png is not None:
         from vtkit.report.blocks import Chart
         from vtkit.report.plots import write_png

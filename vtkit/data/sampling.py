@@ -4,8 +4,17 @@ import random
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from vtkit.data.sequences import Lazy, SpooledTexts
+
+T = TypeVar("T")
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """Up to ``most`` of ``items``, evenly spread."""
+    count = min(most, len(items))
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:

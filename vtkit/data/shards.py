@@ -73,8 +73,7 @@ class Shard:
 
     def array(self, name: str) -> NDArray[Any]:
         """One of its arrays."""
-        array: NDArray[Any] = np.load(self.folder / f"{name}.npy", allow_pickle=False)
-        return array
+        return np.asarray(np.load(self.folder / f"{name}.npy", allow_pickle=False))
 
 
 def arrays_of(

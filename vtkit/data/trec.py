@@ -19,10 +19,11 @@ def to_run(
     query_ids: Sequence[str], document_ids: Sequence[str], ids: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
 ) -> Run:
     """The run of a search's arrays, (queries, depth); negative ``ids`` are not results."""
-    run: Run = {}
-    for query, row, row_scores in zip(query_ids, ids.tolist(), scores.tolist(), strict=True):
-        run[query] = [(document_ids[at], score) for at, score in zip(row, row_scores, strict=True) if at >= 0]
-    return run
+    rows = (zip(*row, strict=True) for row in zip(ids.tolist(), scores.tolist(), strict=True))
+    return {
+        query: [(document_ids[at], score) for at, score in row if at >= 0]
+        for query, row in zip(query_ids, rows, strict=True)
+    }
 
 
 def trec_lines(run: Run, tag: str) -> Iterator[str]:

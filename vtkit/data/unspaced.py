@@ -14,9 +14,8 @@ KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-
 
 SOUTH_EAST_ASIA = "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
 SOUTH_EAST_ASIA += "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
-SOUTH_EAST_ASIA += (
-    "\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"  # Burmese
-)
+# Burmese
+SOUTH_EAST_ASIA += "\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
 SOUTH_EAST_ASIA += "\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
 """Letters and signs of Thai, Lao, Burmese and Khmer; their digits and punctuation are like those of other scripts."""
 

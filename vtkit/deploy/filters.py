@@ -72,9 +72,8 @@ def example_of(target: Target, columns: Mapping[str, Kind], document: Mapping[st
             condition = f"{name} contains {shown}"
     if condition is None:
         return None
-    return (
-        f"FILTER={shlex.quote(condition if isinstance(condition, str) else json.dumps(condition, ensure_ascii=False))}"
-    )
+    written = condition if isinstance(condition, str) else json.dumps(condition, ensure_ascii=False)
+    return f"FILTER={shlex.quote(written)}"
 
 
 def qdrant_path(name: str) -> str:

@@ -14,6 +14,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from vtkit.data.document_files import is_blank
+from vtkit.data.sampling import spread
 from vtkit.deploy.documents import DEPTH, Collection, json_line
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.result import Target
@@ -22,7 +23,6 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
-from vtkit.search.bm25 import TERMS
 from vtkit.search.measures.agreement import agreement
 from vtkit.search.searcher import Searcher
 from vtkit.search.stored_vectors import shortest
@@ -110,8 +110,7 @@ def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str,
 
 def _spread(searcher: Searcher, count: int) -> list[str]:
     """The texts of ``count`` documents, spread evenly over the index."""
-    numbers = np.unique(np.linspace(0, len(searcher.documents) - 1, count).astype(int)).tolist()
-    entries = (searcher.documents[number] for number in numbers)
+    entries = (searcher.documents[number] for number in spread(range(len(searcher.documents)), count))
     return [f"{entry.title} {entry.text}".strip() for entry in entries]
 
 
@@ -129,8 +128,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
         write_onnx(side, folder / "query")
         check_onnx(side, folder / "query", source.queries, source.query_length)
     if source.searcher is not None and source.searcher.lexical is not None:
-        terms = list(source.searcher.lexical.terms.numbers)
-        (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
+        source.searcher.lexical.save(folder)
     if source.searcher is not None:
         for name, copy in ((IDF, DOCUMENT_WEIGHTS), (OWN_TOKENS, OWN_TOKENS), (LENGTH, LENGTH)):
             kept = source.searcher.documents.path.with_name(name)

@@ -4,7 +4,6 @@ Weights are complete, so Qdrant's own IDF (``modifier: idf``) stays off."""
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.filters import qdrant_path
@@ -34,8 +33,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``collection.json``, fields' types in ``indexes.json``, and ``points/part-00000.json`` and so on, each a
     request body; say by which name FastEmbed gives the encoder's weights."""
     if collection is not None:
-        body: dict[str, Any] = {"sparse_vectors": {VECTOR: {}}}
-        (folder / "collection.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
+        (folder / "collection.json").write_text(json.dumps({"sparse_vectors": {VECTOR: {}}}, indent=1), "utf-8")
         if collection.columns:
             indexes = {qdrant_path(name): INDEXES.get(kind, kind) for name, kind in collection.columns.items()}
             (folder / "indexes.json").write_text(json.dumps(indexes, indent=1), encoding="utf-8")

@@ -128,8 +128,7 @@ class Served:
         known = len(dimension_names(self.encoder))
         if any(number >= known for number in text):
             raise Refusal(422, f"`inputs` has token ids outside the vocabulary of {known:,} tokens")
-        decoded: str = tokenizer_of(self.encoder, side).decode(text, skip_special_tokens=True)
-        return decoded
+        return str(tokenizer_of(self.encoder, side).decode(text, skip_special_tokens=True))
 
     def _refuse_long(self, texts: Sequence[str], side: Side) -> None:
         limit, prompt = self.longest(side), prompt_of(self.encoder, side)

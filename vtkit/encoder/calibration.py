@@ -175,8 +175,7 @@ def token_rates(targets: TokenTargets, wanted: float) -> NDArray[np.float64]:
             low = scale
         else:
             high = scale
-    rates: NDArray[np.float64] = np.minimum(high * shares, HIGHEST_RATE)
-    return rates
+    return np.asarray(np.minimum(high * shares, HIGHEST_RATE))
 
 
 def _shift_tokens(encoder: SparseEncoder, solving: _Logits, targets: TokenTargets, pooled: float | None) -> TokenShifts:

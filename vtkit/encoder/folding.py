@@ -2,7 +2,7 @@
 their maximum, after pooling. The saved folder only *says* that vectors are to be folded (``vtkit_fold`` in
 config.json)."""
 
-from typing import Literal, assert_never
+from typing import Literal
 
 import numpy as np
 import torch
@@ -82,21 +82,17 @@ def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "
     """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place; how many were masked. For
     ``map`` its tokenizer is that of :func:`vtkit.vocabulary.casing.map_cased`, and what is still cased is masked."""
     set_folding(encoder, output == "fold")
-    match output:
-        case "mask" | "map":
-            ids = cased_ids(output_tokenizer(encoder))
-            for model in _models(encoder):
-                mask_dimensions(model, ids)
-            set_counted(encoder)
-            table = query_table(encoder)
-            if table is not None:
-                with torch.no_grad():
-                    table.weight[torch.from_numpy(ids)] = 0.0
-            return len(ids)
-        case "all" | "fold":
-            return 0
-        case _:
-            assert_never(output)
+    if output not in ("mask", "map"):
+        return 0
+    ids = cased_ids(output_tokenizer(encoder))
+    for model in _models(encoder):
+        mask_dimensions(model, ids)
+    set_counted(encoder)
+    table = query_table(encoder)
+    if table is not None:
+        with torch.no_grad():
+            table.weight[torch.from_numpy(ids)] = 0.0
+    return len(ids)
 
 
 def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:

@@ -35,8 +35,7 @@ def masked_dimensions(model: PreTrainedModel) -> Tensor:
 
 def is_masked(bias: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Which of the dimensions with the decoder biases ``bias`` are masked; (vocabulary,)."""
-    masked: NDArray[np.bool_] = np.asarray(bias) < MASKED_BIAS / 2
-    return masked
+    return np.asarray(bias < MASKED_BIAS / 2)
 
 
 def _bias(model: PreTrainedModel) -> Tensor:

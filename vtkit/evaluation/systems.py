@@ -86,7 +86,7 @@ class SparseSystem:
         """
         from vtkit.encoder.documents import Dimensions, as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
-        from vtkit.search.engine import index_in_memory
+        from vtkit.search.exact import ExactIndex
         from vtkit.search.sharded_encoding import kept_vectors
 
         length, precision = settings.document_length, settings.precision
@@ -99,7 +99,7 @@ class SparseSystem:
         vectors = kept_vectors(encoder, contents, length, place, precision, said, most, mass)
         vectors = as_indexed(encoder, vectors, contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
-        return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
+        return cls(ExactIndex.build(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)
@@ -298,13 +298,11 @@ class SumSystem:
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
     """The cost of the first :data:`QUERIES_COUNTED` queries; None for systems that have no lists of their own."""
     first = asked.under(asked.queries[:QUERIES_COUNTED])
-    match system:
-        case SparseSystem():
-            return query_cost(system.index.postings, system.queries(first))
-        case Bm25System():
-            return query_cost(system.bm25.index, system.bm25.terms.counts([query.text for query in first.queries]))
-        case _:
-            return None
+    if isinstance(system, SparseSystem):
+        return query_cost(system.index.postings, system.queries(first))
+    if isinstance(system, Bm25System):
+        return query_cost(system.bm25.index, system.bm25.terms.counts([query.text for query in first.queries]))
+    return None
 
 
 def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: str) -> EncodeQueries:

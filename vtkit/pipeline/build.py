@@ -58,9 +58,9 @@ of the index."""
 
 PIECE_WORDS = 40  # of a piece: the states of so many tokens are learned from (vtkit.settings.source.STATES_LENGTH)
 
-TRIMMED = (
-    2000  # pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens
-)
+TRIMMED = 2000
+"""Pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens."""
+
 EXAMPLES = 10  # queries that are shown
 CUT = 0.05  # share of cut documents from which on their passages are indexed
 PASSAGE_WORDS = (200, 100, 50)  # the first number is taken with which no more passages are cut

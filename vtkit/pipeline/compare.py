@@ -119,9 +119,8 @@ def compare_runs(
 def _judged_model(run: RunFolder, model: str | None) -> str:
     there = [step.removeprefix("evaluate:") for step in run.steps if step.startswith("evaluate:")]
     wanted = [model] if model is not None else ["deployed", run.final_model]
-    for name in wanted:
-        if name in there:
-            return name
+    if found := [name for name in wanted if name in there]:
+        return found[0]
     raise VtkitError(
         f"{run.folder} has no results for {' or '.join(wanted)}. "
         + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
@@ -131,12 +130,9 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
 def differing(runs: Sequence[Mapping[str, Any]], *, equal: bool = False) -> list[Line]:
     """The settings or figures that are not the same in all runs, each with its value in every one; ``equal`` adds those
     that are."""
-    lines = []
-    for name in dict.fromkeys(name for run in runs for name in run):
-        values = tuple(run.get(name) for run in runs)
-        if equal or any(value != values[0] for value in values):
-            lines.append(Line(name, values))
-    return lines
+    names = dict.fromkeys(name for run in runs for name in run)
+    lines = (Line(name, tuple(run.get(name) for run in runs)) for name in names)
+    return [line for line in lines if equal or any(value != line.values[0] for value in line.values)]
 
 
 def _settings_read(run: RunFolder) -> set[str]:

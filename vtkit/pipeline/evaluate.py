@@ -421,15 +421,13 @@ def _given(named: Named, query_language: str | None) -> list[Given]:
     from vtkit.evaluation.systems import RunSystem
     from vtkit.pipeline.search import open_searcher
 
-    match named.kind:
-        case "run":
-            return [RunSystem(read_trec(Path(named.name)))]
-        case "index":
-            return [open_searcher(Path(named.name), model=None, collection=None)]
-        case _:
-            run = Path(named.name)
-            sets = result_of(open_run(run).steps[DEPLOY.name], DeployResult).sets
-            return [open_searcher(run, model=None, collection=each, query_language=query_language) for each in sets]
+    place = Path(named.name)
+    if named.kind == "run":
+        return [RunSystem(read_trec(place))]
+    if named.kind == "index":
+        return [open_searcher(place, model=None, collection=None)]
+    sets = result_of(open_run(place).steps[DEPLOY.name], DeployResult).sets
+    return [open_searcher(place, model=None, collection=each, query_language=query_language) for each in sets]
 
 
 def _misfit(given: Given, place: Collection) -> str:

@@ -188,12 +188,10 @@ def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
                 continue
             try:
                 with FileLock(runs / STORE / ".locks" / f"{each.folder.name}.lock").acquire(timeout=0):
-                    if each.folder.parent.name != ".partial":  # a half removed folder is no output any more
-                        aside = runs / STORE / ".partial" / f"{each.folder.name}.removed"
-                        each.folder.rename(aside)
-                        shutil.rmtree(aside)
-                    else:
-                        shutil.rmtree(each.folder)
+                    gone = each.folder
+                    if gone.parent.name != ".partial":  # a half removed folder is no output any more
+                        gone = gone.rename(runs / STORE / ".partial" / f"{gone.name}.removed")
+                    shutil.rmtree(gone)
             except Timeout:  # a run that has no folder yet is making it
                 continue
             removed.append(each)

@@ -110,18 +110,10 @@ def source_license(run: RunFolder, recipe_toml: str) -> str | None:
     source = run.models.get("source")
     if source is None or "source" not in tomllib.loads(recipe_toml):
         return None
-    if is_local(source):
-        card = Path(source) / CARD
-    else:
-        try:
-            card = hub.fetch(source, [CARD], "model") / CARD
-        except DataError:
-            return None
-    if not card.is_file():
-        return None
     try:
+        card = (Path(source) if is_local(source) else hub.fetch(source, [CARD], "model")) / CARD
         named: Any = ModelCard(card.read_text("utf-8"), ignore_metadata_errors=True).data.license
-    except Exception:  # a header that is no YAML, of whichever library that reads it
+    except Exception:  # no card, or a header that is no YAML, of whichever library that reads it
         return None
     return str(named) if named else None
 

@@ -148,19 +148,14 @@ class Stage(Generic[R]):
         for setting, texts in self.corpora.items():
             for number, corpus in enumerate(texts(recipe)):
                 path = local_path(corpus.name)
-                digests[f"{setting}[{number}]"] = (
-                    corpus.name if path is None else corpus.name.replace(path, digest(path))
-                )
+                named = corpus.name if path is None else corpus.name.replace(path, digest(path))
+                digests[f"{setting}[{number}]"] = named
         return digests
 
     def _keys(self, setting: str, recipe: Recipe) -> bool:
         """Report whether the value of ``setting`` is in the key."""
-        if (
-            not any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
-            or setting in self.corpora
-            or setting == "source.recipe"  # an input: the other recipe's last model
-            or setting in CHANGES_NO_OUTPUT
-        ):
+        elsewhere = {*self.corpora, *CHANGES_NO_OUTPUT, "source.recipe"}  # the last is an input: its last model
+        if setting in elsewhere or not any(f"{setting}.".startswith(f"{entry}.") for entry in self.reads):
             return False
         used = getattr(getattr(recipe, setting.partition(".")[0]), "settings_read", None)  # the others have no effect
         return used is None or setting in used

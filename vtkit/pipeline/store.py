@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from vtkit.data import hub
 from vtkit.system import console
-from vtkit.system.checksums import CHECKSUM, VERIFIED, changes, read_record, write_record
+from vtkit.system.checksums import CHECKSUM, VERIFIED, changes, read_record, remembered, write_record
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import held, write_atomically
 from vtkit.system.results import Result
@@ -136,11 +136,7 @@ class Store:
     @cached_property
     def _digests(self) -> dict[str, list[Any]]:
         """Path -> its stamp and its digest, as an earlier process left them."""
-        try:
-            kept = json.loads((self.root / "digests.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return kept if isinstance(kept, dict) else {}
+        return remembered(self.root / "digests.json")
 
     def digest(self, path: str) -> str:
         """Digest of a user's file or folder; taken from memory while names, sizes and times are unchanged."""

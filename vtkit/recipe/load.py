@@ -100,8 +100,7 @@ def load_section(kind: type[BaseModel], name: str, overrides: Sequence[str], **g
     for number, override in enumerate(overrides, 1):
         reading.override(f"{name}.{override.removeprefix(f'{name}.')}", f"--set {number}")
     reading.checked(kind, reading.settings[name])
-    settings: Settings = reading.settings[name]
-    return settings
+    return dict(reading.settings[name])
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:
@@ -493,10 +492,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
         path = tuple(
             next(iter(tomllib.loads(f"{part} = 0"))) for part in re.findall(_KEY, match["table"] or match["key"])
         )
-        if match["table"]:
-            table = path
-        else:
-            path = table + path
+        table, path = (path, path) if match["table"] else (table, table + path)
         for length in range(1, len(path) + 1):
             lines.setdefault(path[:length], number)
     return lines

@@ -33,7 +33,15 @@ def vocabulary_section(report: ReportData) -> Section | None:
         )
         blocks.append(Paragraph(sizes))
         if overlap.probed:
-            blocks.append(Paragraph(_probed(overlap.probed)))
+            rule, *others = overlap.probed
+            taken = next(method.name for method in overlap.probed if method.taken)
+            compared = [f"{other.name} {score(other.reciprocal_rank)} (p {p_value(other.p)})" for other in others]
+            said = (
+                "The method auto compared its rule with close alternatives by how well spans of target texts find "
+                f"their own text (mean reciprocal rank): rule {score(rule.reciprocal_rank)}, {', '.join(compared)}. "
+                f"Chosen: {taken}."
+            )
+            blocks.append(Paragraph(said))
         total = sum(overlap.methods.values())
         rows = []
         for name, count in overlap.methods.items():

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vtkit.report.blocks import Chart, Page, Paragraph, Section, Table
-from vtkit.report.pages import html_page
+from vtkit.report.blocks import Chart, Paragraph, Section, Table
 from vtkit.report.plots import stacked_bars
 from vtkit.report.vocabularies import SHOWN, most_frequent
 from vtkit.report.wording import count_and_share
@@ -116,11 +115,6 @@ def _described(vocabulary: InspectedVocabulary, number: int) -> Section:
         f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
     ]
     return Section(f"vocabulary-{number}", name, [*map(Paragraph, lines)])
-
-
-def inspection_page(report: Inspection) -> str:
-    """The report as one self-contained HTML page."""
-    return html_page(Page("What the vocabularies are made of", "vtkit inspect-vocab", sections(report)))
 
 
 def token_shown(token: str) -> str:

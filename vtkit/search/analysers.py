@@ -140,11 +140,8 @@ def _analyser(language: str, analysis: Analysis) -> Analyser:
 
     content, native = morphemes(known), _HANGUL.search if known == "ko" else ideographs.match
 
-    def terms_and_morphemes(run: str) -> list[str]:
-        return [*terms(run), *content(run)] if native(run) else terms(run)
-
     description = f"{_description(language)}, and the dictionary forms of content morphemes ({morphology_name(known)})"
-    return Analyser(runs, terms_and_morphemes, description, B_FULL)
+    return Analyser(runs, lambda run: [*terms(run), *content(run)] if native(run) else terms(run), description, B_FULL)
 
 
 def _of_several(languages: str, analysis: Analysis) -> Analyser:

@@ -134,13 +134,18 @@ class TermCounts:
     def load(cls, folder: Path) -> TermCounts:
         """The counts that :meth:`save` wrote, mapped into memory."""
         counts = read_vectors(folder)
-        try:
-            terms = json.loads((folder / TERMS).read_text("utf-8"))
-            if len(terms) != counts.shape[1] or not set(map(type, terms)) <= {str}:
-                raise ValueError("these are not the terms of the counts")
-        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / TERMS}: the terms are missing or damaged. {REBUILD}") from error
-        return cls(terms, counts)
+        return cls(read_terms(folder, counts.shape[1]), counts)
+
+
+def read_terms(folder: Path, count: int) -> list[str]:
+    """The terms in :data:`TERMS`, which must be ``count`` different ones."""
+    try:
+        terms: list[str] = json.loads((folder / TERMS).read_text("utf-8"))
+        if len(set(terms)) != count or not set(map(type, terms)) <= {str}:
+            raise ValueError("these are other terms")
+    except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"{folder / TERMS}: the terms of the index are missing or damaged. {REBUILD}") from error
+    return terms
 
 
 @dataclass(frozen=True)

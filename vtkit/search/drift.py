@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.data.sampling import spread
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -90,5 +91,4 @@ def said_of_unread(reader: str, lost: Collection[str], letters: int, texts: str)
 
 def beginnings(texts: Sequence[str]) -> list[str]:
     """The beginnings of up to :data:`TEXTS_LOOKED_AT` of ``texts``, spread evenly."""
-    numbers = range(0, len(texts), -(-len(texts) // TEXTS_LOOKED_AT) or 1)
-    return [texts[number][:CHARACTERS_LOOKED_AT] for number in numbers]
+    return [text[:CHARACTERS_LOOKED_AT] for text in spread(texts, TEXTS_LOOKED_AT)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,21 +171,12 @@ def write_fields(folder: Path) -> FieldsRecord | None:
     import pyarrow
 
     schema = pyarrow.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
-
-    def batch(rows: list[dict[str, Any]]) -> pyarrow.RecordBatch:
-        columns = ([_in_arrow(row.get(name), kind) for row in rows] for name, kind in kinds.items())
-        return pyarrow.record_batch(
-            [pyarrow.array(*column) for column in zip(columns, schema.types, strict=True)], schema
-        )
-
+    rows = ({_column(name, kinds): value for name, value in row.items()} for row in _fields(folder / DOCUMENTS))
     with pyarrow.OSFile(str(folder / FIELDS), "wb") as out, pyarrow.ipc.new_file(out, schema) as writer:
-        rows: list[dict[str, Any]] = []
-        for row in _fields(folder / DOCUMENTS):
-            rows.append({_column(name, kinds): value for name, value in row.items()})
-            if len(rows) == _ROWS:
-                writer.write_batch(batch(rows))
-                rows = []
-        writer.write_batch(batch(rows))
+        for batch in iter(lambda: list(islice(rows, _ROWS)), []):
+            columns = ([_in_arrow(row.get(name), kind) for row in batch] for name, kind in kinds.items())
+            arrays = [pyarrow.array(*column) for column in zip(columns, schema.types, strict=True)]
+            writer.write_batch(pyarrow.record_batch(arrays, schema))
     console.say(f"fields: {said(kinds)}")
     return FieldsRecord(kinds)
 

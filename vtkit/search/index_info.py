@@ -60,8 +60,7 @@ class IndexInfo:
     @property
     def activation_shares(self) -> npt.NDArray[np.float64]:
         """Share of the documents that activate each dimension, (vocabulary,); see ``flops``."""
-        shares: npt.NDArray[np.float64] = self.document_frequencies / max(self.documents, 1)
-        return shares
+        return np.asarray(self.document_frequencies / max(self.documents, 1))
 
     def sparsity(self, of: npt.NDArray[np.bool_], bins: int) -> Sparsity:
         """The share of the dimensions ``of``, (vocabulary,), that no document activates, 0 of none; the documents by

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import regex
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
+from vtkit.data.sampling import spread
 from vtkit.vocabulary.composition import LANGUAGES, LANGUAGES_OF_SCRIPT, parse_languages, settle
 from vtkit.vocabulary.words import script_of_text
 
@@ -61,7 +62,7 @@ def languages_of(texts: Sequence[str]) -> str | None:
     The shares are estimated from lingua's confidence in each language (:func:`vtkit.vocabulary.composition.settle`):
     single short texts are often taken for a relative of their language, or for Yoruba.
     """
-    shares = _shares(spread(texts))
+    shares = _shares(spread(texts, LOOKED_AT))
     codes = [code for code, share in shares.most_common() if share >= LEAST]
     return ",".join(codes) if sum(shares[code] for code in codes) >= CLEAR else None
 
@@ -71,27 +72,18 @@ def misfit(texts: Sequence[str], language: str) -> str | None:
     a code that lingua does not know."""
     if language not in LANGUAGES:
         return None
-    looked_at = spread(texts)
+    looked_at = spread(texts, LOOKED_AT)
     scripts = Counter(map(script_of_text, looked_at))
     others = {script: n for script, n in scripts.most_common() if language not in LANGUAGES_OF_SCRIPT.get(script, ())}
     others.pop("none", None)  # texts without letters
     share = sum(others.values()) / max(len(looked_at), 1)
     if share >= LEAST:
-        return (
-            f"about {share:.0%} of the texts are in scripts that {language!r} is not written in ({', '.join(others)})"
-        )
+        scripts_of = f"in scripts that {language!r} is not written in ({', '.join(others)})"
+        return f"about {share:.0%} of the texts are {scripts_of}"
     code, share = _shares(looked_at[:: len(looked_at) // FEW or 1]).most_common(1)[0]
-    return (
-        f"about {share:.0%} of the texts are in {code!r}, not {language!r}"
-        if code != language and share >= CLEAR
-        else None
-    )
-
-
-def spread(texts: Sequence[str]) -> list[str]:
-    """At most :data:`LOOKED_AT` texts, evenly spread."""
-    count = min(LOOKED_AT, len(texts))
-    return [texts[number * len(texts) // count] for number in range(count)]
+    if code == language or share < CLEAR:
+        return None
+    return f"about {share:.0%} of the texts are in {code!r}, not {language!r}"
 
 
 def _shares(texts: Sequence[str]) -> Counter[str]:

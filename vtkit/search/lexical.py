@@ -12,10 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.search.analysers import MARK, analyser
-from vtkit.search.bm25 import TERMS, TermDimensions
-from vtkit.search.index_info import REBUILD, LexicalRecord
+from vtkit.search.bm25 import TERMS, TermDimensions, read_terms
+from vtkit.search.index_info import LexicalRecord
 from vtkit.settings.analysers import Analysis
-from vtkit.system.errors import DataError
 
 PREFIX = "bm25:"  # in front of the names of the terms' dimensions
 
@@ -84,10 +83,5 @@ class LexicalPart:
     @classmethod
     def load(cls, folder: Path, record: LexicalRecord, vocabulary: int) -> LexicalPart:
         """The part of an index."""
-        try:
-            numbers = {term: number for number, term in enumerate(json.loads((folder / TERMS).read_text("utf-8")))}
-            if len(numbers) != record.terms or not set(map(type, numbers)) <= {str}:
-                raise ValueError("these are not the terms of the record")
-        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / TERMS}: the terms of the index are missing or damaged. {REBUILD}") from error
-        return cls(record, TermDimensions(analyser(record.language, record.analysis), numbers), vocabulary)
+        terms = TermDimensions.of(analyser(record.language, record.analysis), read_terms(folder, record.terms))
+        return cls(record, terms, vocabulary)

@@ -102,7 +102,7 @@ def verify(path: Path, part: str = "", *, fully: bool = False) -> dict[str, Any]
 
 def changes(folder: Path, record: Mapping[str, Any], part: str = "", *, fully: bool) -> list[tuple[str, str]]:
     """The files of a record of ``folder`` that are not as it says, each with its damage in words (:func:`verify`)."""
-    known, damaged, stamps = _remembered(folder), list[tuple[str, str]](), dict[str, list[Any]]()
+    known, damaged, stamps = remembered(folder / VERIFIED), list[tuple[str, str]](), dict[str, list[Any]]()
     for name, stated in record.get(OUTPUTS, {}).items():
         if not part or name == part or name.startswith(f"{part}/"):
             try:
@@ -151,9 +151,10 @@ def _stamp(path: Path) -> list[int]:
     return [known.st_size, known.st_mtime_ns, known.st_ino]
 
 
-def _remembered(folder: Path) -> dict[str, Any]:
+def remembered(path: Path) -> dict[str, Any]:
+    """The JSON object in ``path``, where an earlier process noted what spares work; nothing if it cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
-        known = json.loads((folder / VERIFIED).read_text("utf-8"))
+        known = json.loads(path.read_text("utf-8"))
         if isinstance(known, dict):
             return known
     return {}
@@ -161,4 +162,4 @@ def _remembered(folder: Path) -> dict[str, Any]:
 
 def _remember(folder: Path, stamps: Mapping[str, Any]) -> None:
     with suppress(OSError):
-        write_atomically(folder / VERIFIED, json.dumps({**_remembered(folder), **stamps}))
+        write_atomically(folder / VERIFIED, json.dumps({**remembered(folder / VERIFIED), **stamps}))

@@ -169,8 +169,7 @@ def without_notices() -> Iterator[None]:
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Suppress the libraries' progress bars, notices and warnings."""
-    with without_notices(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_notices(), warnings.catch_warnings(action="ignore"):
         yield
 
 

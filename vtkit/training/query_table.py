@@ -1,7 +1,7 @@
 """The query encoder of a fine-tuning run: the encoder of documents, or a static table, trained or left as it is."""
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from sentence_transformers import SparseEncoder
@@ -46,12 +46,9 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             return without_query_side(encoder)
         case "binary" | "idf":
             return with_static_queries(encoder, section.query_encoder, documents)
-        case "learned":
-            weights = None if table is None else as_array(table.weight) * can_weigh(encoder)
-            start = idf_query_weights(encoder, documents) if weights is None else weights
-            return with_query_table(encoder, start, frozen=False)
-        case _:
-            assert_never(section.query_encoder)
+    weights = None if table is None else as_array(table.weight) * can_weigh(encoder)
+    start = idf_query_weights(encoder, documents) if weights is None else weights
+    return with_query_table(encoder, start, frozen=False)
 
 
 class QueryTable(nn.Module, TrainerCallback):  # type: ignore[misc]

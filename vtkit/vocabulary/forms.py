@@ -150,8 +150,7 @@ def whole_encodings(
     backend.no_truncation()
     backend.no_padding()
     encode = backend.encode_batch if offsets else backend.encode_batch_fast
-    encodings: list[Encoding] = encode(list(texts), add_special_tokens=special)
-    return encodings
+    return list(encode(list(texts), add_special_tokens=special))
 
 
 def whole_ids(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vtkit.data.sampling import spread
 from vtkit.data.text import batches
 from vtkit.vocabulary.casing import is_cased
 from vtkit.vocabulary.composition import Composition, Han, compose, kind_without_letters
@@ -159,8 +160,8 @@ def inspect_vocabulary(
         digits=sum(any(map(str.isdigit, text)) for text in texts),
         punctuation=composition.etc.get("punctuation", 0),
         unused=composition.etc.get("unused", 0),
-        duplicates=Wasted(len(again), [[listed[number], listed[earlier]] for number, earlier in _spread(again)]),
-        unreachable=Wasted(len(never), [listed[number] for number in _spread(never)]),
+        duplicates=Wasted(len(again), [[listed[number], listed[first]] for number, first in spread(again, EXAMPLES)]),
+        unreachable=Wasted(len(never), [listed[number] for number in spread(never, EXAMPLES)]),
     )
 
 
@@ -248,8 +249,3 @@ def _words(step: Mapping[str, Any]) -> Iterator[str]:
 def _shown(text: str) -> str:
     shortened = f"{text[:LONGEST_SHOWN]}…" if len(text) > LONGEST_SHOWN else text
     return "a space" if text == " " else f"“{shortened}”"
-
-
-def _spread(items: Sequence[Any]) -> list[Any]:
-    """At most :data:`EXAMPLES` of ``items``, from all over."""
-    return [items[len(items) * step // EXAMPLES] for step in range(EXAMPLES)] if len(items) > EXAMPLES else [*items]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from vtkit.data.corpora import read_corpora
 from vtkit.settings.casing import CasingSection
@@ -29,17 +29,13 @@ def build(
 ) -> Built:
     """Train or expand a vocabulary on ``texts``, by default what the corpora of ``vocabulary`` hold."""
     texts = read_corpora(vocabulary.corpus) if texts is None else texts
-    match vocabulary:
-        case TrainedVocabulary():
-            from vtkit.vocabulary.trained import train
+    if isinstance(vocabulary, TrainedVocabulary):
+        from vtkit.vocabulary.trained import train
 
-            return Built(*train(texts, vocabulary, casing))
-        case ExpandedVocabulary():
-            from vtkit.vocabulary.existing import load_tokenizer
-            from vtkit.vocabulary.expanded import expand_vocabulary
+        return Built(*train(texts, vocabulary, casing))
+    from vtkit.vocabulary.existing import load_tokenizer
+    from vtkit.vocabulary.expanded import expand_vocabulary
 
-            base = load_tokenizer(vocabulary.tokenizer, require_roles=True)
-            expansion = expand_vocabulary(base, texts, vocabulary, casing)
-            return Built(expansion.tokenizer, expansion=expansion.stats)
-        case _:
-            assert_never(vocabulary)
+    base = load_tokenizer(vocabulary.tokenizer, require_roles=True)
+    expansion = expand_vocabulary(base, texts, vocabulary, casing)
+    return Built(expansion.tokenizer, expansion=expansion.stats)

@@ -12,8 +12,7 @@ def say_if_smaller(size: int, most: int, base: int = 0) -> None:
     """Say that a corpus gives a vocabulary of fewer than ``most`` tokens, of which ``base`` were there before; a
     warning where it gives far fewer."""
     if size < most:
-        far = size - base < FAR_BELOW * (most - base)
-        tell = console.warn if far else console.say
+        tell = console.warn if size - base < FAR_BELOW * (most - base) else console.say
         tell(f"the corpus gives a vocabulary of {size:,} tokens; its size may be {most:,}")
 
 

@@ -179,8 +179,7 @@ def _steps(section: TrainedVocabulary, casing: CasingSection, marks_starts: bool
     if section.clean == "bert":
         steps.append(normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False, lowercase=False))
     if section.strip_accents:
-        steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), "")]
-        steps.append(normalizers.NFKC())
+        steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), ""), normalizers.NFKC()]
     if section.fold_spelling:
         for letter in dict.fromkeys(FOLDED.values()):
             variants = "".join(variant for variant, becomes in FOLDED.items() if becomes == letter)

@@ -213,9 +213,8 @@ def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> Non
     same = wanted = queries = 0
     for entry in replayed():
         expected = [(each["id"], each["score"]) for each in entry["results"]]
-        same += (
-            same_results(search(entry["vector"], len(expected))[: len(expected)], expected, close) if expected else 0
-        )
+        found = search(entry["vector"], len(expected))[: len(expected)] if expected else []
+        same += same_results(found, expected, close)
         wanted, queries = wanted + len(expected), queries + 1
     print(f"{queries} queries: {same} of {wanted} results as expected ({same / max(wanted, 1):.2%})")
 

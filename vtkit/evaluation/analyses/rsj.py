@@ -56,8 +56,7 @@ def rsj_weights(presence: sp.csc_matrix, terms: NDArray[np.int64], relevant: NDA
     documents = presence.shape[0]
     of_relevant = (both + 0.5) / (len(relevant) + 1)
     of_others = (held - both + 0.5) / (documents - len(relevant) + 1)
-    weights: NDArray[np.float64] = np.log(of_relevant * (1 - of_others) / ((1 - of_relevant) * of_others))
-    return weights
+    return np.asarray(np.log(of_relevant * (1 - of_others) / ((1 - of_relevant) * of_others)))
 
 
 def rsj_gap(

@@ -4,7 +4,6 @@ casing policy in it."""
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
 
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.source import source_tokenizer
@@ -12,9 +11,7 @@ from vtkit.pipeline.steps.texts import read_texts, trimming_corpus
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import (
     ExistingVocabulary,
-    ExpandedVocabulary,
     SourceVocabulary,
-    TrainedVocabulary,
     TrimmedVocabulary,
 )
 from vtkit.system import console
@@ -52,12 +49,10 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
             console.say(f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens are kept")
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name, require_roles=True), recipe.input_casing)
-        case TrainedVocabulary() | ExpandedVocabulary() as section:
+        case section:
             built = build(section, recipe.input_casing)
             tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
             console.say(f"  a vocabulary of {len(tokenizer):,} tokens")
-        case _:
-            assert_never(recipe.vocabulary)
     save_tokenizer(tokenizer, out / "tokenizer")
     family = Notation.of(tokenizer.backend_tokenizer).family
     return VocabularyResult(len(tokenizer), family, corpus, expansion, trimmed)
