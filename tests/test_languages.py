@@ -179,7 +179,7 @@ def test_it_is_said_that_a_declared_language_does_not_fit(capsys: pytest.Capture
 
 def lexical_part(texts: list[str], folder: Path) -> tuple[LexicalPart, LexicalPart]:
     bm25, vectors = Bm25.build(texts, "en,ko"), sp.csr_matrix(np.eye(len(texts), 9, dtype=np.float32))
-    part = LexicalPart.balanced("en,ko", "full", bm25.terms, vectors, bm25.index.by_document(), 0.5, (2.0, 1.5))
+    part = LexicalPart.balanced(bm25.terms, vectors, bm25.index.by_document(), 0.5, (2.0, 1.5))
     return part, LexicalPart.load(folder, part.save(folder), 9)
 
 

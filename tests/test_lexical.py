@@ -36,7 +36,7 @@ QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
     bm25 = Bm25.build(texts, "en", "words")
     factors = balance.weight, balance.deviations
-    part = LexicalPart.balanced("en", "words", bm25.terms, vectors, bm25.index.by_document(), *factors)
+    part = LexicalPart.balanced(bm25.terms, vectors, bm25.index.by_document(), *factors)
     return part, sp.vstack(list(part.documents([vectors], [bm25.index.by_document()])), format="csr")
 
 

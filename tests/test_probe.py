@@ -19,7 +19,9 @@ from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.probe import (
     FEWEST_PAIRS,
     Probe,
-    bm25_reciprocal_ranks,
+    bm25_run,
+    names_of,
+    own_reciprocal_ranks,
     probe_of,
     reciprocal_ranks,
     retrieval_gate,
@@ -96,7 +98,7 @@ def test_what_may_be_chance_and_half_of_bm25_stop_nothing() -> None:
 
 def test_ranks_by_bm25_by_hand() -> None:
     probe = Probe(["red fox", "blue", "green", "grey"], ["a red fox", "no sea", "green leaf", "green tree"])
-    assert bm25_reciprocal_ranks(probe, "en", "words").tolist() == [1.0, 0.0, 0.75, 0.0]
+    assert own_reciprocal_ranks(bm25_run(probe, "en", "words"), names_of(probe)).tolist() == [1.0, 0.0, 0.75, 0.0]
 
 
 def recipe(folder: Path, **changes: object) -> Recipe:

@@ -47,7 +47,6 @@ from vtkit.encoder.query_tables import (
     query_encoder_of,
     with_query_table,
     with_static_queries,
-    without_query_side,
 )
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
@@ -300,7 +299,7 @@ def test_the_query_encoder_is_chosen_whatever_was_there_before(tmp_path: Path) -
     np.testing.assert_array_equal(
         encode_side(shared, ["river"], "query", 48).toarray(), encode(plain, ["river"], 48).toarray()
     )
-    assert without_query_side(plain) is plain
+    assert with_query_encoder(plain, section(query_encoder="shared"), []) is plain
     binary = with_query_encoder(idf, section(query_encoder="binary"), [])
     assert query_encoder_of(binary) == "a static table in which every token weighs 1"
     learned = with_query_encoder(idf, section(query_encoder="learned"), [])  # starts from the table that is there

@@ -42,11 +42,9 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
     any_text = False
-    for text in texts:
-        text = text.strip()
-        if text:
-            any_text = True
-            yield text
+    for text in filter(None, map(str.strip, texts)):
+        any_text = True
+        yield text
     if not any_text:
         raise DataError(f"{spec}: holds no text. A corpus is {CORPUS_FORMS}.")
 
@@ -62,17 +60,14 @@ def form_fault(path: Path) -> str | None:
     cannot: nothing shows which of its columns is text in the language."""
     match form_of(path):
         case ".tsv" if not is_header(next(read_lines(path, "replace"), "").split("\t")):
-            unpack = {".gz": "gzip -dc {} | cut -f2", ".zst": "zstd -dc {} | cut -f2"}.get(
-                path.suffix.lower(), "cut -f2 {}"
-            )
-            command = f"{unpack.format(shlex.quote(str(path)))} > {shlex.quote(path.name.partition('.')[0])}.txt"
+            unpack = {".gz": "gzip -dc {} | cut -f2", ".zst": "zstd -dc {} | cut -f2"}
+            cut = unpack.get(path.suffix.lower(), "cut -f2 {}").format(shlex.quote(str(path)))
+            command = f"{cut} > {shlex.quote(path.name.partition('.')[0])}.txt"
             return (
                 f"{path} has columns, but a corpus has one text per line. Write the column in the corpus's language to "
                 f"its own file (the second: {command}) and name that file."
             )
-        case ".jsonl" | ".parquet" | ".csv" | ".tsv":
-            return None
-        case form if form in READERS:
+        case form if form in (".jsonl", ".parquet", ".csv", ".tsv", *READERS):
             return None
         case _:
             return f"{path} has an unknown format. A corpus is {CORPUS_FORMS}."

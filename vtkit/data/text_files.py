@@ -7,6 +7,7 @@ inscriptis, which lays HTML out as a browser does, so that words of neighbouring
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -36,28 +37,23 @@ def list_files(folder: Path) -> tuple[list[Path], list[Path], list[str]]:
     """
     documents: list[Path] = []
     tables: list[Path] = []
-    others: dict[str, int] = {}
-
-    def count(kind: str) -> None:
-        others[kind] = others.get(kind, 0) + 1
-
-    for place, folders, names in os.walk(folder, onerror=lambda error: count(f"unreadable folder ({error})")):
+    others: Counter[str] = Counter()
+    for place, folders, names in os.walk(folder, onerror=lambda error: others.update([f"unreadable folder ({error})"])):
         for name in [*folders]:
             if name.startswith(".") or os.path.islink(os.path.join(place, name)):
                 folders.remove(name)
-                count("hidden folder" if name.startswith(".") else "link to a folder")
+                others["hidden folder" if name.startswith(".") else "link to a folder"] += 1
         for name in names:
             path = Path(place, name)
             if name.startswith("."):
-                count("hidden file")
+                others["hidden file"] += 1
             elif form_of(path) in READERS:
                 documents.append(path)
             elif ending_of(path):
                 tables.append(path)
             else:
-                count(path.suffix.lower() or "file without an ending")
-    said = [f"{number:,} {kind}" for kind, number in sorted(others.items(), key=lambda entry: -entry[1])]
-    return sorted(documents), sorted(tables), said
+                others[path.suffix.lower() or "file without an ending"] += 1
+    return sorted(documents), sorted(tables), [f"{number:,} {kind}" for kind, number in others.most_common()]
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str, str]]:

@@ -97,7 +97,5 @@ def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
 def repeated(words: Iterable[tuple[str, int]], separator: str) -> Iterator[str]:
     """Texts with every word as often as it occurs, for trainers that take no counts."""
     for word, count in words:
-        while count > 0:
-            repeats = min(count, _REPEATS_AT_ONCE)
-            yield separator.join([word] * repeats)
-            count -= repeats
+        for done in range(0, count, _REPEATS_AT_ONCE):
+            yield separator.join([word] * min(count - done, _REPEATS_AT_ONCE))

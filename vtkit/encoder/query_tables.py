@@ -87,11 +87,6 @@ def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
     return {token: float(weights[names[token]]) for token in sorted(names, key=names.__getitem__)}
 
 
-def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
-    """``encoder`` with its queries encoded as documents are; itself where they are already."""
-    return encoder if query_side(encoder) is None else with_sides(encoder, encoder, output=own_output(encoder))
-
-
 def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
     """A copy of ``tokenizer`` with fillers up to ``size`` tokens: the library loads a query table of the tokenizer's
     size only, and a model may have more rows."""

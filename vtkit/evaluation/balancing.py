@@ -16,9 +16,9 @@ from vtkit.encoder.documents import row_blocks
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
 from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, System, query_vectors
 from vtkit.search.measures.effectiveness import per_query
-from vtkit.settings.analysers import Analysis
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import SEED
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
@@ -96,8 +96,6 @@ def in_one_index(
     bm25: Bm25System,
     encode: EncodeQueries,
     balancing: Balancing,
-    language: str,
-    analysis: Analysis,
     probed: ProbedWeight | None,
     measure: str,
     passages: Passages | None = None,
@@ -107,7 +105,7 @@ def in_one_index(
 
     Args:
         vectors: the encoder's, of the documents as they are indexed, or of their ``passages``.
-        bm25: over the same documents or passages, by the analyser ``analysis`` of ``language``.
+        bm25: over the same documents or passages.
         encode: encodes the queries of ``balancing``.
     """
     from vtkit.search.exact import ExactIndex
@@ -116,7 +114,7 @@ def in_one_index(
     system = SparseSystem(ExactIndex.build(vectors, passages), encode)
     measured = balance_of(system, bm25, balancing, DEPTH, measure, probed)
     impacts, factors = bm25.bm25.index.by_document(), (measured.weight, measured.deviations)
-    part = LexicalPart.balanced(language, analysis, bm25.bm25.terms, vectors, impacts, *factors)
+    part = LexicalPart.balanced(bm25.bm25.terms, vectors, impacts, *factors)
     return part.documents(row_blocks(vectors), row_blocks(impacts)), part, measured
 
 
@@ -125,7 +123,6 @@ def probed_beside_bm25(
     documents: Sequence[Document],
     index: IndexSection,
     language: str | None = None,
-    seed: int = 42,
 ) -> tuple[str | None, ProbedWeight | None]:
     """The languages of ``documents``, detected unless given, and what spans of them say of the encoder's weight beside
     BM25; None if the texts show no language, or are too few."""
@@ -137,7 +134,7 @@ def probed_beside_bm25(
     if language is None:
         return None, None
     over = partial(SparseSystem.over, encoder, settings=index)
-    return language, probed_by_spans(collection, over, seed, language, index)
+    return language, probed_by_spans(collection, over, SEED, language, index)
 
 
 def beside_bm25(
@@ -148,7 +145,6 @@ def beside_bm25(
     counts: Path,
     index: IndexSection,
     language: str | None = None,
-    seed: int = 42,
 ) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
     """:func:`in_one_index` of documents without queries, weighed by spans of them.
 
@@ -157,14 +153,13 @@ def beside_bm25(
         counts: folder in which the counts of BM25's terms are kept.
         language: of the texts, an ISO 639 code, or several separated by commas; None: detected.
     """
-    analysis, collection = index.bm25_analyser, RetrievalSet("the documents", documents, [], {})
-    language, probed = probed_beside_bm25(encoder, documents, index, language, seed)
+    collection = RetrievalSet("the documents", documents, [], {})
+    language, probed = probed_beside_bm25(encoder, documents, index, language)
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Name it with --language.")
-    encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, seed)
-    bm25 = Bm25System.over(collection, language, analysis, passages, counts)
-    about_bm25 = language, analysis, probed, "nDCG@10", passages
-    indexed, part, measured = in_one_index(vectors, bm25, encode, spans, *about_bm25)
+    encode, spans = query_vectors(encoder, index, "encoding spans"), balancing_queries(collection, None, SEED)
+    bm25 = Bm25System.over(collection, language, index.bm25_analyser, passages, counts)
+    indexed, part, measured = in_one_index(vectors, bm25, encode, spans, probed, "nDCG@10", passages)
     console.say(f"BM25 is balanced with the encoder on {measured.measured_on}; the encoder weighs {measured.weight:g}")
     return indexed, part
 

@@ -133,11 +133,6 @@ def retrieval_gate(against: str, first: np.ndarray, second: np.ndarray) -> Seen:
     return "fail" if against == "before" and p < CHANCE else "warn", seen, COMPARED[against]
 
 
-def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
-    """:func:`reciprocal_ranks` by BM25."""
-    return own_reciprocal_ranks(bm25_run(probe, language, analysis), names_of(probe))
-
-
 def bm25_run(probe: Probe, language: str, analysis: Analysis) -> Run:
     """All documents of a probe by BM25, queries and documents called by :func:`names_of`."""
     names = names_of(probe)

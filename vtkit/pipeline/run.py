@@ -174,10 +174,9 @@ def check_settings(loaded: LoadedRecipe) -> None:
     recipe, problems = loaded.recipe, list[VtkitError]()
     looks: list[Callable[[], object]] = [
         partial(check_names, recipe, path=Path(loaded.shown), places=loaded.places),
+        *([] if recipe.evaluate is None else [partial(validate_measures, recipe.evaluate.measures, DEPTH)]),
         partial(require, recipe.report.training),
     ]
-    if recipe.evaluate is not None:
-        looks.insert(1, partial(validate_measures, recipe.evaluate.measures, DEPTH))
     for look in looks:
         try:
             look()

@@ -8,7 +8,6 @@ from vtkit.report.data import ReportData
 from vtkit.report.plots import stacked_bars
 from vtkit.report.wording import amount, count_and_share, p_value, score, share
 from vtkit.settings.transfer import ROW_ORIGINS
-from vtkit.transfer.result import Probed
 from vtkit.vocabulary.composition import LANGUAGES
 from vtkit.vocabulary.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 
@@ -59,17 +58,6 @@ def vocabulary_section(report: ReportData) -> Section | None:
     if analysis is not None:
         blocks += _languages(analysis)
     return Section("vocabulary", "Vocabulary", blocks) if blocks else None
-
-
-def _probed(probed: Sequence[Probed]) -> str:
-    rule, *others = probed
-    taken = next(method.name for method in probed if method.taken)
-    compared = ", ".join(f"{other.name} {score(other.reciprocal_rank)} (p {p_value(other.p)})" for other in others)
-    return (
-        "The method auto compared its rule with close alternatives by how well spans of target texts find their own "
-        "text (mean reciprocal rank): "
-        f"rule {score(rule.reciprocal_rank)}, {compared}. Chosen: {taken}."
-    )
 
 
 def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:

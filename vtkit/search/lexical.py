@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from vtkit.search.analysers import MARK, analyser
 from vtkit.search.bm25 import TERMS, TermDimensions, read_terms
 from vtkit.search.index_info import LexicalRecord
-from vtkit.settings.analysers import Analysis
 
 PREFIX = "bm25:"  # in front of the names of the terms' dimensions
 
@@ -30,8 +29,6 @@ class LexicalPart:
     @classmethod
     def balanced(
         cls,
-        language: str,
-        analysis: Analysis,
         terms: TermDimensions,
         vectors: sp.csr_matrix,
         impacts: sp.csr_matrix,
@@ -49,7 +46,7 @@ class LexicalPart:
         factors = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = float(np.exp2(np.rint(np.log2(largest[0] / largest[1]))))
-        record = LexicalRecord(language, analysis, len(terms), scale, factors[0], factors[1] / scale)
+        record = LexicalRecord(*terms.analyser.made_from, len(terms), scale, factors[0], factors[1] / scale)
         return cls(record, terms, vectors.shape[1])
 
     def documents(self, vectors: Iterable[sp.csr_matrix], impacts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:

@@ -317,11 +317,6 @@ class FinetuneSection(Section):
         return any(name != "infonce" for name in self.loss)
 
     @property
-    def asked_teachers(self) -> tuple[str, ...]:
-        """The models among its teachers; none if no loss learns from them."""
-        return tuple(name for name in self.teachers if name != BM25) if self.taught else ()
-
-    @property
     def asks_bm25(self) -> bool:
         """Whether BM25 finds negatives or teaches, for which the language counts."""
         finds = self.hard_negatives > 0 and BM25 in self.mining.rankings

@@ -162,13 +162,10 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
     def taught(batch: Batch) -> Tensor:
         return scores[batch.step].to(batch.sentence_scores.device)
 
-    def divergence(batch: Batch) -> Tensor:
-        return symmetric_divergence(batch.sentence_scores, taught(batch), ALIGN_TEMPERATURE)
-
-    def squared(batch: Batch) -> Tensor:
-        return (batch.sentence_scores - taught(batch)).square().mean()
-
-    terms = [Term("alignment", divergence), Term("score_difference", squared, lambda step: SQUARED)]
+    terms = [
+        Term("alignment", lambda seen: symmetric_divergence(seen.sentence_scores, taught(seen), ALIGN_TEMPERATURE)),
+        Term("score_difference", lambda seen: (seen.sentence_scores - taught(seen)).square().mean(), lambda _: SQUARED),
+    ]
     return {"sentence": [alignment.pairs[pair][1] for pair in batches.reshape(-1)]}, terms
 
 

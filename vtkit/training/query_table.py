@@ -9,15 +9,10 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vtkit.encoder.asymmetric import query_side, query_table
+from vtkit.encoder.asymmetric import own_output, query_side, query_table, with_sides
 from vtkit.encoder.families import as_array
 from vtkit.encoder.kinds import can_weigh, refuse_unicoil
-from vtkit.encoder.query_tables import (
-    idf_query_weights,
-    with_query_table,
-    with_static_queries,
-    without_query_side,
-)
+from vtkit.encoder.query_tables import idf_query_weights, with_query_table, with_static_queries
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 
@@ -43,7 +38,7 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
                 )
             return encoder
         case "shared":
-            return without_query_side(encoder)
+            return encoder if query_side(encoder) is None else with_sides(encoder, encoder, output=own_output(encoder))
         case "binary" | "idf":
             return with_static_queries(encoder, section.query_encoder, documents)
     weights = None if table is None else as_array(table.weight) * can_weigh(encoder)

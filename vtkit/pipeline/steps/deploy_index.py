@@ -64,13 +64,10 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         vectors, passages, _ = weighted_vectors(recipe, inputs, corpus, encoder, folder)
         documents, part, balance = iter([vectors]), None, None
         if index.lexical != "none":
-            language, analysis = recipe.recipe.language, index.bm25_analyser
             encode, balancing = stored(inputs["queries"] / place.folder / BALANCING), balancing_of(recipe, place)
-            probed, bm25 = encoded[place.folder].probed, place.bm25(language, index)
+            probed, bm25 = encoded[place.folder].probed, place.bm25(recipe.recipe.language, index)
             measure = "nDCG@10" if recipe.evaluate is None else recipe.evaluate.measures[0]
-            documents, part, balance = in_one_index(
-                vectors, bm25, encode, balancing, language, analysis, probed, measure, passages
-            )
+            documents, part, balance = in_one_index(vectors, bm25, encode, balancing, probed, measure, passages)
         stored_documents = inputs["vectors"] / place.folder / DOCUMENTS
         made = write_index(folder, index, documents, stored_documents, tokenizer, part, passages)
         sets[place.folder] = DeployedSet(balance)

@@ -67,7 +67,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
     from vtkit.encoder.families import mlm_head
     from vtkit.evaluation.gates.encoder import encoder_gates
     from vtkit.evaluation.gates.rows import Moved
-    from vtkit.evaluation.probe import bm25_reciprocal_ranks, reciprocal_ranks, retrieval_gate
+    from vtkit.evaluation.probe import bm25_run, names_of, own_reciprocal_ranks, reciprocal_ranks, retrieval_gate
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
@@ -91,8 +91,8 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
         if moved is not None:
             against["by the source"] = ranks(moved.source.to(fastest_device()))
         else:
-            language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
-            against["by BM25"] = bm25_reciprocal_ranks(probe, language, analysis)
+            by_bm25 = bm25_run(probe, recipe.recipe.language, recipe.index.bm25_analyser)
+            against["by BM25"] = own_reciprocal_ranks(by_bm25, names_of(probe))
             with suppress(DataError):  # the source has no masked-language-model head
                 own = load_encoder(str(recipe.source.model), fastest_device())
                 against["by the source's own masked-language-model head"] = ranks(own)
