@@ -11,14 +11,7 @@ from vtkit.data import hub, irds
 from vtkit.data.parts import PARTS, Part, Parts, chosen, find_parts, head_patterns
 from vtkit.data.problems import Problems
 from vtkit.data.public import PUBLIC, PublicCollection, Repository
-from vtkit.data.retrieval import (
-    Document,
-    Query,
-    RetrievalSet,
-    read_documents,
-    read_judgements,
-    read_queries,
-)
+from vtkit.data.retrieval import Document, Query, RetrievalSet, read_documents, read_judgements, read_queries
 from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -214,13 +207,8 @@ def _fetched(public: PublicCollection, split: str, needed: Sequence[Part]) -> _P
         identity = public.name.removeprefix(irds.PREFIX)
         (parts,) = find_parts({irds.folder_of(identity): PARTS}).values() or ({},)
         return _Place(identity.replace("/", "-"), parts, public.name, "Name an id that has them.", public)
-    by_config = find_parts(
-        {
-            _folder_of(repository, public.config, split, needed): repository.parts
-            for repository in public.repositories
-            if set(repository.parts) & set(needed)
-        }
-    )
+    wanted = [repository for repository in public.repositories if set(repository.parts) & set(needed)]
+    by_config = find_parts({_folder_of(each, public.config, split, needed): each.parts for each in wanted})
     parts = by_config.get(public.config) or ({} if public.config else next(iter(by_config.values()), {}))
     where = " and ".join(" at ".join(filter(None, [each.id, each.revision])) for each in public.repositories)
     advice = "Run again with --download, or name a folder that holds the files."

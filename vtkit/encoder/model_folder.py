@@ -99,14 +99,7 @@ weights."""
 _LONGEST_PROMPT = 10_000  # characters in front of each text
 
 _READ = ("*.json", "*.txt", "*.model")
-_NOT_READ = (
-    "*.index.json",
-    "idf.json",
-    "query_token_weights.txt",
-    "trainer_state.json",
-    "*_args.json",
-    "*_results.json",
-)
+_UNREAD = ("*.index.json", "idf.json", "query_token_weights.txt", "trainer_state.json", "*_args.json", "*_results.json")
 """Of the files that match the first, those that no loader opens."""
 
 
@@ -390,12 +383,8 @@ def _refuse_beyond_bounds(content: Any, where: str) -> None:
 
 def _runs_code(label: str, path: Path, what: str) -> DataError:
     named = f"{label} {path} {what}".lower()
-    nearest = next((model for part, model in _WITHOUT_CODE.items() if part in named), None)
-    remedy = (
-        "Name a model with an architecture of transformers, or a copy converted to one."
-        if nearest is None
-        else f"The nearest model without such code is {nearest}."
-    )
+    known = (f"The nearest model without such code is {each}." for part, each in _WITHOUT_CODE.items() if part in named)
+    remedy = next(known, "Name a model with an architecture of transformers, or a copy converted to one.")
     return DataError(
         f"{label}: {path} names code that comes with the model ({what}), and vtkit runs only code of the installed "
         f"libraries. {remedy}"
@@ -447,9 +436,7 @@ def _check_file(file: Path, label: str) -> None:
     except Exception as error:  # each library has exceptions of its own for files that are cut short
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"{label}: {file} is damaged or cut short ({line}). {fetch_again()}") from error
-    if not (
-        isinstance(content, dict) and content and all(isinstance(tensor, torch.Tensor) for tensor in content.values())
-    ):
+    if not (isinstance(content, dict) and content and all(isinstance(each, torch.Tensor) for each in content.values())):
         raise DataError(f"{label}: {file} does not hold weights, tensors by name. Name a model with safetensors.")
 
 
@@ -476,7 +463,7 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
         (module / name).as_posix()
         for module, files in inside.items()
         for name in [
-            *(name for name in sorted(files) if _matches(name, _READ) and not _matches(name, _NOT_READ)),
+            *(name for name in sorted(files) if _matches(name, _READ) and not _matches(name, _UNREAD)),
             *weight_files(files),
         ]
     ]

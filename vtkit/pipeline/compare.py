@@ -182,6 +182,9 @@ def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, fl
 def _compare_set(
     name: str, runs: Sequence[_Opened], model: str | None, explained: int, only: QueryFilter
 ) -> ComparedSet:
+    from vtkit.pipeline.search import open_searcher
+
+    stage = None if model == "deployed" else model  # whose index is searched; None: the index to be used
     values = [value for each in runs if (value := per_query(each.run, each.judged, name)) is not None]
     measures = [measure for measure in values[0] if all(measure in each for each in values)]
     asked = [set(each[measures[0]]) for each in values] if measures else []
@@ -220,8 +223,8 @@ def _compare_set(
         differences: list[tuple[QueryDifference, ...]] = [(), ()]
         if explained and won + lost:
             try:
-                searcher = searcher or _searcher(baseline.folder, name, model)
-                searchers = searcher, _searcher(each.folder, name, model)
+                searcher = searcher or open_searcher(baseline.folder, model=stage, collection=name)
+                searchers = searcher, open_searcher(each.folder, model=stage, collection=name)
                 differences = [
                     tuple(_difference(q, before[q], after[q], collection, searchers) for q in some[:explained])
                     for some in (won, lost)
@@ -239,12 +242,6 @@ def _source_tokenizer(baseline: _Opened) -> PreTrainedTokenizerFast:
     if source is None:
         raise VtkitError(f"{baseline.folder} has no source model whose vocabulary splits words: leave out --split.")
     return load_source_tokenizer(source)
-
-
-def _searcher(folder: Path, name: str, model: str | None) -> Searcher:
-    from vtkit.pipeline.search import open_searcher
-
-    return open_searcher(folder, model=None if model in (None, "deployed") else model, collection=name)
 
 
 def _difference(

@@ -108,15 +108,12 @@ class Store:
             started, warned_before = time.time(), len(console.warned())
             result = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
+            made_from = asdict(dependencies)
             manifest = {
                 "vtkit": __version__,
-                "stage": dependencies.stage,
                 "key": dependencies.key,
-                "stage_version": dependencies.version,
-                "settings": dict(dependencies.settings),
-                "seed": dependencies.seed,
-                "inputs": dict(dependencies.inputs),
-                "files": dict(dependencies.files),
+                "stage_version": made_from.pop("version"),
+                **made_from,
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),

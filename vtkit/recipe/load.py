@@ -184,9 +184,8 @@ class _Reading:
             lines = {".".join(key): f"{line} {number}" for key, number in key_lines(text).items()} if line else {}
         except (OSError, ValueError, RecursionError) as error:
             number, what = _unreadable(path, error, text or "")
-            self.problems.append(
-                Problem(f"{line} {number}", "", what) if line and number else Problem("", plain(shown), what)
-            )
+            place, name = (f"{line} {number}", "") if line and number else ("", plain(shown))
+            self.problems.append(Problem(place, name, what))
             return {}
         stands = lines.get("extends", "")
         names = own.pop("extends", [])
@@ -489,9 +488,8 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     for number, line in enumerate(without_long_strings.split("\n"), 1):
         if not (match := _LINE.match(line)):
             continue
-        path = tuple(
-            next(iter(tomllib.loads(f"{part} = 0"))) for part in re.findall(_KEY, match["table"] or match["key"])
-        )
+        parts = re.findall(_KEY, match["table"] or match["key"])
+        path = tuple(next(iter(tomllib.loads(f"{part} = 0"))) for part in parts)
         table, path = (path, path) if match["table"] else (table, table + path)
         for length in range(1, len(path) + 1):
             lines.setdefault(path[:length], number)

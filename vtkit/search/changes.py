@@ -111,7 +111,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             if change.record.lexical is not None:
                 Counted.in_texts(texts, change.analyser).joined().save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
-            drift = change.drift(encoder, row_contents(documents, None))
+            drift = change.drift(row_contents(documents, None))
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
@@ -137,8 +137,7 @@ def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> C
         numbers = set(known.values())
         if where is not None:
             if (of_fields := change.record.fields) is None:
-                why = "the documents of this index have no fields, so there is nothing to choose them by"
-                raise ConditionError(why)
+                raise ConditionError("the documents of this index have no fields, so there is nothing to choose by")
             fields = Fields.open(generation_of(home), of_fields, change.state.documents)
             numbers |= set(np.flatnonzero(fields.passing(where)[: change.state.documents]).tolist())
         unknown = [name for name in dict.fromkeys(ids) if name not in known]
@@ -233,13 +232,13 @@ class _Change:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
 
-    def drift(self, encoder: SparseEncoder, texts: Sequence[str]) -> Drift:
+    def drift(self, texts: Sequence[str]) -> Drift:
         """The drift from the living documents to ``texts``."""
         from vtkit.encoder.sides import tokenizer_of
 
         documents = Documents.open(generation_of(self.home) / DOCUMENTS)
         old = Lazy(len(documents), lambda number: documents[number].contents)
-        return Drift.between(old, texts, tokenizer_of(encoder, "document"), self.home / UNTRIMMED)
+        return Drift.between(old, texts, tokenizer_of(self.encoder, "document"), self.home / UNTRIMMED)
 
     def merged_where_needed(self, state: State) -> State:
         """``state`` within the bounds on segments and on deleted documents."""

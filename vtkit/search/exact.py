@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -168,9 +168,7 @@ class ExactIndex:
         if self.passages is not None:
             rows_of = self.passages.documents
             allowed = None if passing is None else passing[rows_of]
-            return best_documents(
-                lambda some, rows: self._rows(some, rows, allowed), matrix, depth, rows_of, WIDENED * depth
-            )
+            return best_documents(partial(self._rows, passing=allowed), matrix, depth, rows_of, WIDENED * depth)
         return self._rows(matrix, depth, passing)
 
     def _rows(self, matrix: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None) -> tuple[Ids, Scores]:

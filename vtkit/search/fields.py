@@ -10,6 +10,7 @@ import math
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
@@ -83,8 +84,10 @@ def kind_of(value: Any) -> Kind | None:
             return "boolean"
         case str() if (match := _NUMBER.fullmatch(value)) and sum(map(str.isdigit, value)) <= _DIGITS:
             return "number" if match[2] else "integer"
-        case str() if (match := _DATE.fullmatch(value)) and _is_moment(value):
-            return "datetime" if match[1] else "date"
+        case str() if match := _DATE.fullmatch(value):
+            with suppress(ValueError, OverflowError):  # it may be no date of the calendar
+                _moment(value)
+                return "datetime" if match[1] else "date"
     return "text"
 
 
@@ -129,14 +132,6 @@ def _moment(value: str) -> datetime:
     """A date as a moment, in UTC where it has a time zone."""
     moment = datetime.fromisoformat(value)
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-def _is_moment(value: str) -> bool:
-    try:
-        _moment(value)
-    except (ValueError, OverflowError):
-        return False
-    return True
 
 
 def _in_arrow(value: Any, kind: Kind) -> Any:
@@ -299,24 +294,17 @@ class Fields:
 
     def _check_node(self, where: str, node: Mapping[str, Any]) -> None:
         match node.get("class"):
-            case None:
-                return
-            case "COLUMN_REF":
-                name = ".".join(node["column_names"])
-                if _column(name, self.kinds) not in self.kinds:
-                    raise self._refused(where, f"{unknown_field(name, self.kinds)} A text stands in 'single quotes'")
+            case "COLUMN_REF" if _column(name := ".".join(node["column_names"]), self.kinds) not in self.kinds:
+                why = f"{unknown_field(name, self.kinds)} A text stands in 'single quotes'"
             case "FUNCTION" if node["function_name"] not in (*FUNCTIONS, *_OPERATORS):
-                raise self._refused(
-                    where, f"there is no function {node['function_name']}. There are {', '.join(FUNCTIONS)}"
-                )
+                why = f"there is no function {node['function_name']}. There are {', '.join(FUNCTIONS)}"
             case "TYPE" if node["children"] or node["type_name"].lower() not in _TYPES:
-                raise self._refused(
-                    where, f"there is no type {node['type_name']}. There are {', '.join(sorted(_TYPES))}"
-                )
-            case other if other not in _CLASSES:
-                raise self._refused(
-                    where, f"it holds a {str(other).lower()}, not comparisons of fields with values alone"
-                )
+                why = f"there is no type {node['type_name']}. There are {', '.join(sorted(_TYPES))}"
+            case other if other not in {None, *_CLASSES}:
+                why = f"it holds a {str(other).lower()}, not comparisons of fields with values alone"
+            case _:
+                return
+        raise self._refused(where, why)
 
     def _refused(self, where: str, why: str) -> ConditionError:
         return ConditionError(

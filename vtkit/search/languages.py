@@ -98,14 +98,10 @@ def _shares(texts: Sequence[str]) -> Counter[str]:
             samples.append(opened.pop(script))
     samples = samples or [*opened.values()]
     languages = sorted(Language.all_spoken_ones(), key=str)
-    columns = {language: column for column, language in enumerate(languages)}
     detector = LanguageDetectorBuilder.from_languages(*languages).with_low_accuracy_mode().build()
-    evidence = np.zeros((len(samples), len(languages)))
-    asked = [" ".join(sample)[:OPENING] for sample in samples]
-    for row, values in enumerate(detector.compute_language_confidence_values_in_parallel(asked)):
-        for value in values:
-            evidence[row, columns[value.language]] = value.value
-    evidence = np.repeat(evidence, [len(sample) for sample in samples], axis=0)
+    found = detector.compute_language_confidence_values_in_parallel([" ".join(each)[:OPENING] for each in samples])
+    rows = [[each.value for each in sorted(values, key=lambda each: str(each.language))] for values in found]
+    evidence = np.repeat(np.reshape(rows, (-1, len(languages))), [len(sample) for sample in samples], axis=0)
     shares = settle(evidence)[1] if evidence.any() else np.zeros(len(languages))
     return Counter({_code(language): float(share) for language, share in zip(languages, shares, strict=True)})
 

@@ -265,9 +265,7 @@ class Searcher:
         vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
         ids, scores = self.index.postings.search(vector, depth)
         found = [(int(number), float(score)) for number, score in zip(ids[0], scores[0], strict=True) if number >= 0]
-        results = tuple(
-            self._result(rank, number, score, vector, None) for rank, (number, score) in enumerate(found, start=1)
-        )
+        results = tuple(self._result(rank, *each, vector, None) for rank, each in enumerate(found, 1))
         return Found(unit, ((self.names[dimension], 1.0),), (), results)
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
@@ -346,10 +344,8 @@ class Searcher:
         pairs = [(int(terms[place]), round(float(values[place]), 4)) for place in order]
         special = [pair for pair in pairs if pair[0] in self.special][:TOKENS_SHOWN]
         ordinary = [pair for pair in pairs if pair[0] not in self.special and self.telling[pair[0]]][:TOKENS_SHOWN]
-        named, named_special = (
-            tuple((self.names[term], value) for term, value in side) for side in (ordinary, special)
-        )
-        return named, named_special, tuple(self._text(term) for term, _ in ordinary)
+        named, roles = (tuple((self.names[term], value) for term, value in some) for some in (ordinary, special))
+        return named, roles, tuple(self._text(term) for term, _ in ordinary)
 
     def _text(self, term: int) -> str:
         """The text of a dimension, as documents have it."""
