@@ -53,9 +53,7 @@ def short_names(names: Sequence[str]) -> list[str]:
         path = Path(name)
         parts = path.absolute().parts if path.exists() else path.parts
         short.append("/".join(parts[-2:] if path.is_file() else parts[-1:]) or name)
-    whole = [
-        short_name if short.count(short_name) == 1 else name for short_name, name in zip(short, names, strict=True)
-    ]
+    whole = [last if short.count(last) == 1 else name for last, name in zip(short, names, strict=True)]
     return [
         name if whole.count(name) == 1 else f"{name} ({whole[: place + 1].count(name)})"
         for place, name in enumerate(whole)

@@ -4,15 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vtkit.commands.options import (
-    IdOption,
-    TextOption,
-    TitleOption,
-    WhereOption,
-    argument,
-    executed,
-    option,
-)
+from vtkit.commands.options import IdOption, TextOption, TitleOption, WhereOption, argument, executed, option
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.rows import Columns
 from vtkit.data.text import read_lines

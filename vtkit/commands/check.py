@@ -9,9 +9,7 @@ from vtkit.system.checksums import OUTPUTS, REMEDIES, verify
 from vtkit.system.errors import DataError
 
 
-def check(
-    folder: Annotated[Path, argument("Folder of runs, of a run, an index or vectors.", "FOLDER")],
-) -> None:
+def check(folder: Annotated[Path, argument("Folder of runs, of a run, an index or vectors.", "FOLDER")]) -> None:
     """Compare every file of a run or an index with its checksum.
 
     Whatever a search reads is compared when it is opened, but a file whose size and time have not changed is not read

@@ -8,9 +8,7 @@ from vtkit.commands.options import RunsOption
 from vtkit.system import console
 
 
-def doctor(
-    runs: RunsOption = Path("runs"),
-) -> None:
+def doctor(runs: RunsOption = Path("runs")) -> None:
     """Examine this machine, and what is installed on it.
 
     Shows versions, accelerators, bf16, the hub's cache, disk and extras. The exit code is 1 if something

@@ -31,8 +31,7 @@ def evaluate(
         list[str], option("Name from ir_measures. May be repeated.", "NAME", "--measure", "-m")
     ] = MEASURES,
     baseline: Annotated[
-        str | None,
-        option("System to test the others against. Default: BM25, or else the first.", "SYSTEM"),
+        str | None, option("System to test the others against. Default: BM25, or else the first.", "SYSTEM")
     ] = None,
     correction: Annotated[
         Literal["holm", "bonferroni"], option("Correction of p values for several systems.")

@@ -2,13 +2,7 @@
 
 from typing import Annotated
 
-from vtkit.commands.options import (
-    NewFolderOption,
-    argument,
-    executed,
-    option,
-    set_option,
-)
+from vtkit.commands.options import NewFolderOption, argument, executed, option, set_option
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.settings.expand_documents import ExpandDocumentsSection

@@ -70,10 +70,7 @@ def argument(help: str, metavar: str) -> Any:
 
 
 SHARED: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "as_json": (
-        typer.Option("--json", help="Print JSON."),
-        ("run", "sweep", "serve", "publish", "recipe check"),
-    ),
+    "as_json": (typer.Option("--json", help="Print JSON."), ("run", "sweep", "serve", "publish", "recipe check")),
     "download": (
         typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub."),
         (

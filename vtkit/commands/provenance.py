@@ -22,8 +22,7 @@ WHOLE = 0.99  # recorded weights that sum to less are the heaviest of a softmax 
 def provenance(
     run: Annotated[Path, argument("Folder of a run, or one written by `vtkit transfer`.", "RUN")],
     words: Annotated[
-        list[str] | None,
-        argument("Tokens or words; words are looked up by their text, or split into tokens.", "TOKEN"),
+        list[str] | None, argument("Tokens or words; words are looked up by their text, or split into tokens.", "TOKEN")
     ] = None,
     source: Annotated[
         list[str] | None,

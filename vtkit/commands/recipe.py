@@ -12,11 +12,7 @@ from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import refuse_existing, write_file
 
-recipe = typer.Typer(
-    help="Write recipes, check them, and show what is in them.",
-    no_args_is_help=True,
-    **STYLE,
-)
+recipe = typer.Typer(help="Write recipes, check them, and show what is in them.", no_args_is_help=True, **STYLE)
 
 
 @recipe.command("check", cls=PlainCommand)

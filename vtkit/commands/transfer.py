@@ -3,14 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from vtkit.commands.options import (
-    NewFolderOption,
-    argument,
-    option,
-    option_name,
-    set_option,
-    with_options,
-)
+from vtkit.commands.options import NewFolderOption, argument, option, option_name, set_option, with_options
 from vtkit.settings.transfer import ARGUMENTS, METHODS
 from vtkit.system import console
 from vtkit.system.outputs import new_folder

@@ -69,11 +69,7 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
 
 
 def as_finished(
-    job: Job,
-    tasks: Iterable[Any],
-    bar: console.Bar,
-    few: int,
-    most: Callable[[int], int] = lambda workers: 2 * workers,
+    job: Job, tasks: Iterable[Any], bar: console.Bar, few: int, most: Callable[[int], int] = lambda workers: 2 * workers
 ) -> Iterator[tuple[int, Any]]:
     """The number of each of ``tasks`` with the result of ``job``, as they are finished; tasks are taken as processes
     become free.

@@ -11,17 +11,10 @@ from vtkit.deploy.portable import DOCUMENT_WEIGHTS, Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
 from vtkit.encoder.documents import LENGTH, OWN_TOKENS
-from vtkit.search.index_info import Kind
 
 VECTOR = "text"  # name of the sparse vector
 REFUSED_IN_NAMES = re.compile(r'[.\[\]"\\]')  # they would be read as part of a path
-INDEXES: dict[Kind, str] = {
-    "text": "keyword",
-    "words": "keyword",
-    "number": "float",
-    "boolean": "bool",
-    "date": "datetime",
-}
+INDEXES = {"text": "keyword", "words": "keyword", "number": "float", "boolean": "bool", "date": "datetime"}
 """Qdrant's names of types that are called otherwise."""
 
 LISTED = "prithivida/Splade_PP_en_v1"
@@ -42,10 +35,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     listed = INFERENCE_FREE if source.inference_free else LISTED if query_side(encoder) is None else None
     as_listed = source.pools_elsewhere and encoder.similarity_fn_name == "dot" and not source.lexical
     weighted = any((folder / name).is_file() for name in (DOCUMENT_WEIGHTS, OWN_TOKENS, LENGTH))
-    return {
-        "listed": listed if as_listed else None,
-        "reweighted": weighted or source.document_dimensions is not None,
-    }
+    return {"listed": listed if as_listed else None, "reweighted": weighted or source.document_dimensions is not None}
 
 
 def _point(entry: Entry) -> str:

@@ -71,10 +71,7 @@ class Calibration(Result):
     def table(self) -> list[tuple[str, str, str]]:
         """The rows of the before/after table: name, before, after."""
         before, after = self.probe["before"], self.probe["after"]
-        return [
-            (name, form.format(getattr(before, field)), form.format(getattr(after, field)))
-            for name, field, form in ROWS
-        ]
+        return [(name, form.format(getattr(before, key)), form.format(getattr(after, key))) for name, key, form in ROWS]
 
     def done(self) -> str:
         """The steps of the calibration in words, in their order."""

@@ -73,9 +73,7 @@ def folded(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> sparse.csr_mat
 
 def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
     """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
-    return torch.zeros_like(weights).scatter_reduce_(
-        1, folded_to.expand_as(weights), weights, "amax", include_self=True
-    )
+    return torch.zeros_like(weights).scatter_reduce_(1, folded_to.expand_as(weights), weights, "amax")
 
 
 def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:

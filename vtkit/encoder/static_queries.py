@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.hub import read_json, read_settings
-from vtkit.encoder.model_folder import (
-    FOLD_SETTING,
-    OUTPUT_TOKENIZER,
-    SAFELY,
-    WEIGHTS,
-    find_model,
-    library_errors,
-)
+from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY, WEIGHTS, find_model, library_errors
 from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import prepare_backend

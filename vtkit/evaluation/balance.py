@@ -181,9 +181,7 @@ over words, with b = 0.4."""
 
 def above_last(run: Run) -> Run:
     """Each score less the last of its list: a dense document that a list lacks then counts in a sum as its last."""
-    return {
-        query: [(document, score - results[-1][1]) for document, score in results] for query, results in run.items()
-    }
+    return {query: [(name, score - results[-1][1]) for name, score in results] for query, results in run.items()}
 
 
 def chosen_weight(values: Mapping[float, npt.NDArray[np.float64]], expected: float) -> float:

@@ -119,10 +119,7 @@ def in_one_index(
 
 
 def probed_beside_bm25(
-    encoder: SparseEncoder,
-    documents: Sequence[Document],
-    index: IndexSection,
-    language: str | None = None,
+    encoder: SparseEncoder, documents: Sequence[Document], index: IndexSection, language: str | None = None
 ) -> tuple[str | None, ProbedWeight | None]:
     """The languages of ``documents``, detected unless given, and what spans of them say of the encoder's weight beside
     BM25; None if the texts show no language, or are too few."""
@@ -183,9 +180,7 @@ def weight_queries(
 
     def unknown(query: Query) -> bool:
         grades = training.qrels[query.id].items()
-        return query_key(query.text) not in seen and not any(
-            grade > 0 and document in trained for document, grade in grades
-        )
+        return query_key(query.text) not in seen and not any(grade > 0 and name in trained for name, grade in grades)
 
     queries = [query for query in training.queries if unknown(query)]
     qrels = {query.id: training.qrels[query.id] for query in queries}

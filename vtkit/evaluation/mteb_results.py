@@ -98,13 +98,9 @@ def mteb_task(name: str) -> tuple[str, str]:
         elif kind == "nanobeir":
             task = f"Nano{task.removesuffix('Retrieval').replace('ClimateFEVER', 'ClimateFever')}Retrieval"
         return (re.sub(r"\W+", "-", name) if name.startswith("msmarco:") else task), "default"
-    of_languages = {
-        "miracl": "MIRACLRetrieval",
-        "miracl-hard": "MIRACLRetrievalHardNegatives",
-        "webfaq": "WebFAQRetrieval",
-    }
-    if kind in of_languages:
-        return of_languages[kind], subset
+    tasks = {"miracl": "MIRACLRetrieval", "miracl-hard": "MIRACLRetrievalHardNegatives", "webfaq": "WebFAQRetrieval"}
+    if kind in tasks:  # each language is a subset
+        return tasks[kind], subset
     return re.sub(r"\W+", "-", name), "default"
 
 

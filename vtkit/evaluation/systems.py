@@ -17,14 +17,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.languages import misfit
 from vtkit.search.maxscore import query_cost
 from vtkit.search.measures.agreement import agreement
-from vtkit.search.measures.cost import (
-    QUERIES_TIMED,
-    QueryCost,
-    SearchCost,
-    activation_shares,
-    active_dimensions,
-    flops,
-)
+from vtkit.search.measures.cost import QUERIES_TIMED, QueryCost, SearchCost, activation_shares, active_dimensions, flops
 from vtkit.search.measures.effectiveness import evaluate
 from vtkit.search.passages import WIDENED, Passages, best_documents, row_contents
 from vtkit.settings.analysers import Analysis

@@ -48,12 +48,7 @@ Kind = Literal["bm25", "bm25-words", "model", "index", "deployed", "run"]
 GIVEN = ("index", "deployed", "run")  # kinds that are not computed here
 Way = Literal["balanced", "raw", "max", "product"]
 
-SUMS: Mapping[str, Way] = {
-    "+bm25": "balanced",
-    "+bm25:raw": "raw",
-    "+bm25:max": "max",
-    "+bm25:product": "product",
-}
+SUMS: Mapping[str, Way] = {"+bm25": "balanced", "+bm25:raw": "raw", "+bm25:max": "max", "+bm25:product": "product"}
 """Behind a model: how its scores and BM25's are brought together."""
 
 SYSTEM_FORMS = (

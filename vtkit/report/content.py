@@ -100,9 +100,7 @@ def _times(report: ReportData) -> Section | None:
     total = sum(seconds.values())
     if total <= 0:
         return None
-    rows = [
-        (stage, duration(spent), Bar(share(spent / total), share=spent / total)) for stage, spent in seconds.items()
-    ]
+    rows = [(stage, duration(took), Bar(share(took / total), share=took / total)) for stage, took in seconds.items()]
     all_stages = (Strong("total"), Strong(duration(total)), "")
     table = Table("Time of each stage", ("stage", "time", "share"), [*rows, all_stages])
     return Section("times", f"Time: {duration(total)}", [table], folded=True)

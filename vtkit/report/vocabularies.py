@@ -46,9 +46,7 @@ def vocabulary_section(report: ReportData) -> Section | None:
         for name, count in overlap.methods.items():
             label, meaning = ROW_ORIGINS.get(name, (name, ""))
             if name == "overlap":
-                counts = [
-                    f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.overlap.items() if n > 0
-                ]
+                counts = [f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.overlap.items() if n]
                 meaning += f" ({', '.join(counts)})" if counts else ""
             rows.append((label, amount(count), Bar(share(count / total), share=count / total), meaning))
         if total > 0:

@@ -16,12 +16,7 @@ LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
 REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
 """Tokens in none of the languages asked for, as the table names them; no such language is written in other scripts."""
 
-SCRIPTS = {
-    "mixed": "several scripts",
-    "Other": "rarer scripts",
-    "Japanese": "kana with Han",
-    "Korean": "Hangul and Han",
-}
+NAMED = {"mixed": "several scripts", "Other": "rarer scripts", "Japanese": "kana with Han", "Korean": "Hangul and Han"}
 
 MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
     "with an upper-case letter": lambda vocabulary: vocabulary.casing.cased,
@@ -124,7 +119,7 @@ def token_shown(token: str) -> str:
 
 def _counts(vocabularies: Sequence[InspectedVocabulary], sort: Sort) -> dict[str, list[int]]:
     """Language, script or kind -> the tokens of each vocabulary under ``sort``, the most frequent names first."""
-    labels, others = (LANGUAGES, "languages") if sort == "language" else (SCRIPTS, "scripts")
+    labels, others = (LANGUAGES, "languages") if sort == "language" else (NAMED, "scripts")
     counts = [getattr(vocabulary.composition, sort) for vocabulary in vocabularies]
     return most_frequent(counts, [vocabulary.size for vocabulary in vocabularies], labels, others)
 

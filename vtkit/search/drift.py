@@ -54,9 +54,8 @@ class Drift(Result):
             from tokenizers import Tokenizer
 
             whole = Tokenizer.from_file(str(untrimmed))
-            tokens = [
-                token for each in whole.encode_batch(list(new), add_special_tokens=False) for token in each.tokens
-            ]
+            encodings = whole.encode_batch(list(new), add_special_tokens=False)
+            tokens = [token for encoding in encodings for token in encoding.tokens]
             lost = sum(token not in vocabulary.ids for token in tokens) / max(len(tokens), 1)
         before, scripts = (Counter(map(script_of, filter(str.isalpha, "".join(texts)))) for texts in (old, new))
         known = {script for script, count in before.items() if count >= OF_OLD * before.total()}

@@ -22,15 +22,7 @@ import scipy.sparse as sp
 from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
-from vtkit.search.opensearch_client import (
-    PARALLEL,
-    answers,
-    connected_to,
-    error_of,
-    is_busy,
-    patiently,
-    reason_of,
-)
+from vtkit.search.opensearch_client import PARALLEL, answers, connected_to, error_of, is_busy, patiently, reason_of
 from vtkit.search.stored_vectors import shortest
 from vtkit.settings.index import IndexSection
 from vtkit.system import console

@@ -86,9 +86,7 @@ class QueryWords:
         owners = [numbers[piece.word.casefold()] for piece in pieces]
         of_character = [owner for piece, owner in zip(pieces, owners, strict=True) for _ in range(*piece[:2])]
         of_token = [of_character[end - 1] if end > 0 else 0 for end in ends]
-        shares = {
-            dimension: {0 if dimension in special else of_token[token]: 1.0} for dimension, token in _largest(alone)
-        }
+        shares = {place: {0 if place in special else of_token[token]: 1.0} for place, token in _largest(alone)}
         held: dict[int, Counter[int]] = {}
         if terms is not None:
             for owner, counts in zip(owners, terms_of_pieces(terms.analyser.of_query, query, pieces), strict=True):

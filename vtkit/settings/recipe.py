@@ -111,9 +111,7 @@ class SweepSection(Section):
         named = {**self.rows, **self.columns}
         if "" in named:
             yield "rows and columns need names"
-        if any(
-            setting.partition(".")[0] == "sweep" for settings in (self.values, *named.values()) for setting in settings
-        ):
+        if any(setting.partition(".")[0] == "sweep" for each in (self.values, *named.values()) for setting in each):
             yield "a sweep cannot vary itself: take settings of [sweep] out of its values, rows and columns"
         if not (self.values or self.rows or self.columns):
             yield "nothing varies: give values, rows or columns"

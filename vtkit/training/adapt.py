@@ -22,13 +22,7 @@ from vtkit.system import distributed
 from vtkit.system.errors import DataError
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import Gate
-from vtkit.training.losses import (
-    info_nce,
-    listwise_divergence,
-    margin_mse,
-    own_candidates,
-    symmetric_divergence,
-)
+from vtkit.training.losses import info_nce, listwise_divergence, margin_mse, own_candidates, symmetric_divergence
 from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator

@@ -21,13 +21,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import Gate
-from vtkit.training.losses import (
-    divergence,
-    info_nce,
-    listwise_divergence,
-    margin_mse,
-    own_candidates,
-)
+from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
 from vtkit.training.negatives import RANKINGS_FOLDER, model_ranking, negative_pools, system_rankings
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches

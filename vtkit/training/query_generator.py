@@ -76,11 +76,7 @@ class QueryGenerator(HoldsModels):
 
     def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         read = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            padding=True,
-            return_tensors="pt",
+            list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
         ).to(self.model.device)
         devices = [self.model.device] if self.model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.no_grad(), without_notices():

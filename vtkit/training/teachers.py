@@ -335,10 +335,9 @@ class KeptScores:
         if not is_main():  # the others get the scores
             return
         with alone():
-            self._job = replace(
-                self._job, teacher=_with_vectors(self._job.teacher, self._steps, self._folder / "vectors")
-            )
-            if isinstance(self._job.teacher, CrossEncoderTeacher) and elsewhere():
+            teacher = _with_vectors(self._job.teacher, self._steps, self._folder / "vectors")
+            self._job = replace(self._job, teacher=teacher)
+            if isinstance(teacher, CrossEncoderTeacher) and elsewhere():
                 ahead = map(self._task, range(0, len(self), STEPS_AT_ONCE))
                 with console.progress("scores of the teacher", total=len(self)) as bar:
                     for number, _ in enumerate(in_order(self._job, ahead, bar, few=0), 1):

@@ -164,9 +164,7 @@ def label_tokens(
         The label of each token, and ``estimated_shares`` and ``han_characters`` of :class:`Composition`.
     """
     forms = vocabulary.forms
-    candidates = {
-        script: [code for code in codes if code in languages] for script, codes in LANGUAGES_OF_SCRIPT.items()
-    }
+    candidates = {script: [code for code in own if code in languages] for script, own in LANGUAGES_OF_SCRIPT.items()}
     labels: list[Label] = []
     asked: dict[str, list[int]] = {}
     han_counts = {"zh": 0, "ja": 0, "shared": 0}

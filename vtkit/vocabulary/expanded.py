@@ -323,16 +323,14 @@ def _extended(base: Tokenizer, corpus: _Corpus, learned: _Learned, size: int) ->
     (``ignore_merges``).
     """
     model = learned.model(size, base.model)
-    learned_ids = Tokenizer(model).get_vocab()
-    counts = _cut(model, corpus.lowered, len(learned_ids))
-    frequent = (
-        token for token in learned.addable & learned_ids.keys() if counts[learned_ids[token]] >= LEAST_OCCURRENCES
-    )
+    ids = Tokenizer(model).get_vocab()
+    counts = _cut(model, corpus.lowered, len(ids))
+    frequent = (token for token in learned.addable & ids.keys() if counts[ids[token]] >= LEAST_OCCURRENCES)
     vocabulary = base.get_vocab(with_added_tokens=True)
     room = size - len(vocabulary)
     added: list[str] = []
     merges: list[list[str]] = []
-    for token in sorted(frequent, key=lambda token: (-counts[learned_ids[token]], token)):
+    for token in sorted(frequent, key=lambda token: (-counts[ids[token]], token)):
         if len(added) == room:
             break
         pieces = [piece.value for piece in base.model.tokenize(token)] if learned.notation.byte_level else []

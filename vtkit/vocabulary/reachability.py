@@ -66,9 +66,7 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
 
 def _texts(forms: Sequence[Canonical | None]) -> list[tuple[int, Canonical]]:
     """Ids that stand for text, with what they stand for."""
-    return [
-        (number, form) for number, form in enumerate(forms) if form is not None and form.surface and not form.is_bytes
-    ]
+    return [(n, form) for n, form in enumerate(forms) if form is not None and form.surface and not form.is_bytes]
 
 
 def _hosts(forms: Sequence[Canonical | None]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -147,6 +148,4 @@ def tokens_of_words(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _rows(matrix: sp.csr_matrix) -> list[NDArray[np.int64]]:
-    return [
-        matrix.indices[begin:end].astype(np.int64) for begin, end in zip(matrix.indptr, matrix.indptr[1:], strict=False)
-    ]
+    return [matrix.indices[begin:end].astype(np.int64) for begin, end in pairwise(matrix.indptr)]

@@ -9,11 +9,7 @@ from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import read_texts, trimming_corpus
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.vocabulary import (
-    ExistingVocabulary,
-    SourceVocabulary,
-    TrimmedVocabulary,
-)
+from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
 from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats, TrimStats

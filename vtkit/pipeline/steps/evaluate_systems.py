@@ -28,13 +28,7 @@ from vtkit.pipeline.steps.encode_queries import (
     judged_of,
     stored,
 )
-from vtkit.pipeline.steps.texts import (
-    collection_of,
-    distinct,
-    queries_beside,
-    training_queries,
-    tuned_collections,
-)
+from vtkit.pipeline.steps.texts import collection_of, distinct, queries_beside, training_queries, tuned_collections
 from vtkit.pipeline.store import CHECKPOINTS, result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
@@ -208,11 +202,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
 
 
 EVALUATE_DEPLOYED = Stage(
-    f"evaluate:{DEPLOYED}",
-    version=8,
-    reads=(*MEASURED, *ENGINE),
-    corpora=SETS,
-    function=evaluate_deployed,
+    f"evaluate:{DEPLOYED}", version=8, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
 )
 
 

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from vtkit.search.passages import Passages
 
 HISTOGRAM_BINS = 24
-WEIGHTING = (
-    "index.document_weighting",
-    "index.own_tokens",
-    "index.top_dimensions",
-    "index.mass",
-    "index.length",
-)
+WEIGHTING = ("index.document_weighting", "index.own_tokens", "index.top_dimensions", "index.mass", "index.length")
 
 
 @dataclass(frozen=True)
@@ -91,10 +85,4 @@ def weighted_vectors(
     return indexed, passages, 1 - (1 - left_out) * indexed.nnz / max(vectors.nnz, indexed.nnz, 1)
 
 
-INDEX = Stage(
-    "index",
-    version=15,
-    reads=WEIGHTING,
-    corpora={"evaluate.sets": evaluation_sets},
-    function=index_corpus,
-)
+INDEX = Stage("index", version=15, reads=WEIGHTING, corpora={"evaluate.sets": evaluation_sets}, function=index_corpus)

@@ -28,12 +28,7 @@ from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
-from vtkit.search.measures.significance import (
-    Values,
-    holm,
-    paired_randomization,
-    paired_randomization_over_sets,
-)
+from vtkit.search.measures.significance import Values, holm, paired_randomization, paired_randomization_over_sets
 from vtkit.settings.named import is_local, named_things
 from vtkit.settings.recipe import SEED, Recipe
 from vtkit.system import console

@@ -58,9 +58,7 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
 
 def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
     """Refuse names that are no measures, or none that the first ``depth`` results can give."""
-    bad = [
-        f"{name[:_LONGEST_NAME]!r}: {complaint}" for name in names if (complaint := _complaint(name, depth)) is not None
-    ]
+    bad = [f"{name[:_LONGEST_NAME]!r}: {why}" for name in names if (why := _complaint(name, depth)) is not None]
     if bad:
         listed = "".join(f"\n  {line}" for line in bad)
         raise RecipeError(f"measures cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.")
