@@ -76,14 +76,9 @@ def fragmentation(
     loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
     by_script = script_of_text if language is None else lambda text: language
     group_of = language_groups() if by_language else by_script
-    results = measure_fragmentation(
-        console.tracked(texts_of(corpus, encoding_errors), "texts read"),
-        loaded,
-        queries=_queries(corpus, queries, encoding_errors),
-        punctuation=punctuation,
-        group_of=group_of,
-        top=top,
-    )
+    texts = console.tracked(texts_of(corpus, encoding_errors), "texts read")
+    asked = _queries(corpus, queries, encoding_errors)
+    results = measure_fragmentation(texts, loaded, queries=asked, punctuation=punctuation, group_of=group_of, top=top)
     measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
     if console.answered({**measured, "tokenizers": [_as_json(result) for result in results]}):
         return

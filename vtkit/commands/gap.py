@@ -36,13 +36,8 @@ def gap(
 
     if first == second == "-":
         raise RecipeError("Only one corpus can come from standard input.")
-    difference = measure_gap(
-        texts_of(first, encoding_errors),
-        texts_of(second, encoding_errors),
-        language=language,
-        punctuation=punctuation,
-        top=top,
-    )
+    read = [texts_of(corpus, encoding_errors) for corpus in (first, second)]
+    difference = measure_gap(*read, language=language, punctuation=punctuation, top=top)
     names = [name_of(first), name_of(second)]
     report = asdict(difference) | {
         "comparable": difference.comparable,

@@ -102,13 +102,8 @@ def _collected(path: Path, rows: Iterable[Row], problems: Problems, name: str) -
     if not queries:
         problems.add(path, "holds no query with a relevant document")
     problems.stop_if_any()
-    return RetrievalSet(
-        name,
-        [Document(identity, "", text) for text, identity in documents.items()],
-        [Query(identity, text) for text, identity in queries.items()],
-        qrels,
-        scores,
-    )
+    read = [Document(identity, "", text) for text, identity in documents.items()]
+    return RetrievalSet(name, read, [Query(identity, text) for text, identity in queries.items()], qrels, scores)
 
 
 def _rows(path: Path, problems: Problems) -> Iterator[Row]:

@@ -67,13 +67,9 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
     kind = tuple(model.get(name) for name in ("type", "continuing_subword_prefix", "unk_token"))
     if kind != ("WordPiece", WORDPIECE.prefix, "[UNK]"):
         return "Elasticsearch supports BERT's tokenization only, and the vocabulary is of another kind"
-    if (
-        normalizer.get("type") != "BertNormalizer"
-        or not normalizer.get("clean_text")
-        or not normalizer.get("handle_chinese_chars")
-        or normalizer.get("strip_accents") not in (None, lower)
-        or (parts["pre_tokenizer"] or {}).get("type") != "BertPreTokenizer"
-    ):
+    cleans = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}.items() <= normalizer.items()
+    strips, cut = normalizer.get("strip_accents"), (parts["pre_tokenizer"] or {}).get("type")
+    if not cleans or strips not in (None, lower) or cut != "BertPreTokenizer":
         return "Elasticsearch normalises text as BERT does, and the tokenizer does not"
     if ids != list(range(len(ids))) or {token["content"] for token in parts["added_tokens"]} - _SPECIAL:
         return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not support"

@@ -101,11 +101,8 @@ def calibrate(
     before = solving.rates()
     figures = {"before": probe_figures(encoder, halves[1], max_length, checking.rates().token)}
     _lower_bias(encoder, shift)
-    moved = None
-    if tokens is not None:
-        moved = _shift_tokens(
-            encoder, solving, tokens, target if target is not None and definition == "pooled" else None
-        )
+    pooled = target if definition == "pooled" else None
+    moved = None if tokens is None else _shift_tokens(encoder, solving, tokens, pooled)
     if target is not None:
         lowered = solving.quantile(1.0 - target, definition)
         _lower_bias(encoder, lowered)

@@ -77,14 +77,10 @@ class StaticQueries:
         limited = settings.get("max_active_dims") is not None or settings.get("similarity_fn_name") not in (None, "dot")
         if sides is None or (folder / OUTPUT_TOKENIZER).exists() or limited:
             return None
-        if FOLD_SETTING in read_settings(sides[1] / "config.json", name):
+        file = sides[0] / WEIGHTS
+        if FOLD_SETTING in read_settings(sides[1] / "config.json", name) or not file.is_file():
             return None
-        if not (sides[0] / WEIGHTS).is_file():
-            return None
-        with (
-            library_errors(f"the query table of {name} cannot be loaded"),
-            safe_open(sides[0] / WEIGHTS, "np") as table,
-        ):
+        with library_errors(f"the query table of {name} cannot be loaded"), safe_open(file, "np") as table:
             if list(table.keys()) != ["weight"] or table.get_slice("weight").get_dtype() != "F32":
                 return None
             weights = table.get_tensor("weight")

@@ -93,23 +93,15 @@ class TransformerQueries:
         except Exception:  # of any kind: loading the whole encoder says what is wrong
             return None
         missing = [key for key in info["missing_keys"] if "position_ids" not in key]
-        if (
-            missing
-            or info["mismatched_keys"]
-            or not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
-        ):
+        finite = all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+        if missing or info["mismatched_keys"] or not finite:
             return None
         longest = max_input_length(model, cutting)
         prompts = whole.get("prompts") or {}
         prompt = prompts.get("query", prompts.get(whole.get("default_prompt_name")))
-        return cls(
-            model.eval().to(fastest_device()),
-            cutting,
-            prompt or "",
-            pooling["pooling_strategy"],
-            pooling["activation_function"],
-            min(transformer.get("max_seq_length") or longest, longest),
-        )
+        pooled = pooling["pooling_strategy"], pooling["activation_function"]
+        limit = min(transformer.get("max_seq_length") or longest, longest)
+        return cls(model.eval().to(fastest_device()), cutting, prompt or "", *pooled, limit)
 
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`vtkit.encoder.sides.encode_side` for queries."""

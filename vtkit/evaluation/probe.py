@@ -188,12 +188,9 @@ def probed_by_spans(
     probe = probe_of(contents, PAIRS, seed)
     if not probe.queries:
         return None
-    asked = RetrievalSet(
-        f"spans of {collection.name}",
-        [Document(str(number), "", text) for number, text in enumerate(probe.documents)],
-        [Query(str(number), text) for number, text in enumerate(probe.queries)],
-        {},
-    )
+    without = [Document(str(number), "", text) for number, text in enumerate(probe.documents)]
+    spans = [Query(str(number), text) for number, text in enumerate(probe.queries)]
+    asked = RetrievalSet(f"spans of {collection.name}", without, spans, {})
     run = system_over(asked).rank(asked, len(probe.documents)).run
     return probed_weight(probe, run, language, index.bm25_analyser)
 

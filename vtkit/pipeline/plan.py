@@ -103,14 +103,9 @@ class Plan:
         if not (stage.draws(recipe) if callable(stage.draws) else stage.draws):
             recipe = recipe.model_copy(update={"recipe": recipe.recipe.model_copy(update={"seed": SEED})})
         own, inputs = f"{stage.name}:{model}" if model else stage.name, inputs or {}
-        depends = Dependencies(
-            stage=own,
-            version=stage.version,
-            settings=stage.settings(recipe),
-            seed=recipe.recipe.seed,
-            inputs={role: self.steps[other].dependencies.key for role, other in inputs.items()},
-            files=stage.files(recipe, self.store.digest),
-        )
+        keys = {role: self.steps[other].dependencies.key for role, other in inputs.items()}
+        settings, files = stage.settings(recipe), stage.files(recipe, self.store.digest)
+        depends = Dependencies(own, stage.version, settings, recipe.recipe.seed, keys, files)
         name = f"{prefix}{own}"
         self.steps[name] = Step(name, stage, recipe, inputs, depends)
         return name

@@ -70,11 +70,8 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
     chosen = license or of_source
     data = tuple(dict.fromkeys(need.name if not need.local else Path(need.name).name for need in report.needs))
     published = Published(repository, chosen, data, intervals(run))
-    files = {
-        path.relative_to(model).as_posix(): path
-        for path in sorted(model.rglob("*"))
-        if path.is_file() and path.name != CARD
-    }
+    paths = [path for path in sorted(model.rglob("*")) if path.is_file() and path.name != CARD]
+    files = {path.relative_to(model).as_posix(): path for path in paths}
     return Publication(repository, private, files, model_card(report, published), chosen, of_source)
 
 

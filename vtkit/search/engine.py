@@ -154,9 +154,8 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     if not files.is_dir():
         raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
     module = import_module(f"vtkit.search.{index.engine}")
-    return EngineIndex(
-        exact, module.open_ranker(files, exact, index), index.engine, getattr(module, "MOST_CLAUSES", None)
-    )
+    rank, most = module.open_ranker(files, exact, index), getattr(module, "MOST_CLAUSES", None)
+    return EngineIndex(exact, rank, index.engine, most)
 
 
 def require_engine(engine: Engine) -> None:

@@ -187,13 +187,9 @@ def _measured(
     read = tokenized(encoder.tokenizer, output, texts, length, sizes=True)
     assert read.sizes is not None
     order = np.argsort(read.token_ids.lengths, kind="stable")
-    masked = replace(
-        batches,
-        token_ids=read.token_ids,
-        batches=[order[start : start + HELD_OUT_BATCH] for start in range(0, len(order), HELD_OUT_BATCH)],
-        weights=(batches.weights > 0).float(),
-        wanted=read.wanted,
-    )
+    rows = [order[start : start + HELD_OUT_BATCH] for start in range(0, len(order), HELD_OUT_BATCH)]
+    alike = (batches.weights > 0).float()
+    masked = replace(batches, token_ids=read.token_ids, batches=rows, weights=alike, wanted=read.wanted)
     new = np.zeros(model.config.vocab_size, dtype=bool)
     new[new_tokens] = True
     return partial(held_out_predictions, model, masked, read.sizes, new, prior)
@@ -342,9 +338,5 @@ def held_out_predictions(
             right.append((logits.argmax(dim=1) == wanted).cpu())
     if not right:
         return None
-    return grouped_predictions(
-        torch.cat(log_probabilities).numpy(),
-        torch.cat(right).numpy(),
-        torch.cat(bytes_of).numpy(),
-        new[torch.cat(labels_of).numpy()],
-    )
+    logarithms, hits, lengths = (torch.cat(each).numpy() for each in (log_probabilities, right, bytes_of))
+    return grouped_predictions(logarithms, hits, lengths, new[torch.cat(labels_of).numpy()])

@@ -202,18 +202,10 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         distributed.wait()
         if best is not None:
             set_weights(self.learned, load_file(self.folder / BEST))
-        judged = self.validation.judged
-        validated = Validated(
-            judged.metric,
-            judged.judged_on,
-            len(judged.queries),
-            len(judged.documents),
-            tuple(self.at[place] for place in measured),
-            tuple(float(self.state.values[place]) for place in measured),
-            self.counted_from,
-            None if best is None else self.at[best],
-            self._stopped_at(),
-        )
+        judged, best_step = self.validation.judged, None if best is None else self.at[best]
+        about = judged.metric, judged.judged_on, len(judged.queries), len(judged.documents)
+        steps, values = (tuple(of[place] for place in measured) for of in (self.at, self.state.values.tolist()))
+        validated = Validated(*about, steps, values, self.counted_from, best_step, self._stopped_at())
         self.validation.validated.append(validated)
         if best is None:
             console.warn(validated.words())

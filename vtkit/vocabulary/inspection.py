@@ -136,6 +136,8 @@ def inspect_vocabulary(
     again, never = duplicates(tokenizer, forms), unreachable(tokenizer, forms)
     texts = [form.surface for form in forms if form is not None]
     lengths = [len(text) for text in texts if text] or [0]
+    mean = round(statistics.fmean(lengths), 3)
+    counted = {str(length): count for length, count in sorted(Counter(lengths).items()) if length}
     lettered = [form for form in forms if form is not None and kind_without_letters(form) is None]
     continuing = sum(not form.starts_word for form in lettered)
     cased = sum(is_cased(form) for form in lettered)
@@ -151,12 +153,7 @@ def inspect_vocabulary(
         composition=composition,
         casing=Casing(cased, len(lettered) - cased - caseless, caseless),
         continuations=Continuations(continuing, len(lettered), continuing / max(1, len(lettered))),
-        characters=Characters(
-            mean=round(statistics.fmean(lengths), 3),
-            median=int(statistics.median_low(lengths)),
-            longest=max(lengths),
-            histogram={str(length): count for length, count in sorted(Counter(lengths).items()) if length},
-        ),
+        characters=Characters(mean, statistics.median_low(lengths), max(lengths), counted),
         digits=sum(any(map(str.isdigit, text)) for text in texts),
         punctuation=composition.etc.get("punctuation", 0),
         unused=composition.etc.get("unused", 0),

@@ -268,12 +268,8 @@ def _merged(words: Counter[str], section: TrainedVocabulary, backend: Tokenizer,
         unlisted = f"[{UNSPACED}&&[^{unspaced}]]" if unspaced else f"[{UNSPACED}]"
         apart = pre_tokenizers.Split(Regex(unlisted), behavior="isolated")
         backend.pre_tokenizer = pre_tokenizers.Sequence([apart, backend.pre_tokenizer])
-    return models.WordPiece(
-        ids,
-        unk_token=UNKNOWN,
-        max_input_chars_per_word=LONGEST_WORD,
-        continuing_subword_prefix="" if marks_starts else WORDPIECE.prefix,
-    )
+    own = {"unk_token": UNKNOWN, "continuing_subword_prefix": "" if marks_starts else WORDPIECE.prefix}
+    return models.WordPiece(ids, max_input_chars_per_word=LONGEST_WORD, **own)
 
 
 def _unigram(words: Counter[str], section: TrainedVocabulary) -> models.Unigram:

@@ -122,10 +122,7 @@ EXPAND = Stage(
     version=4,
     reads=(
         *(f"expand_documents.{name}" for name in ("method", "rankings", "steps", "batch_size")),
-        "recipe.language",
-        "finetune.data",
-        "finetune.split",
-        "finetune.validation.queries",
+        *("recipe.language", "finetune.data", "finetune.split", "finetune.validation.queries"),
         "evaluate.ignore_identical_ids",
     ),
     corpora={EVALUATED: evaluated_in_training},
