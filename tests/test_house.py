@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1845, 103),
     "deploy": (2261, 234),
-    "data": (2887, 330),
+    "data": (2883, 330),
     "encoder": (2701, 277),
     "evaluation": (1398, 135),
     "pipeline": (3444, 266),
@@ -31,7 +31,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "search": (3203, 349),
     "settings": (971, 111),
     "system": (748, 111),
-    "training": (2340, 248),
+    "training": (2334, 248),
     "transfer": (1729, 139),
     "vocabulary": (2578, 231),
     "vtkit": (510, 52),

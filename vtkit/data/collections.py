@@ -80,14 +80,10 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         qrels, lost = _known(qrels, documents, ids)
         if lost:
             console.warn(f"{place.name}: {lost}")
-    collection = RetrievalSet(
-        place.name,
-        documents,
-        [query for query in queries if query.id in qrels],
-        qrels,
-        not_comparable=tuple(filter(None, [public.sampled if public is not None else "", lost])),
-        own_documents=public is not None and public.own_documents,
-    )
+    judged = [query for query in queries if query.id in qrels]
+    reasons = tuple(filter(None, [public.sampled if public is not None else "", lost]))
+    own = public is not None and public.own_documents
+    collection = RetrievalSet(place.name, documents, judged, qrels, not_comparable=reasons, own_documents=own)
     _check(collection, ids, files, problems)
     return collection
 

@@ -173,7 +173,7 @@ def held(path: Path, what: str) -> Iterator[None]:
     holder = path.with_suffix(".holder")
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=0.1)  # within which a process that has just taken it says who it is
     except Timeout:
         if not path.exists():
             raise MachineError(f"{path.parent} takes no files. Name another folder.") from None

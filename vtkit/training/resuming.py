@@ -228,7 +228,5 @@ def _words(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:
 def curve(history: list[dict[str, float]], *names: str) -> dict[str, list[float]]:
     """Training curves out of a trainer's log history: ``steps`` and one list for each name."""
     points = [entry for entry in history if "loss" in entry]
-    return {
-        "steps": [entry["step"] for entry in points],
-        **{name: [entry.get(name, 0.0) for entry in points] for name in names},
-    }
+    curves = {name: [entry.get(name, 0.0) for entry in points] for name in names}
+    return {"steps": [entry["step"] for entry in points], **curves}

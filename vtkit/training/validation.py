@@ -87,14 +87,10 @@ def validation_set(
     draw = np.random.default_rng([seed, 8])
     places = draw.permutation([*places, *draw.permutation(others)[:wanted].tolist()]).tolist()
     number = {place: row for row, place in enumerate(places)}
-    return ValidationSet(
-        [query.text for query in data.queries],
-        [data.contents[place] for place in places],
-        [{number[document]: grade for document, grade in judged.items()} for judged in grades],
-        METRIC,
-        judged_on,
-        [number.get(own, -1) for own in data.own_numbers.tolist()],
-    )
+    texts = [query.text for query in data.queries], [data.contents[place] for place in places]
+    renumbered = [{number[document]: grade for document, grade in judged.items()} for judged in grades]
+    own = [number.get(own, -1) for own in data.own_numbers.tolist()]
+    return ValidationSet(*texts, renumbered, METRIC, judged_on, own)
 
 
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
