@@ -21,19 +21,19 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1845, 103),
-    "deploy": (2261, 234),
+    "deploy": (2257, 232),
     "data": (2883, 330),
-    "encoder": (2701, 277),
-    "evaluation": (1398, 135),
+    "encoder": (2698, 275),
+    "evaluation": (1396, 134),
     "pipeline": (3444, 266),
     "recipe": (1095, 95),
     "report": (1966, 180),
-    "search": (3203, 349),
+    "search": (3195, 346),
     "settings": (971, 111),
     "system": (748, 111),
     "training": (2334, 248),
-    "transfer": (1729, 139),
-    "vocabulary": (2578, 231),
+    "transfer": (1727, 138),
+    "vocabulary": (2573, 228),
     "vtkit": (510, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 
 from vtkit.deploy.documents import Collection, Entry, json_line
@@ -15,6 +15,7 @@ from vtkit.deploy.network import MODEL
 from vtkit.deploy.portable import Source
 from vtkit.deploy.readme import Facts
 from vtkit.encoder.asymmetric import query_side
+from vtkit.search.fields import moment
 from vtkit.search.index_info import Kind
 from vtkit.system.templates import templates_of
 from vtkit.vocabulary.tokenizer_file import FILE
@@ -75,11 +76,6 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
 def _line(entry: Entry, names: Sequence[str], columns: Mapping[str, Kind]) -> str:
     fields = {**entry.document, "weights": {"cells": entry.vector(names)}}
     for name, value in fields.pop("fields", {}).items():
-        fields[name] = _seconds(value) if columns[name] in ("date", "datetime") else value
+        dated = columns[name] in ("date", "datetime")  # Vespa has no type for these
+        fields[name] = int(moment(value).replace(tzinfo=UTC).timestamp()) if dated else value
     return json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})
-
-
-def _seconds(value: str) -> int:
-    """A date in seconds since 1970; Vespa has no type for dates."""
-    moment = datetime.fromisoformat(value)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())

@@ -22,7 +22,7 @@ from transformers import (
 from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
-from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
+from vtkit.encoder.families import as_array, max_input_length, settle_head, with_plain_head
 from vtkit.encoder.kinds import as_autoencoder, as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -39,7 +39,6 @@ from vtkit.encoder.model_folder import (
     transformer_folder,
     transformer_folders,
 )
-from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.token_units import IN_LIBRARY, LIBRARY_NAMES, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system import console
@@ -240,8 +239,11 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
     if output is not None:
         save_tokenizer(output, folder / OUTPUT_TOKENIZER)
     if table is not None:
+        learned, names = as_array(table.weight), table.tokenizer.get_vocab()
+        # zeros included: OpenSearch takes a token without an entry for 1
+        by_token = {token: float(learned[names[token]]) for token in sorted(names, key=names.__getitem__)}
         # in ASCII: not everything that reads this file says in which encoding
-        (folder / "idf.json").write_text(json.dumps(weights_by_token(table)), encoding="ascii")
+        (folder / "idf.json").write_text(json.dumps(by_token), encoding="ascii")
 
 
 def _has_modules(folder: Path) -> bool:

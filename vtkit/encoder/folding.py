@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from vtkit.encoder.asymmetric import output_tokenizer, query_side, query_table
@@ -69,11 +68,6 @@ def folded(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> sparse.csr_mat
     """``vectors`` of ``encoder``, folded where it says so."""
     folded_to = folded_dimensions(encoder)
     return vectors if folded_to is None else fold_vectors(vectors, folded_to)
-
-
-def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
-    """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
-    return torch.zeros_like(weights).scatter_reduce_(1, folded_to.expand_as(weights), weights, "amax")
 
 
 def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:

@@ -81,12 +81,6 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
     return with_sides(encoder, encoder, queries, own_output(encoder), **settings)
 
 
-def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
-    """The weight of every token of ``table``, zeros included: OpenSearch takes a token without an entry for 1."""
-    weights, names = as_array(table.weight), table.tokenizer.get_vocab()
-    return {token: float(weights[names[token]]) for token in sorted(names, key=names.__getitem__)}
-
-
 def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
     """A copy of ``tokenizer`` with fillers up to ``size`` tokens: the library loads a query table of the tokenizer's
     size only, and a model may have more rows."""

@@ -225,12 +225,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
     letters = [n for n in range(0x10000) if unicodedata.category(chr(n))[0] in "LNM" and not unspaced.match(chr(n))]
-    words = f"[{_ranges(letters)}{_FURTHER_SCRIPTS}]+"
+    starts = [code for code, before in zip(letters, [-2, *letters], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(letters, [*letters[1:], -2], strict=True) if code != after - 1]
+    ranges = "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in zip(starts, ends, strict=True))
+    words = f"[{ranges}{_FURTHER_SCRIPTS}]+"
     return (re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"), south_east_asia, ideographs)
-
-
-def _ranges(codes: list[int]) -> str:
-    """The inside of a character class that holds exactly ``codes``, which ascend."""
-    starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
-    ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code != after - 1]
-    return "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in zip(starts, ends, strict=True))

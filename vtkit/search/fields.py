@@ -86,7 +86,7 @@ def kind_of(value: Any) -> Kind | None:
             return "number" if match[2] else "integer"
         case str() if match := _DATE.fullmatch(value):
             with suppress(ValueError, OverflowError):  # it may be no date of the calendar
-                _moment(value)
+                moment(value)
                 return "datetime" if match[1] else "date"
     return "text"
 
@@ -120,7 +120,7 @@ def typed(value: Any, kind: Kind | None) -> Any:
         case "boolean":
             return value in (True, "true")
         case "datetime":
-            return f"{_moment(value).isoformat()}Z"
+            return f"{moment(value).isoformat()}Z"
     return value
 
 
@@ -128,16 +128,16 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _moment(value: str) -> datetime:
-    """A date as a moment, in UTC where it has a time zone."""
-    moment = datetime.fromisoformat(value)
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+def moment(value: str) -> datetime:
+    """A date as a moment without a time zone, in UTC where it has one."""
+    read = datetime.fromisoformat(value)
+    return read.astimezone(UTC).replace(tzinfo=None) if read.tzinfo else read
 
 
 def _in_arrow(value: Any, kind: Kind) -> Any:
     """A JSON value as Arrow's columns take it."""
     if kind in ("date", "datetime") and not is_missing(value):
-        return date.fromisoformat(value) if kind == "date" else _moment(value)
+        return date.fromisoformat(value) if kind == "date" else moment(value)
     return typed(value, kind)
 
 

@@ -48,9 +48,9 @@ def language_of_text(languages: str) -> Callable[[str], str]:
         others = "" if text.isascii() else _LATIN.sub("", text[:READ])
         mixed = sum(map(str.isalpha, others)) >= NOT_LATIN * sum(map(str.isalpha, text[:READ]))
         own = (mixed and candidates.get(script_of_text(others))) or candidates.get(script_of_text(text)) or codes
-        if len(own) > 1 and (detected := _code(detector.detect_language_of(text[:OPENING]))) in own:
-            return detected
-        return own[0]
+        detected = detector.detect_language_of(text[:OPENING]) if len(own) > 1 else None
+        code = "" if detected is None else detected.iso_code_639_1.name.lower()
+        return code if code in own else own[0]
 
     return language
 
@@ -103,8 +103,5 @@ def _shares(texts: Sequence[str]) -> Counter[str]:
     rows = [[each.value for each in sorted(values, key=lambda each: str(each.language))] for values in found]
     evidence = np.repeat(np.reshape(rows, (-1, len(languages))), [len(sample) for sample in samples], axis=0)
     shares = settle(evidence)[1] if evidence.any() else np.zeros(len(languages))
-    return Counter({_code(language): float(share) for language, share in zip(languages, shares, strict=True)})
-
-
-def _code(language: Language | None) -> str:
-    return "" if language is None else language.iso_code_639_1.name.lower()
+    codes = [language.iso_code_639_1.name.lower() for language in languages]
+    return Counter({code: float(share) for code, share in zip(codes, shares, strict=True)})

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.data.text import batches
 from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
@@ -144,8 +145,16 @@ def _may_run(process: str) -> bool:
 
 
 def _send(client: Any, name: str, documents: sp.csr_matrix, groups: Ids | None, rows: Sequence[int], sent: int) -> None:
-    """Send ``rows`` of ``documents`` behind the first ``sent``, :data:`PARALLEL` requests at once."""
+    """Send ``rows`` of ``documents`` behind the first ``sent``, :data:`PARALLEL` requests of about :data:`_BULK_BYTES`
+    at once; ``groups`` are the documents of passages."""
     own = _this_process()
+    entries = (
+        {NUMBER: row, **({} if groups is None else {DOCUMENT: int(groups[row])}), FIELD: _features(documents, row)}
+        for row in rows[sent:]
+    )
+    actions = (
+        f'{{"index":{{"_id":"{entry[NUMBER]}"}}}}\n{json.dumps(entry, separators=(",", ":"))}\n' for entry in entries
+    )
     waiting: deque[tuple[int, Future[None]]] = deque()
 
     def acknowledge() -> None:
@@ -157,28 +166,12 @@ def _send(client: Any, name: str, documents: sp.csr_matrix, groups: Ids | None, 
         bar.advance(count)
 
     with console.progress("sending", total=len(rows) - sent) as bar, ThreadPoolExecutor(PARALLEL) as pool:
-        for lines in _batches(documents, groups, rows[sent:]):
+        for lines in batches(actions, len(rows), _BULK_BYTES):
             if len(waiting) == PARALLEL:
                 acknowledge()
             waiting.append((len(lines), pool.submit(_bulk, client, name, lines)))
         while waiting:
             acknowledge()
-
-
-def _batches(documents: sp.csr_matrix, groups: Ids | None, rows: Sequence[int]) -> Iterator[list[str]]:
-    """Actions with their documents, about :data:`_BULK_BYTES` together; ``groups`` are the documents of passages."""
-    lines: list[str] = []
-    size = 0
-    for row in rows:
-        whole = {} if groups is None else {DOCUMENT: int(groups[row])}
-        entry = json.dumps({NUMBER: row, **whole, FIELD: _features(documents, row)}, separators=(",", ":"))
-        lines.append(f'{{"index":{{"_id":"{row}"}}}}\n{entry}\n')
-        size += len(lines[-1])
-        if size >= _BULK_BYTES:
-            yield lines
-            lines, size = [], 0
-    if lines:
-        yield lines
 
 
 def _bulk(client: Any, name: str, lines: list[str]) -> None:

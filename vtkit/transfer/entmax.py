@@ -44,7 +44,7 @@ def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], al
         Float64 rows that sum to one; columns sorted.
     """
     _check(queries, anchors, alpha)
-    if is_softmax(alpha):
+    if alpha - 1 < NEARLY_SOFTMAX:
         return None
     blocks = [csr_matrix((0, len(anchors)), dtype=np.float64)]
     room = LARGEST_RESULT
@@ -69,7 +69,7 @@ def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
 def solve(scores: torch.Tensor, alpha: float, halvings: int = HALVINGS) -> torch.Tensor:
     """:func:`entmax` of float64 tensors; the library's exact solvers where it has one for this α."""
     below = scores - scores.max(dim=1, keepdim=True).values
-    if is_softmax(alpha):
+    if alpha - 1 < NEARLY_SOFTMAX:
         return below.softmax(dim=1)
     # What is further below than 1/(α-1) has no weight; sums over the others lose no digits to it.
     below = below.clamp(min=-2 / (alpha - 1))
@@ -106,11 +106,6 @@ def _thresholds(scores: torch.Tensor, weights: torch.Tensor, alpha: float) -> to
     """The score of each row, (rows, 1), at or below which there is no weight: ``s_1 - p_1^(α-1) / (α-1)``."""
     highest, heaviest = scores.max(dim=1, keepdim=True).values, weights.max(dim=1, keepdim=True).values
     return highest - heaviest ** (alpha - 1) / (alpha - 1)
-
-
-def is_softmax(alpha: float) -> bool:
-    """Whether α is 1, or too close to it to be told apart."""
-    return alpha - 1 < NEARLY_SOFTMAX
 
 
 class Space:

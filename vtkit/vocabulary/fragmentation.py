@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
@@ -265,7 +265,7 @@ class _Meter:
         self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
         self.legible = vocabulary.legible
-        self.is_unknown = cache(lambda character: self.unknown in self._encode(character).ids)
+        self.is_unknown = cache(lambda text: self.unknown in self.backend.encode(text, add_special_tokens=False).ids)
 
     def measure(self, texts: list[str], words: list[list[Span]], groups: list[tuple[str, bool]]) -> None:
         """Add texts: each, its words, its group and whether it is the beginning of one."""
@@ -296,12 +296,9 @@ class _Meter:
 
     def pieces(self, word: str) -> list[str]:
         """The tokens of ``word`` behind a space, as a person reads them."""
-        encoding = self._encode(f"a {word}")
+        encoding = self.backend.encode(f"a {word}", add_special_tokens=False)
         tokens = zip(encoding.ids, encoding.offsets, strict=True)
         return [self.legible[number] for number, (_, end) in tokens if end > 2 and number not in self.marks]
-
-    def _encode(self, text: str) -> Encoding:
-        return self.backend.encode(text, add_special_tokens=False)
 
 
 def _most(counts: Counter[str], top: int) -> list[tuple[str, int]]:

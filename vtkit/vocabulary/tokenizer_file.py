@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import AddedToken, Encoding, Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from vtkit.system.errors import DataError
 
@@ -52,16 +52,6 @@ def _listed(part: Any, name: str) -> list[Any]:
     """The list under ``name``; an empty one for anything else, which the library refuses."""
     found = part.get(name) if isinstance(part, dict) else None
     return found if isinstance(found, list) else []
-
-
-class Tokenized(NamedTuple):
-    """The result of a call: as much of a ``BatchEncoding`` as encoding needs."""
-
-    encodings: list[Encoding]
-
-    def items(self) -> list[tuple[str, list[list[int]]]]:
-        """The name of each output with its lists, one for each text."""
-        return [("input_ids", [encoding.ids for encoding in self.encodings])]
 
 
 @dataclass(frozen=True)
@@ -122,15 +112,16 @@ class TokenizerFile:
         truncation: bool = False,
         max_length: int = NO_LIMIT,
         verbose: bool = True,
-    ) -> Tokenized:
-        """Tokens of ``texts``, the first ``max_length`` where ``truncation`` is asked for."""
+    ) -> dict[str, list[list[int]]]:
+        """``input_ids`` of ``texts``, the first ``max_length`` where ``truncation`` is asked for."""
         backend = self.backend_tokenizer
         backend.no_padding()
         if truncation and max_length < NO_LIMIT:
             backend.enable_truncation(max_length, direction=self.truncation_side)
         else:
             backend.no_truncation()
-        return Tokenized(backend.encode_batch(list(texts), add_special_tokens=add_special_tokens))
+        encodings = backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        return {"input_ids": [encoding.ids for encoding in encodings]}
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast | TokenizerFile) -> str:

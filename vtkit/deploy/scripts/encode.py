@@ -202,19 +202,15 @@ def replayed() -> Iterator[dict[str, Any]]:
             yield entry | {"vector": {int(number): weight for number, weight in entry["vector"].items()}}
 
 
-def same_results(own: Results, wanted: Results, close: float) -> int:
-    """How many of ``own`` are among ``wanted``, or tie with the last of them up to the share ``close`` of its score."""
-    ids, last = {identity for identity, _ in wanted}, wanted[-1][1] if wanted else 0.0
-    return sum(identity in ids or abs(score - last) <= close * abs(last) for identity, score in own)
-
-
 def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
-    """Search for every query of replay.jsonl, and print how many of its first ten results are the expected ones."""
+    """Search for every query of replay.jsonl, and print how many of its first ten results are the expected ones, or tie
+    with the last of them up to the share ``close`` of its score."""
     same = wanted = queries = 0
     for entry in replayed():
         expected = [(each["id"], each["score"]) for each in entry["results"]]
         found = search(entry["vector"], len(expected))[: len(expected)] if expected else []
-        same += same_results(found, expected, close)
+        ids, last = {identity for identity, _ in expected}, expected[-1][1] if expected else 0.0
+        same += sum(identity in ids or abs(score - last) <= close * abs(last) for identity, score in found)
         wanted, queries = wanted + len(expected), queries + 1
     print(f"{queries} queries: {same} of {wanted} results as expected ({same / max(wanted, 1):.2%})")
 

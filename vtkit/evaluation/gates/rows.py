@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import output_tokenizer, own_output
@@ -55,12 +54,12 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     if not new.tied:
         pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
     for what, ours, theirs in pairs:
-        differing = _differing(as_array(ours)[kept], as_array(theirs)[origins])
+        differing = (as_array(ours)[kept] != as_array(theirs)[origins]).any(axis=1).sum()
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their {what}")
     if moved.bias in ("mixture", "copy-overlap"):
         usual = active[kept]
-        differing = _differing(biases[kept][usual], old_biases[origins][usual])
+        differing = (biases[kept][usual] != old_biases[origins][usual]).sum()
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their bias")
     own, of_source = biases[: len(active)][active], old_biases[~is_masked(old_biases)]
@@ -125,7 +124,3 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     if not NORMS[0] <= ratio <= NORMS[1]:
         remedies.append("Short rows are rarely active, long rows nearly always: add [adapt], or choose another method.")
     return "warn" if remedies else "pass", seen, " ".join(remedies)
-
-
-def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:
-    return int((ours != theirs).any(axis=tuple(range(1, ours.ndim))).sum())
