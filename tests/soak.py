@@ -371,8 +371,8 @@ def flips(finished: Path, draw: random.Random, found: Findings) -> None:
             [(each.id, each.score, each.title, each.text) for each in one.results]
             for one in searcher.search(queries, 5)
         ]
-        served = open_served([str(run)])
-        vectors = served.encoder.encode_document(queries, convert_to_tensor=True, show_progress_bar=False)
+        encoder = open_served([str(run)])[1]
+        vectors = encoder.encode_document(queries, convert_to_tensor=True, show_progress_bar=False)
         return [results, searcher.explain(queries[0], results[0][0][0]), vectors.to_dense().tolist()]
 
     flipped(run, seen, FLIPS, draw, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,8 +32,9 @@ def analyse(
     from vtkit.data.collections import default_split, load_retrieval
     from vtkit.data.hub import located
     from vtkit.encoder.model_folder import find_model
+    from vtkit.pipeline.search import settings_of
 
-    names = [located(_model_of(model)) for model in models]
+    names = [located(settings_of(model)[0]) for model in models]
     for name in names:
         find_model(name, "encoder")  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder
@@ -52,16 +52,6 @@ def analyse(
     )
     lines = [[words, *(_shown(each, figure, form) for each in analyses)] for words, figure, form in FIGURES]
     console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], lines)
-
-
-def _model_of(name: str) -> str:
-    """The final model of a run's folder; another name as it is."""
-    from vtkit.pipeline.folder import is_run_folder, open_run
-
-    if not is_run_folder(Path(name)):
-        return name
-    run = open_run(Path(name))
-    return run.model(run.final_model)
 
 
 FIGURES = (  # words, figure of Analyses, form

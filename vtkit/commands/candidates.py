@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from os.path import getmtime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,15 +99,12 @@ def all_candidates() -> list[Candidate]:
     cached = {file.parent for pattern in patterns for file in hub.cache_folder().glob(pattern)}
     candidates: list[Candidate] = []
 
-    def newest(path: Path) -> float:
-        return -path.stat().st_mtime
-
-    for run in sorted(runs, key=newest):
+    for run in sorted(runs, key=getmtime, reverse=True):
         try:
             candidates += of_run(run.parent)
         except VtkitError as error:
             console.warn(f"{run.parent} is ignored: {error}")
-    for folder in sorted(cached, key=newest):
+    for folder in sorted(cached, key=getmtime, reverse=True):
         name = folder.parents[1].name.removeprefix("models--").replace("--", "/")
         candidates.append(Candidate(name, "in the hub's cache"))
     by_name: dict[str, Candidate] = {}

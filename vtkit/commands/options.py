@@ -189,10 +189,11 @@ def settings_of(
     }
     options = {name: other.get(name, option_name(name)) for name in fields}
 
-    def make_section(settings: Mapping[str, Any]) -> Section:
-        return section_of(section, {**given, **settings}, lambda name: options.get(name, name))
-
-    return with_options({name: (options[name], field) for name, field in fields.items()}, make_section, argument)
+    return with_options(
+        {name: (options[name], field) for name, field in fields.items()},
+        lambda settings: section_of(section, {**given, **settings}, lambda name: options.get(name, name)),
+        argument,
+    )
 
 
 def executed(command: Command) -> Command:

@@ -23,6 +23,7 @@ def overlap(
 
     The first is SOURCE, the second TARGET. Shows the tokens by class, with examples, and the counts of the other modes.
     """
+    from vtkit.report.vocabulary_page import token_shown
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.overlap_report import HEADER, overlap_report, pair_rows
 
@@ -49,15 +50,10 @@ def overlap(
     console.write("")
     for kind, stats in kinds:
         if stats["examples"]:
-            console.write(f"{kind}: {_pairs(stats['examples'])}")
+            pairs = (
+                f"{token_shown(new or '')} ← {token_shown(old)}" if old is not None else token_shown(new or "")
+                for new, old in stats["examples"]
+            )
+            console.write(f"{kind}: {', '.join(pairs)}")
     console.write("")
     console.write_table(["mode", "tokens", "share"], [row(*mode) for mode in report["modes"].items()])
-
-
-def _pairs(pairs: list[list[str | None]]) -> str:
-    from vtkit.report.vocabulary_page import token_shown
-
-    return ", ".join(
-        f"{token_shown(target or '')} ← {token_shown(source)}" if source is not None else token_shown(target or "")
-        for target, source in pairs
-    )

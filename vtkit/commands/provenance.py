@@ -56,7 +56,12 @@ def provenance(
     for word, by_run in found.items():
         _show_word(word, by_run)
     for word, by_run in reverse.items():
-        _show_source(word, by_run)
+        console.write(f"source token {console.one_line(word, 60)}")
+        for name, takers in by_run.items():
+            if len(by_run) > 1:
+                console.write(f"  {name}")
+            for token, weight, method in takers:
+                console.write(f"    {weight:.2f}  {console.one_line(token, 24):<16} {method}")
 
 
 def _folder(folder: Path) -> Path:
@@ -141,12 +146,3 @@ def _show_word(word: str, by_run: dict[str, list[dict[str, Any]]]) -> None:
             share = sum(weight for _, weight in origin["sources"])
             if 0 < share < WHOLE:
                 console.write(f"    the rest of its weight, {1 - share:.1%}, is spread over all other source tokens")
-
-
-def _show_source(word: str, by_run: dict[str, list[list[Any]]]) -> None:
-    console.write(f"source token {console.one_line(word, 60)}")
-    for name, takers in by_run.items():
-        if len(by_run) > 1:
-            console.write(f"  {name}")
-        for token, weight, method in takers:
-            console.write(f"    {weight:.2f}  {console.one_line(token, 24):<16} {method}")

@@ -61,7 +61,7 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
     """The results of ``job`` for ``tasks``, in their order; see :func:`as_finished`. Where the next result is long in
     coming, only so many others are computed and held."""
     due, results = 0, dict[int, Any]()
-    for number, result in as_finished(job, tasks, bar, few, lambda workers: 4 * workers - len(results)):
+    for number, result in as_finished(job, tasks, bar, few, lambda workers: min(workers, 4 * workers - len(results))):
         results[number] = result
         while due in results:
             yield results.pop(due)
@@ -69,7 +69,7 @@ def in_order(job: Job, tasks: Iterable[Any], bar: console.Bar, few: int) -> Iter
 
 
 def as_finished(
-    job: Job, tasks: Iterable[Any], bar: console.Bar, few: int, most: Callable[[int], int] = lambda workers: 2 * workers
+    job: Job, tasks: Iterable[Any], bar: console.Bar, few: int, most: Callable[[int], int] = lambda workers: workers
 ) -> Iterator[tuple[int, Any]]:
     """The number of each of ``tasks`` with the result of ``job``, as they are finished; tasks are taken as processes
     become free.
@@ -96,7 +96,7 @@ def as_finished(
     numbered, under_way = enumerate(left), 0
     try:
         while True:
-            while under_way < most(team.workers) and team.is_free() and (next_ := next(numbered, None)):
+            while under_way < most(team.workers) and (next_ := next(numbered, None)):
                 team.start(*next_)
                 under_way += 1
             if not under_way:
@@ -195,9 +195,6 @@ class _Processes:
         self._team: list[_Process] = []
         self._deaths: Counter[int] = Counter()
 
-    def is_free(self) -> bool:
-        return len(self._team) < self.workers or any(each.task is None for each in self._team)
-
     def start(self, number: int, task: Any) -> None:
         idle = next((each for each in self._team if each.task is None), None)
         if idle is None:
@@ -294,9 +291,6 @@ class _Ray:
                 f"the Ray cluster gave up ({type(error).__name__}: {reason[0] if reason else ''}). The parts that are "
                 "finished are kept; the same command continues."
             ) from error
-
-    def is_free(self) -> bool:
-        return len(self._numbers) < self.workers
 
     def start(self, number: int, task: Any) -> None:
         with self._errors():

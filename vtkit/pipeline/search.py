@@ -25,15 +25,6 @@ class Searched(NamedTuple):
     settings: IndexSection
 
 
-class Opened(NamedTuple):
-    """The encoder and the indexes that a server serves."""
-
-    name: str  # of the model or of the first run
-    encoder: SparseEncoder
-    searchers: dict[str, Searcher]
-    encoded_for: str | None  # the searcher whose queries texts are encoded as; None for a model of its own
-
-
 def open_searcher(
     folder: Path, *, model: str | None, collection: str | None, query_language: str | None = None
 ) -> Searcher:
@@ -120,11 +111,17 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
     return name, None, None
 
 
-def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None) -> Opened:
+def open_served(
+    names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None
+) -> tuple[str, SparseEncoder, dict[str, Searcher], str | None]:
     """Load what a server serves: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then
-    as its index needs them. ``stages``
-    and ``collection`` go for each run, as in :func:`searched`."""
+    as its index needs them. ``stages`` and ``collection`` go for each run, as in :func:`searched`.
+
+    Returns:
+        Name of the model or of the first run, the encoder, the searchers by name, and the name of the searcher for
+        which queries are encoded; None for a model of its own.
+    """
     from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.search.folders import is_index_folder
@@ -155,4 +152,4 @@ def open_served(names: Sequence[str], *, stages: Sequence[str] = (), collection:
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
     first = None if models else next(iter(wanted))
-    return Opened(first or models[0], encoder, searchers, first)
+    return first or models[0], encoder, searchers, first

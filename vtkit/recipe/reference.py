@@ -32,7 +32,7 @@ def settings_reference() -> str:
         for table in tables_in(field.annotation):
             lines += _table(name, table, field.discriminator if isinstance(field.discriminator, str) else None)
     lines += ["## Specifications", "", _plain(Specification), ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return re.sub(r"\bdocs/(\w+\.md)(#[\w-]+)?", r"[\1](\1\2)", "\n".join(lines).rstrip()) + "\n"
 
 
 def _table(path: str, table: type[BaseModel], tag: str | None = None) -> Iterator[str]:
@@ -63,16 +63,12 @@ def _meaning(field: FieldInfo) -> str:
     if not all(word in text for word in words):
         numbers = all(word.isdigit() for word in words)
         text = f"One of {', '.join(f'`{word if numbers else toml_value(word)}`' for word in words)}. {text}"
-    return _linked(text.replace("|", "\\|"))
+    return text.replace("|", "\\|")
 
 
 def _plain(table: type[BaseModel]) -> str:
     text = purpose(table)
-    return _linked(text[:1].upper() + text[1:])
-
-
-def _linked(text: str) -> str:
-    return re.sub(r"\bdocs/(\w+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
+    return text[:1].upper() + text[1:]
 
 
 _EXTENDS = {

@@ -3,7 +3,7 @@ objective has texts and a term of its own, and one step takes a batch of each.""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 
@@ -197,10 +197,7 @@ def _distill(
             f"of each query: of two scores, only their order is left. {remedy}."
         )
 
-    @cache
-    def bm25() -> Bm25:
-        return Bm25.build(documents, language)
-
+    bm25 = cache(partial(Bm25.build, documents, language))
     rankings = system_rankings(
         (BM25, *settings.mining), queries, documents, (QUERY_LENGTH, section.max_length), bm25,
         folder / RANKINGS_FOLDER, DEPTH, "adapt.distill.mining",

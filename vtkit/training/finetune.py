@@ -74,11 +74,7 @@ def finetune(
     contents, queries = data.contents, [query.text for query in data.queries]
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
     lengths = section.query_length, section.document_length
-
-    @cache
-    def bm25() -> Bm25:
-        return Bm25.build(contents, language, folder=folder / "bm25")
-
+    bm25 = cache(partial(Bm25.build, contents, language, folder=folder / "bm25"))
     of_last_round: list[Ranking] = []  # what the encoder of the round before ranks
 
     def rankings(depth: int) -> Sequence[Ranking]:

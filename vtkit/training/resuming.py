@@ -168,11 +168,10 @@ class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
 def shares(batches: Sequence[dict[str, Tensor]]) -> Sequence[dict[str, Tensor]]:
     """``batches``, each in as many parts as there are processes: the trainer gives each process one of them."""
     parts = distributed.count()
-
-    def share(number: int) -> dict[str, Tensor]:
-        return {name: rows[number % parts :: parts] for name, rows in batches[number // parts].items()}
-
-    return Lazy(len(batches) * parts, share)
+    return Lazy(
+        len(batches) * parts,
+        lambda number: {name: rows[number % parts :: parts] for name, rows in batches[number // parts].items()},
+    )
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]

@@ -13,8 +13,6 @@ from vtkit.pipeline.steps.texts import probe_texts, read_texts
 from vtkit.system import console
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
@@ -44,9 +42,7 @@ def transfer(
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.surgery.bias import count_tokens
 
-    @cache
-    def counts() -> NDArray[np.int64] | None:
-        return count_tokens(target, read_texts(counted)) if counted else None
+    counts = cache(lambda: count_tokens(target, read_texts(counted)) if counted else None)
 
     def move(asked: TransferSection, folder: Path) -> Transfer:
         texts = partial(read_texts, counted)
