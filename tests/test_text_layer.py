@@ -73,7 +73,7 @@ def test_the_first_token_holds_the_text_and_others_their_states(architecture: st
     assert whole.cosine > 0.5
     after = dict(body.named_parameters())
     assert all(torch.equal(after[name], weight) for name, weight in kept.items())
-    assert encoder[0].auto_model.config.num_hidden_layers == 3 == len(layers_of(encoder[0].auto_model))
+    assert encoder[0].auto_model.config.num_hidden_layers == 3 == len(layers_of(encoder[0].auto_model)[1])
     found, axis = states_of(encoder, text), whole.axis
     mean = torch.cat([states_of(load_with_new_head(str(folder)), each) for each in TEXTS[:50]]).mean(0)
     kept_states, wanted = (each - (each @ axis)[:, None] * axis for each in (found, before - mean))

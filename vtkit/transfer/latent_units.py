@@ -231,8 +231,8 @@ def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
             f"{setting} = {dictionary}: its dimensions are not latent units. Name a model that [source.units] made."
         )
     models = known[0].auto_model, encoder[0].auto_model
-    if len(layers_of(models[0])) == len(layers_of(models[1])) + 1:  # units of whole texts were learned too
-        add_layer(models[1], layers_of(models[0])[-1])
+    if models[0].config.num_hidden_layers == models[1].config.num_hidden_layers + 1:  # it has units of whole texts
+        add_layer(models[1], layers_of(models[0])[1][-1])
     layers, own = (
         {
             name: weight

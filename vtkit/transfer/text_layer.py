@@ -96,7 +96,7 @@ def takes_text_layer(encoder: SparseEncoder) -> bool:
     if hasattr(model.config, "global_attn_every_n_layers") or hasattr(model.config, "layer_types") or not added:
         return False
     ids, below = torch.tensor([added], device=model.device), list[Tensor]()
-    hook = layers_of(model)[-1].register_forward_pre_hook(
+    hook = layers_of(model)[1][-1].register_forward_pre_hook(
         lambda _, given, named: below.append(given[0] if given else named["hidden_states"]), with_kwargs=True
     )
     with torch.no_grad():
@@ -107,14 +107,15 @@ def takes_text_layer(encoder: SparseEncoder) -> bool:
     return torch.allclose(alone, whole, atol=1e-4)
 
 
-def layers_of(model: PreTrainedModel) -> nn.ModuleList:
-    """The layers of the transformer of ``model``."""
-    return next(each for _, each in _lists(model))
+def layers_of(model: PreTrainedModel) -> tuple[str, nn.ModuleList]:
+    """The layers of the transformer of ``model``, and their place in its base model."""
+    lists = ((name, each) for name, each in model.base_model.named_modules() if isinstance(each, nn.ModuleList))
+    return next(found for found in lists if len(found[1]) == model.config.num_hidden_layers)
 
 
 def add_layer(model: PreTrainedModel, layer: nn.Module) -> None:
     """Put a copy of ``layer`` on those of ``model``, in place."""
-    layers_of(model).append(copy.deepcopy(layer).to(model.device))
+    layers_of(model)[1].append(copy.deepcopy(layer).to(model.device))
     model.config.num_hidden_layers += 1
 
 
@@ -148,10 +149,16 @@ def fit_text_layer(
         vectors = torch.cat([each["sentence_embedding"] for each in pooled])
         sample = read.batch(np.sort(rng.permutation(numbers)[:TEXTS_LOOKED_AT]))
         mean = sample.states[sample.mask > 0].mean(0)
-        axis = _least(_standard(sample.states[sample.mask > 0] - mean))
-        of_texts = _beside(_of_width(vectors - vectors.mean(0), len(axis)), axis)
-    add_layer(model, _fresh(layers_of(model)[-1]))
-    parameters = list(layers_of(model)[-1].requires_grad_(True).parameters())
+        width, tokens = len(mean), _standard(sample.states[sample.mask > 0] - mean)
+        # nothing that a layer norm has left varies in the direction of all ones, which is not wanted
+        products = (tokens.T @ tokens / len(tokens)).double() + torch.ones(width, width, device=mean.device)
+        axis = torch.linalg.eigh(products).eigenvectors[:, 0].float()
+        vectors = vectors - vectors.mean(0)
+        if vectors.shape[1] > width:  # their principal directions
+            vectors = vectors @ torch.linalg.svd(vectors, full_matrices=False).Vh[:width].T
+        of_texts = _beside(nn.functional.pad(vectors, (0, width - vectors.shape[1])), axis)
+    add_layer(model, _fresh(layers_of(model)[1][-1]))
+    parameters = list(layers_of(model)[1][-1].requires_grad_(True).parameters())
     optimiser = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.0)
     rates = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / (steps / 20), 0.5 * (1 + math.cos(math.pi * step / steps)))
@@ -189,24 +196,15 @@ def _drawn(texts: Sequence[str], rng: np.random.Generator) -> tuple[list[str], l
     """Spans, beginnings and long texts."""
     order = rng.permutation(len(texts)).tolist()
     beginnings = [texts[number][:BEGINNING] for number in order[:BEGINNINGS]]
-    spans = [span for number in rng.integers(len(texts), size=SPANS) for span in _span(texts[number], rng)]
+    spans, (fewest, most) = [], SPAN_WORDS
+    for number in rng.integers(len(texts), size=SPANS).tolist():
+        text = texts[number][:SPAN_CHARACTERS]
+        words = list(word_spans(text))
+        if len(words) >= fewest:
+            count = min(int(rng.integers(fewest, most + 1)), len(words))
+            first = int(rng.integers(len(words) - count + 1))
+            spans.append(text[words[first][0] : words[first + count - 1][1]])
     return spans, beginnings, [texts[number] for number in order[-LONG:]]
-
-
-def _span(text: str, rng: np.random.Generator) -> Iterator[str]:
-    """Some successive words of ``text``, drawn at random; nothing where there are too few."""
-    words, (fewest, most) = list(word_spans(text[:SPAN_CHARACTERS])), SPAN_WORDS
-    if len(words) >= fewest:
-        count = min(int(rng.integers(fewest, most + 1)), len(words))
-        first = int(rng.integers(len(words) - count + 1))
-        yield text[words[first][0] : words[first + count - 1][1]]
-
-
-def _of_width(vectors: Tensor, width: int) -> Tensor:
-    """Vectors of another width, (texts, width): padded, or on their principal directions."""
-    if vectors.shape[1] > width:
-        vectors = vectors @ torch.linalg.svd(vectors, full_matrices=False).Vh[:width].T
-    return nn.functional.pad(vectors, (0, width - vectors.shape[1]))
 
 
 def _standard(states: Tensor) -> Tensor:
@@ -222,15 +220,6 @@ def _without(states: Tensor, axis: Tensor) -> Tensor:
 def _beside(vectors: Tensor, axis: Tensor) -> Tensor:
     """Vectors of length √d, half of whose squared length lies on ``axis``."""
     return _standard(nn.functional.normalize(_without(_standard(vectors), axis), dim=-1) + axis)
-
-
-def _least(states: Tensor) -> Tensor:
-    """The direction in which ``states``, (tokens, width), vary least, but for that of all ones, in which nothing that a
-    layer norm has left varies."""
-    width = states.shape[1]
-    products = (states.T @ states / len(states)).double() + torch.ones(width, width, device=states.device)
-    least: Tensor = torch.linalg.eigh(products).eigenvectors[:, 0].to(states)
-    return least
 
 
 def _fresh(layer: nn.Module) -> nn.Module:
@@ -250,7 +239,7 @@ def _last_layer_alone(model: PreTrainedModel) -> Iterator[Callable[[_Batch], Ten
     """A function from states below the last layer of ``model`` to those above it, (texts, tokens, width), while this
     lasts."""
     base = model.base_model
-    (name, layers), embeddings = next(_lists(model)), base.embeddings
+    (name, layers), embeddings = layers_of(model), base.embeddings
     base.set_submodule(name, nn.ModuleList([layers[-1]]))
     base.embeddings = _AsGiven()
     try:
@@ -265,10 +254,3 @@ class _AsGiven(nn.Module):
 
     def forward(self, input_ids: None, inputs_embeds: Tensor, *_: Any, **__: Any) -> Tensor:
         return inputs_embeds
-
-
-def _lists(model: PreTrainedModel) -> Iterator[tuple[str, nn.ModuleList]]:
-    """Lists of as many modules as ``model`` has layers, with their places in the base model."""
-    for name, module in model.base_model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == model.config.num_hidden_layers:
-            yield name, module
