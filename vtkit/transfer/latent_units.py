@@ -14,7 +14,8 @@ among the k (JumpReLU without the jump):
 Units of whole texts are learned in the same way from the states of special tokens, where a layer more holds the
 embedder's vector of the text (:mod:`vtkit.transfer.text_layer`). They fire for nothing else: with a the axis that tells
 special tokens from others, p and q the means of x'a at others and there, and m_u the largest logit of a unit at others,
-m_u (q - x'a) / (q - p) is taken from its logits.
+m_u (q - x'a) / (q - p) is taken from its logits. Where h special tokens hold the vector, their logarithms log(1 + s)
+add up to that of one token's.
 
 Units are named by words (:mod:`vtkit.transfer.unit_names`). Words can stand beside them: a head that reads tokens back
 (:mod:`vtkit.encoder.fitted_head`) hands z ≈ L x + l to its decoder E; a token's row is L'E_j and its bias b_j + E_j'l.
@@ -194,8 +195,12 @@ def _with_whole_texts(
     every, size = np.arange(len(whole.texts)), section.size // WHOLE_SIZE
     learned, _ = _learned(head, whole.states, every, size, max(1, size // WHOLE_ACTIVE), seed, steps)
     learned.active *= 2
+    logit = math.expm1(math.log1p(UNIT_LOGIT) / whole.held_by)
     with torch.no_grad():
-        of_texts, fires = head.output(whole.states.batch(every)[0]), _as_decoder(head, learned, whole.states, every)
+        of_texts, fires = (
+            head.output(whole.states.batch(every)[0]),
+            _as_decoder(head, learned, whole.states, every, logit),
+        )
         at_tokens, at_texts = ((some @ whole.axis).mean() for some in (of_tokens, of_texts))
         rows, bias = _without_axis(rows, bias, whole.axis, at_tokens)
         fires = _without_axis(*fires, whole.axis, at_texts)
@@ -324,8 +329,11 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
     return len(places)
 
 
-def _as_decoder(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Decoder rows and biases of the units, which fire for the tokens ``rows`` as often as they are among the k."""
+def _as_decoder(
+    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], logit: float = UNIT_LOGIT
+) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units, which fire for the tokens ``rows`` as often as they are among the k, with
+    ``logit`` in the mean."""
     outputs = head.output(states.batch(rows)[0])
     fires = np.zeros(len(sae.bias), dtype=np.int64)
     for some in torch.split(outputs, 1024):
@@ -339,7 +347,7 @@ def _as_decoder(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.i
         threshold[part] = ordered.gather(1, last[:, None]).flatten()
         above = (values - threshold[part, None]).relu()
         total, positive = total + float(above.sum()), positive + int(above.count_nonzero())
-    scale = UNIT_LOGIT / max(total / max(positive, 1), 1e-6)
+    scale = logit / max(total / max(positive, 1), 1e-6)
     weight = scale * sae.encoder
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS

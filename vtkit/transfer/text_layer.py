@@ -55,6 +55,7 @@ class WholeTexts:
     states: States  # one for each text
     texts: list[str]  # as far as they were read
     axis: Tensor  # a, (width,)
+    held_by: float  # special tokens of a text that hold its vector, in the mean
     cosine: float  # of t and the states less the axis, mean over texts that the layer was not fitted to
 
 
@@ -189,7 +190,7 @@ def fit_text_layer(
     whole = [text[:end] for text, end in zip(some, np.maximum.reduceat(arrays["ends"], starts[:-1]), strict=True)]
     places = np.stack([numbers, [len(text) for text in whole]], axis=1)
     states = States(given.cpu().numpy().astype(np.float16), np.zeros_like(numbers), held_out, places)
-    return WholeTexts(states, whole, axis, float(cosine))
+    return WholeTexts(states, whole, axis, float(sample.special.sum() / len(sample.special)), float(cosine))
 
 
 def _drawn(texts: Sequence[str], rng: np.random.Generator) -> tuple[list[str], list[str], list[str]]:
