@@ -40,9 +40,9 @@ SPAN_WORDS, SPAN_CHARACTERS = (4, 12), 20_000  # words of a span, and characters
 BEGINNING, LONG_LENGTH = 300, 384  # characters of a beginning, and tokens of a long text
 ALIKE = 0.95  # cosine from which on two states are the same
 
-STEPS = 400  # a third of them for each kind
+STEPS = 600  # a third of them for each kind
 TOKENS_A_STEP = 1000
-LEARNING_RATE = 2e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
+LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
 DEVIATION = 0.02  # of the weights to begin with
 FIRST = 2.0  # what the error at first tokens counts beside that at all others
 TEXTS_LOOKED_AT = 100  # whose tokens decide the axis
