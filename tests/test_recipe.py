@@ -880,6 +880,7 @@ def expect_an_answer(path: Path, *overrides: str) -> str:
 
 def test_settings_of_the_command_line_are_checked_or_refused() -> None:
     draw = random.Random(0)
+    expect_an_answer(ROOT / "recipes" / "quickstart.toml", r'adapt.corpus=["~\u0000/a.txt"]')
     keys = [".".join(setting) for setting in all_settings()] + ["a", ".", "a." * 50 + "a", "\ud800", "vocabulary", ""]
     for _ in range(100):
         expect_an_answer(

@@ -116,7 +116,8 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
     if what in ("corpus", "retrieval") and value.startswith("datasets:"):
         name, colon, rest = value.removeprefix("datasets:").partition(":")
         return f"datasets:{resolve_name(name, 'dataset', folder)}{colon}{rest}"
-    path = os.path.abspath(folder / os.path.expanduser(value))  # symbolic links stay as they are
+    # symbolic links stay as they are, and expanduser fails at a null character
+    path = os.path.abspath(folder / (value if "\0" in value else os.path.expanduser(value)))
     there = os.path.lexists(path)
     if what in ("corpus", "retrieval") and not there:
         if is_public(value):
