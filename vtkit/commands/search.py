@@ -193,7 +193,7 @@ def _word(part: WordShare) -> str:
         for name, score, tokens in sides
         if score or tokens
     )
-    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no single word)'}  [{said}]"
+    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
 
 
 def _print_batch(answers: Iterable[tuple[str, Found]], tag: str) -> None:

@@ -159,16 +159,6 @@ def token_projection(name: str, setting: str) -> Tensor | None:
     return root
 
 
-def text_pooling(name: str, setting: str) -> Any:
-    """The modules that make the vector of a text from the states of its tokens in the embedder ``name``, a
-    ``torch.nn.Sequential``; None for a multi-vector encoder, which has no such vector."""
-    import torch
-
-    if model_kind(model_folder(name, f"{setting} ="), f"{setting} = {name}") == "multi_vector_encoder":
-        return None
-    return torch.nn.Sequential(*list(load_dense(name, setting))[1:])
-
-
 def configuration_folder(name: str, setting: str) -> Path:
     """The folder of a model's configuration: its own, or that of its revision in the hub's cache."""
     if Path(name).is_dir():

@@ -126,7 +126,7 @@ def fit_to_states(
 def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> States:
     """The last states of all tokens but special ones, in half precision in ``folder/states``; ``texts`` are cut at
     :data:`STATES_LENGTH`."""
-    arrays = arrays_of(ReadStates(encoder, STATES_LENGTH), texts, "states of tokens", folder / "states")
+    arrays = arrays_of(ReadStates(encoder), texts, "states of tokens", folder / "states")
     numbers = np.repeat(np.arange(len(texts)), arrays["lengths"])
     places = np.stack([numbers, arrays["ends"]], axis=1)
     return States(arrays["states"], arrays["ids"], numbers % HELD_OUT_EVERY == HELD_OUT_EVERY - 1, places)
@@ -134,19 +134,17 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
 
 @dataclass(frozen=True)
 class ReadStates(HoldsModels):
-    """The work on a shard of texts whose tokens' states are learned from, cut at ``length`` tokens."""
+    """The work on a shard of texts whose tokens' states are learned from."""
 
     encoder: SparseEncoder
-    length: int
-    special: bool = False  # special tokens too
 
     def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
         """The number of tokens of each text; each token's state, id, and the character of its text behind it."""
         tokenizer, model = self.encoder.tokenizer, self.encoder[0].auto_model
-        length = min(self.length, self.encoder.max_seq_length or self.length)
+        length = min(STATES_LENGTH, self.encoder.max_seq_length or STATES_LENGTH)
         read = first_tokens(tokenizer, list(texts), length, return_offsets_mapping=True)
         rows = [np.asarray(ids, dtype=np.int64) for ids in read["input_ids"]]
-        wanted = [~np.isin(ids, [] if self.special else tokenizer.all_special_ids) for ids in rows]
+        wanted = [~np.isin(ids, tokenizer.all_special_ids) for ids in rows]
         states = [np.empty((0, model.config.hidden_size), dtype=np.float16)] * len(rows)
         in_bf16 = bf16_is_fast() and takes_autocast(model)
         half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()

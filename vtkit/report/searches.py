@@ -80,7 +80,7 @@ def examples(
         judged = collection.qrels.get(ids.get(answer.query, ""), {})
         results = []
         for hit in answer.results:
-            words = tuple((part.word or "(no single word)", part.score) for part in hit.words)
+            words = tuple((part.word or "(no word)", part.score) for part in hit.words)
             relevant = judged.get(hit.id, 0) > 0
             results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.shown, words, relevant))
         shown.append(Example(answer.query, answer.tokens, tuple(results), why))

@@ -81,15 +81,10 @@ class Units(Section):
     sum, and the fourth root in indexed documents, so that how often a unit fires counts, and less the oftener it does
     (docs/language.md)."""
 
-    whole_texts: bool = True
-    """Learn half as many units of whole texts beside those of tokens, from the embedder's own vectors: a transformer
-    layer more, fitted without judgements, gives them at the special tokens (docs/language.md). Multi-vector encoders
-    have no such vectors, and layers as ModernBERT's and those below ``source.layers`` are left as they are."""
-
     def _faults(self) -> Iterator[str]:
         if self.active >= self.size:
             yield f"active must be less than size, but {self.active} of {self.size} units would be active"
-        if self.dictionary is not None and (given := {"size", "active", "whole_texts"} & self.model_fields_set):
+        if self.dictionary is not None and (given := {"size", "active"} & self.model_fields_set):
             yield f"the dictionary has its units: remove {' and '.join(sorted(given))}"
 
 

@@ -11,12 +11,6 @@ among the k (JumpReLU without the jump):
 
     logit_u = s (E_u (x - c) + b_u - θ_u)
 
-Units of whole texts are learned in the same way from the states of special tokens, where a layer more holds the
-embedder's vector of the text (:mod:`vtkit.transfer.text_layer`). They fire for nothing else: with a the axis that tells
-special tokens from others, p and q the means of x'a at others and there, and m_u the largest logit of a unit at others,
-m_u (q - x'a) / (q - p) is taken from its logits. Where h special tokens hold the vector, their logarithms log(1 + s)
-add up to that of one token's.
-
 Units are named by words (:mod:`vtkit.transfer.unit_names`). Words can stand beside them: a head that reads tokens back
 (:mod:`vtkit.encoder.fitted_head`) hands z ≈ L x + l to its decoder E; a token's row is L'E_j and its bias b_j + E_j'l.
 """
@@ -43,8 +37,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import bf16_is_fast, fastest_device
 from vtkit.transfer.surgery.head_only import graft_head
-from vtkit.transfer.text_layer import STEPS, WholeTexts, add_layer, fit_text_layer, layers_of, takes_text_layer
-from vtkit.transfer.unit_names import by_words, unit_names
+from vtkit.transfer.unit_names import unit_names
 
 FEWEST_TOKENS = 1000
 
@@ -58,16 +51,10 @@ strongly it does (docs/log.md)."""
 
 TEXTS_NAMED = 2000  # texts that name the units of a dictionary
 
-POSITIONS, ROWS = 1024, 16_384  # tokens a step, and rows of units that fire for them, at most
+POSITIONS = 1024  # tokens a step
 LEARNING_RATE = 1e-3  # of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine
 
 UNITS_AT_ONCE = 512
-
-WHOLE_SIZE, WHOLE_ACTIVE = 2, 64
-"""There is one unit of whole texts for so many of tokens, and so many of them for one that rebuilds a vector; twice as
-many fire."""
-
-WHOLE = re.compile(r"\d+:\[.*\]'*")  # the name of a unit of whole texts
 
 
 class Autoencoder(nn.Module):
@@ -112,7 +99,6 @@ def fit_units(
     words: float | None = None,
     steps: int | None = None,
     projection: Tensor | None = None,
-    pooling: nn.Module | None = None,
 ) -> tuple[WholeEncoder, UnitsFit, HeadFit | None]:
     """An encoder that reads what ``encoder`` reads and writes latent units, and tokens behind them with ``words``.
 
@@ -123,17 +109,12 @@ def fit_units(
         words: of the tokens' head, :func:`vtkit.encoder.fitted_head.fit_head`'s ``activation``.
         steps: of the optimiser.
         projection: maps states before units are learned from them (:func:`vtkit.encoder.dense.token_projection`).
-        pooling: with ``section.whole_texts``, makes the embedder's vectors of texts
-            (:func:`vtkit.encoder.dense.text_pooling`).
     """
     rng = np.random.default_rng(seed)
     known = None if section.dictionary is None else _dictionary(section.dictionary, encoder)
     if known is not None and words is None:  # the texts name the units and teach nothing
         texts = [texts[number] for number in np.sort(rng.permutation(len(texts))[:TEXTS_NAMED]).tolist()]
     encoder.to(fastest_device())
-    whole = None
-    if known is None and section.whole_texts and pooling is not None and takes_text_layer(encoder):
-        whole = fit_text_layer(encoder, pooling, texts, seed, folder, steps or STEPS)
     states = token_states(encoder, texts, folder)
     fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
     if known is None and len(fitted_on) < FEWEST_TOKENS:
@@ -148,83 +129,29 @@ def fit_units(
         with torch.no_grad():
             before = head.output(states.batch(looked_at)[0])
             tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
-    unexplained, revived = None, 0
     if known is not None:
-        rows, bias, own_names = _units_of(known, head)
-        names = unit_names(head, rows, bias, states, texts, seed)
-        names = [old if WHOLE.fullmatch(old) else new for old, new in zip(own_names, names, strict=True)]
+        rows, bias = _units_of(known, head)
+        unexplained, revived = None, 0
     else:
         head.pass_on(states, fitted_on, projection)
-        learned, revived = _learned(head, states, fitted_on, section.size, section.active, seed, steps or UNIT_STEPS)
+        learned, revived = _learned(head, states, fitted_on, section, seed, steps or UNIT_STEPS)
         measured = np.sort(rng.permutation(held_out if len(held_out) else fitted_on)[:LOOKED_AT])
         with torch.no_grad():
             wanted = head.output(states.batch(measured)[0])
             missed = torch.cat([learned(some)[0] - some for some in torch.split(wanted, 1024)])
             unexplained = float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
             rows, bias = _as_decoder(head, learned, states, looked_at)
-        names = unit_names(head, rows, bias, states, texts, seed)
-    if whole is not None:
-        with torch.no_grad():
-            of_tokens = head.output(states.batch(looked_at)[0])
-        rows, bias, more = _with_whole_texts(head, rows, bias, of_tokens, whole, section, seed, steps or UNIT_STEPS)
-        names += more
-    of_texts = sum(WHOLE.fullmatch(name) is not None for name in names)
     units, dead = len(rows), int((bias <= MASKED_BIAS / 2).sum())
-    if words is not None:
-        names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
-        with torch.no_grad():
+    with torch.no_grad():
+        names = unit_names(head, rows, bias, states, texts, seed)
+        if words is not None:
+            names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
             behind = _rows_of_words(head.output(states.batch(looked_at)[0]), before, *tokens)
-        rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
+            rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
-    made = with_sides(plain, encoder, output=named(names))
-    cosine = None if whole is None else whole.cosine
-    return made, UnitsFit(units, len(texts), len(states.ids), unexplained, dead, revived, of_texts, cosine), read
-
-
-def _with_whole_texts(
-    head: Head, rows: Tensor, bias: Tensor, of_tokens: Tensor, whole: WholeTexts, section: Units, seed: int, steps: int
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Decoder rows and biases of the units of tokens, and behind them those of whole texts, so that the ones do not
-    fire where the others do; and the names of the latter.
-
-    Args:
-        rows, bias: those of the units of tokens.
-        of_tokens: states of tokens, as the head hands them on, (tokens, width).
-    """
-    every, size = np.arange(len(whole.texts)), section.size // WHOLE_SIZE
-    learned, _ = _learned(head, whole.states, every, size, max(1, size // WHOLE_ACTIVE), seed, steps)
-    learned.active *= 2
-    logit = math.expm1(math.log1p(UNIT_LOGIT) / whole.held_by)
-    with torch.no_grad():
-        of_texts, fires = (
-            head.output(whole.states.batch(every)[0]),
-            _as_decoder(head, learned, whole.states, every, logit),
-        )
-        at_tokens, at_texts = ((some @ whole.axis).mean() for some in (of_tokens, of_texts))
-        rows, bias = _without_axis(rows, bias, whole.axis, at_tokens)
-        fires = _without_axis(*fires, whole.axis, at_texts)
-        excess = _largest(*fires, of_tokens) / (at_texts - at_tokens)
-        together = (
-            torch.cat([rows, fires[0] + torch.outer(excess, whole.axis)]),
-            torch.cat([bias, fires[1] - excess * at_texts]),
-        )
-    names = unit_names(
-        head, together[0][len(rows) :], together[1][len(rows) :], by_words(whole, seed), whole.texts, seed, len(rows)
-    )
-    return *together, names
-
-
-def _without_axis(rows: Tensor, bias: Tensor, axis: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows that do not read the axis, and biases that give the same logits at its ``place``."""
-    along = rows @ axis
-    return rows - torch.outer(along, axis), bias + along * place
-
-
-def _largest(rows: Tensor, bias: Tensor, states: Tensor) -> Tensor:
-    """The largest logit of each unit over ``states``, (units,), 0 where all are negative."""
-    parts = [nn.functional.linear(some, rows, bias).amax(0) for some in torch.split(states, 1024)]
-    return torch.stack(parts).amax(0).relu()
+    whole = with_sides(plain, encoder, output=named(names))
+    return whole, UnitsFit(units, len(texts), len(states.ids), unexplained, dead, revived), read
 
 
 def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
@@ -236,8 +163,6 @@ def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
             f"{setting} = {dictionary}: its dimensions are not latent units. Name a model that [source.units] made."
         )
     models = known[0].auto_model, encoder[0].auto_model
-    if models[0].config.num_hidden_layers == models[1].config.num_hidden_layers + 1:  # it has units of whole texts
-        add_layer(models[1], layers_of(models[0])[1][-1])
     layers, own = (
         {
             name: weight
@@ -255,16 +180,15 @@ def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
     return known
 
 
-def _units_of(known: SparseEncoder, head: Head) -> tuple[Tensor, Tensor, list[str]]:
-    """Decoder rows, biases and names of the units of another encoder, whose head ``head`` becomes."""
+def _units_of(known: SparseEncoder, head: Head) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units of another encoder, whose head ``head`` becomes."""
     found = Head(known[0].auto_model)
     head.map.load_state_dict(found.map.state_dict())
     head.norm.load_state_dict(found.norm.state_dict())
     names = dimension_names(known)
     count = next((n for n, name in enumerate(names) if not re.fullmatch(rf"{n}(:.*)?'*", name)), len(names))
     device = head.map.weight.device
-    rows, bias = (each[:count].detach().to(device) for each in (found.decoder.weight, found.decoder.bias))
-    return rows, bias, names[:count]
+    return found.decoder.weight[:count].detach().to(device), found.decoder.bias[:count].detach().to(device)
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,17 +201,17 @@ def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Te
 
 
 def _learned(
-    head: Head, states: States, rows: NDArray[np.int64], size: int, active: int, seed: int, steps: int
+    head: Head, states: States, rows: NDArray[np.int64], section: Units, seed: int, steps: int
 ) -> tuple[Autoencoder, int]:
-    """The autoencoder of ``size`` units after training on the states ``rows``, and how many units were revived."""
+    """The autoencoder after training on the states ``rows``, and how many units were revived."""
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         first = head.output(states.batch(np.sort(rng.choice(rows, min(ROWS_AT_ONCE, len(rows)), replace=False)))[0])
         centre = first.mean(0)
-        drawn = torch.randint(len(first), (size,), generator=generator)
-        noise = torch.randn(size, first.shape[1], generator=generator).to(first.device)
-        sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, active)
+        drawn = torch.randint(len(first), (section.size,), generator=generator)
+        noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
+        sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, section.active)
     optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
     warm = max(1, steps // 20)
 
@@ -295,11 +219,11 @@ def _learned(
         return min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))
 
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
-    fired = torch.zeros(size, dtype=torch.bool, device=centre.device)
+    fired = torch.zeros(section.size, dtype=torch.bool, device=centre.device)
     revived = 0
     with torch.enable_grad():
         for step in console.tracked(range(steps), "learning units", steps):
-            picked = rng.choice(rows, min(POSITIONS, ROWS // active, len(rows)), replace=False)
+            picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
                 batch = head.output(states.batch(np.sort(picked))[0])
             rebuilt, places = sae(batch)
@@ -329,11 +253,8 @@ def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, mi
     return len(places)
 
 
-def _as_decoder(
-    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], logit: float = UNIT_LOGIT
-) -> tuple[Tensor, Tensor]:
-    """Decoder rows and biases of the units, which fire for the tokens ``rows`` as often as they are among the k, with
-    ``logit`` in the mean."""
+def _as_decoder(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of the units, which fire for the tokens ``rows`` as often as they are among the k."""
     outputs = head.output(states.batch(rows)[0])
     fires = np.zeros(len(sae.bias), dtype=np.int64)
     for some in torch.split(outputs, 1024):
@@ -347,7 +268,7 @@ def _as_decoder(
         threshold[part] = ordered.gather(1, last[:, None]).flatten()
         above = (values - threshold[part, None]).relu()
         total, positive = total + float(above.sum()), positive + int(above.count_nonzero())
-    scale = logit / max(total / max(positive, 1), 1e-6)
+    scale = UNIT_LOGIT / max(total / max(positive, 1), 1e-6)
     weight = scale * sae.encoder
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS

@@ -14,16 +14,13 @@ with p the word's share of all words, n_d the words of text d, and df the texts 
 texts that a Poisson process would put it into. The patients of a medical collection are frequent and not common,
 because they cluster. A unit that mostly common words and punctuation fire tells no text apart: the words of
 the largest p(w | u) stand in brackets, ``331:(of the in)``.
-
-A unit of whole texts (:mod:`vtkit.transfer.text_layer`) is named alike, in square brackets, ``8207:[harbour fleet]``:
-each word of a text that it fires for counts as a token that it fires for.
 """
 
 import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -32,7 +29,6 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from vtkit.encoder.fitted_head import Head, States
-from vtkit.transfer.text_layer import WholeTexts
 from vtkit.vocabulary.words import word_spans
 
 NAMED_BY = 3
@@ -44,24 +40,14 @@ FREQUENT = 1 / 500  # share of all words from which on a word may be common
 CLUSTERED = 0.65  # bits of residual inverse document frequency from which on it is not
 
 
-def unit_names(
-    head: Head,
-    rows: Tensor,
-    bias: Tensor,
-    states: States,
-    texts: Sequence[str],
-    seed: int,
-    whole_from: int | None = None,
-) -> list[str]:
+def unit_names(head: Head, rows: Tensor, bias: Tensor, states: States, texts: Sequence[str], seed: int) -> list[str]:
     """The name of each unit: its number and the words that fire it, or the number alone if nothing does.
 
     Args:
         head: hands the states of tokens on to the decoder.
         rows, bias: the decoder's of the units, (units, width) and (units,).
         texts: the texts of ``states``.
-        whole_from: the number of the first of them, where they are units of whole texts.
     """
-    whole = whole_from is not None
     drawn = np.sort(np.random.default_rng(seed).permutation(len(states.ids))[:TOKENS_READ])
     words, of_token, common = words_of(states.places[drawn], texts)
     parts = []
@@ -79,25 +65,15 @@ def unit_names(
     of_all = np.bincount(of_token, minlength=len(words)) / len(drawn)
     names = []
     for number, (start, stop) in enumerate(pairwise(fired_by.indptr)):
-        by_common = not whole and 2 * of_common[number] >= sums[number]
+        by_common = 2 * of_common[number] >= sums[number]
         held, shares = fired_by.indices[start:stop], fired_by.data[start:stop] / sums[number]
         gains = shares if by_common else np.where(common[held], 0.0, shares * np.log(shares / of_all[held]))
         gains[held == 0] = 0.0
         best = held[np.argsort(-gains, kind="stable")[: min(NAMED_BY, np.count_nonzero(gains > 0))]]
         shown = " ".join(words[word] for word in best)
-        shown = f"[{shown}]" if whole else shown if shown and not by_common else f"({shown})"
-        numbered = number + (whole_from or 0)
-        names.append(f"{numbered}:{shown}" if len(held) else f"{numbered}")
+        shown = shown if shown and not by_common else f"({shown})"
+        names.append(f"{number}:{shown}" if len(held) else f"{number}")
     return names
-
-
-def by_words(whole: WholeTexts, seed: int) -> States:
-    """The states of whole texts, once for each of their words that are drawn to name units."""
-    ends = [[(text, end) for _, end in word_spans(read[:CHARACTERS_READ])] for text, read in enumerate(whole.texts)]
-    places = np.array(list(chain.from_iterable(ends)), dtype=np.int64).reshape(-1, 2)
-    places = places[np.random.default_rng(seed).permutation(len(places))[:TOKENS_READ]]
-    nothing = np.zeros(len(places), dtype=np.int64)
-    return States(whole.states.states[places[:, 0]], nothing, nothing > 0, places)
 
 
 def words_of(places: NDArray[np.int64], texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:

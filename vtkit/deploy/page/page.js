@@ -43,7 +43,7 @@ function chip(name, weight, score) {
 function wordList(words, score) {
   const list = element("div", undefined, "tokens");
   for (const { word, score: part, encoder, bm25, tokens, terms } of words) {
-    const made = chip(word || "(no single word)", part, score);
+    const made = chip(word || "(no word)", part, score);
     const sides = [["encoder", encoder, tokens], ["BM25", bm25, terms]].filter(([, sum]) => sum);
     const said = sides.map(([name, sum, by]) => `${name} ${sum.toFixed(2)}: ${by.map(({ token }) => token).join(", ")}`);
     made.title = said.join("\n");

@@ -80,7 +80,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``; or a new encoder
     without any training behind it."""
     from vtkit.encoder.checkpoint import as_sparse_encoder, load_with_new_head, save_encoder
-    from vtkit.encoder.dense import text_pooling, token_projection
+    from vtkit.encoder.dense import token_projection
     from vtkit.encoder.fitted_head import fit_head
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
@@ -112,9 +112,8 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     activation = None if source.head is None else source.head.activation
     if source.units is not None:
         projection = token_projection(str(source.model), "source.model")
-        pooling = text_pooling(str(source.model), "source.model") if source.layers is None else None
         encoder, rebuilt, read = fit_units(
-            encoder, texts, source.units, seed, folder, activation, source.steps, projection, pooling
+            encoder, texts, source.units, seed, folder, activation, source.steps, projection
         )
         console.say(f"  {rebuilt.words}")
     elif activation is not None:
@@ -144,7 +143,7 @@ def _draws(recipe: Recipe) -> bool:
 
 TRANSFER = Stage(
     "transfer",
-    version=25,
+    version=24,
     reads=("source", "transfer", "casing.output"),
     corpora={"transfer.bias.corpus": _target_texts, "source.corpus": head_corpus},
     function=transfer_embeddings,
