@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import apply_output_casing, fold_map_of, fold_vectors, folds, set_folding
+from vtkit.encoder.folding import apply_output_casing, fold_map_of, fold_vectors, fold_weights, folds, set_folding
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.settings.casing import CasingSection
 from vtkit.system.errors import DataError
@@ -251,6 +251,8 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject) -> None:
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), wanted)
     np.testing.assert_array_equal(fold_vectors(found, folded_to).toarray(), wanted)
+    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to))
+    np.testing.assert_array_equal(batch.numpy(), wanted)
     with pytest.raises(ValueError, match="6 dimensions and a fold map of 5"):
         fold_vectors(found, folded_to[:5])
 

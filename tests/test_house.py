@@ -21,19 +21,19 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1837, 98),
-    "deploy": (2257, 232),
+    "deploy": (2262, 232),
     "data": (2879, 328),
-    "encoder": (2698, 275),
+    "encoder": (2706, 276),
     "evaluation": (1396, 134),
-    "pipeline": (3439, 264),
-    "recipe": (1093, 94),
+    "pipeline": (3447, 265),
+    "recipe": (1104, 94),
     "report": (1966, 180),
-    "search": (3195, 346),
-    "settings": (971, 111),
+    "search": (3197, 347),
+    "settings": (991, 114),
     "system": (748, 111),
-    "training": (2331, 245),
+    "training": (2337, 245),
     "transfer": (1727, 138),
-    "vocabulary": (2573, 228),
+    "vocabulary": (2575, 228),
     "vtkit": (510, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;

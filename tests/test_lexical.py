@@ -93,7 +93,12 @@ def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
     assert again.names() == part.names() == [f"bm25:{term}" for term in ("maple", "oak", "reef", "river", "stone")]
 
 
-@pytest.mark.parametrize("text", ["[", '["river"]', "[1, 2, 3, 4, 5]", '{"river": 1}', '["oak", "oak", "a", "b", "c"]'])
+SIX_OF_FIVE = '["oak", "oak", "maple", "reef", "river", "stone"]'
+
+
+@pytest.mark.parametrize(
+    "text", ["[", '["river"]', "[1, 2, 3, 4, 5]", '{"river": 1}', '["oak", "oak", "a", "b", "c"]', SIX_OF_FIVE]
+)
 def test_damaged_terms_are_named_with_what_to_do(tmp_path: Path, text: str) -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors)

@@ -21,8 +21,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.evaluation.judging import RUN_FILE
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.search import open_searcher
-from vtkit.search.engine import build_index, open_index
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import build_index, index_in_memory, open_index
 from vtkit.search.passages import Passages, as_rows, best_documents, spans_of
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection, PassagesSection
@@ -117,11 +116,11 @@ def test_documents_rank_by_their_best_passages_also_with_ties_and_conditions(
     collection: tuple[np.ndarray, np.ndarray, Passages, np.ndarray], depth: int
 ) -> None:
     queries, rows, passages, passing = collection
-    index = ExactIndex.build(sp.csr_matrix(rows, dtype=np.float32), passages).postings
+    index = index_in_memory(sp.csr_matrix(rows, dtype=np.float32), passages).postings
     asked = sp.csr_matrix(queries, dtype=np.float32)
     assert ranked(*index.search(asked, depth)) == brute_force(queries, rows, passages, depth)
     assert ranked(*index.search(asked, depth, passing)) == brute_force(queries, rows, passages, depth, passing)
-    rows_alone = ExactIndex.build(sp.csr_matrix(rows, dtype=np.float32)).search
+    rows_alone = index_in_memory(sp.csr_matrix(rows, dtype=np.float32)).search
     narrow = best_documents(rows_alone, asked, depth, passages.documents, 1)  # widened again and again
     assert ranked(*narrow) == brute_force(queries, rows, passages, depth)
     for number in range(passages.document_count):

@@ -15,7 +15,7 @@ from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
 from vtkit.evaluation.judging import read_per_query
-from vtkit.pipeline.folder import report_of
+from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.evaluate_systems import peers_of
@@ -191,6 +191,7 @@ def test_another_peer_leaves_what_is_done_and_peers_of_one_name_are_told_apart(f
     named = ["one/e5", "two/e5", "three/.-.", "four/a b:c", "x/" + "y" * 90]
     several = load_recipe(recipe, [f"evaluate.peers={named}"]).recipe
     assert list(peers_of(several)) == ["e5", "e5-2", "embedder", "a-b-c", "y" * 60]
+    assert run_name("evaluate:hybrid-peer:e5") == "hybrid-peer-e5"
 
 
 def test_a_peer_that_cannot_be_had_or_is_none_is_refused(finished: Path, tmp_path: Path) -> None:

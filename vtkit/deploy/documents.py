@@ -81,16 +81,21 @@ class Collection:
         cls,
         postings: ExactIndex,
         documents: Documents,
+        *,
         top_dimensions: int | None = None,
         bits: int | None = None,
-        **about: Any,
+        nine_bits: bool = False,
+        refused: re.Pattern[str] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> Collection:
         """The documents of an index.
 
         Args:
             top_dimensions: number of a document's largest weights to keep; None: all.
             bits: of a weight, where the engine needs whole numbers.
-            about: the engine and the fields, as the class has them.
+            kinds: the type of each field.
+            names: the engine's name of each field.
         """
         if postings.lists.entries.min(initial=0) < 0:
             raise DataError(
@@ -98,8 +103,9 @@ class Collection:
             )
         vectors, _ = pruned(postings.by_document(), top_dimensions)
         vectors, step = (vectors, None) if bits is None else quantised(vectors, bits)
-        changed = top_dimensions is not None or step is not None or about.get("nine_bits", False)
-        return cls(vectors, documents, step, changed=changed, passages=postings.passages, **about)
+        changed, passages = top_dimensions is not None or step is not None or nine_bits, postings.passages
+        about = step, nine_bits, changed, refused, kinds or {}, names or {}
+        return cls(vectors, documents, *about, passages=passages)
 
     @property
     def dimensions(self) -> int:

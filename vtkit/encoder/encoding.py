@@ -9,7 +9,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import sums_units, width_of
-from vtkit.encoder.folding import folded_dimensions
+from vtkit.encoder.folding import fold_weights, folded_dimensions
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.token_units import has_token_units
@@ -64,7 +64,7 @@ def encode(
             if root:
                 weights = weights.sqrt()
             if folded_to is not None:
-                weights = torch.zeros_like(weights).scatter_reduce_(1, folded_to.expand_as(weights), weights, "amax")
+                weights = fold_weights(weights, folded_to)
             if kept < weights.shape[1]:
                 largest, kept_at = weights.topk(kept, dim=1)
                 weights = torch.zeros_like(weights).scatter_(1, kept_at, largest)

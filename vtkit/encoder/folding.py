@@ -2,7 +2,7 @@
 their maximum, after pooling. The saved folder only *says* that vectors are to be folded (``vtkit_fold`` in
 config.json)."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from vtkit.encoder.asymmetric import output_tokenizer, query_side, query_table
@@ -70,21 +71,32 @@ def folded(encoder: SparseEncoder, vectors: sparse.csr_matrix) -> sparse.csr_mat
     return vectors if folded_to is None else fold_vectors(vectors, folded_to)
 
 
+def fold_weights(weights: Tensor, folded_to: Tensor) -> Tensor:
+    """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
+    return torch.zeros_like(weights).scatter_reduce_(
+        1, folded_to.expand_as(weights), weights, "amax", include_self=True
+    )
+
+
 def apply_output_casing(encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"]) -> int:
     """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place; how many were masked. For
     ``map`` its tokenizer is that of :func:`vtkit.vocabulary.casing.map_cased`, and what is still cased is masked."""
     set_folding(encoder, output == "fold")
-    if output not in ("mask", "map"):
-        return 0
-    ids = cased_ids(output_tokenizer(encoder))
-    for model in _models(encoder):
-        mask_dimensions(model, ids)
-    set_counted(encoder)
-    table = query_table(encoder)
-    if table is not None:
-        with torch.no_grad():
-            table.weight[torch.from_numpy(ids)] = 0.0
-    return len(ids)
+    match output:
+        case "mask" | "map":
+            ids = cased_ids(output_tokenizer(encoder))
+            for model in _models(encoder):
+                mask_dimensions(model, ids)
+            set_counted(encoder)
+            table = query_table(encoder)
+            if table is not None:
+                with torch.no_grad():
+                    table.weight[torch.from_numpy(ids)] = 0.0
+            return len(ids)
+        case "all" | "fold":
+            return 0
+        case _:
+            assert_never(output)
 
 
 def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:

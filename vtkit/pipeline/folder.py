@@ -145,8 +145,7 @@ def publish_results(folder: Path, recipe: Recipe, store: Store, plan: Plan, step
     index = _index_step(steps, plan.final_model)
     if index is not None:
         publish(store.root / steps[index], folder / "index")
-    evaluations = {step.removeprefix("evaluate:"): key for step, key in steps.items() if step.startswith("evaluate:")}
-    runs = {name.replace(":", "-"): store.root / key for name, key in evaluations.items()}  # as peer-NAME
+    runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
     if runs:
         trec = folder / ".trec.new"
         shutil.rmtree(trec, ignore_errors=True)
@@ -169,3 +168,9 @@ def publish_results(folder: Path, recipe: Recipe, store: Store, plan: Plan, step
 def _index_step(steps: Collection[str], final_model: str) -> str | None:
     """The step whose index is searched: the deployed index, else that of the final model."""
     return next((name for name in (DEPLOY.name, f"index:{final_model}") if name in steps), None)
+
+
+def run_name(step: str) -> str:
+    """The name of an evaluation's run file: ``finetune`` for ``evaluate:finetune``, ``peer-NAME`` for
+    ``evaluate:peer:NAME``."""
+    return step.removeprefix("evaluate:").replace(":", "-")

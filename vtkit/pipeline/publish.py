@@ -108,9 +108,14 @@ def source_license(run: RunFolder, recipe_toml: str) -> str | None:
     if source is None or "source" not in tomllib.loads(recipe_toml):
         return None
     try:
-        card = (Path(source) if is_local(source) else hub.fetch(source, [CARD], "model")) / CARD
+        folder = Path(source) if is_local(source) else hub.fetch(source, [CARD], "model")
+    except DataError:
+        return None
+    if not (card := folder / CARD).is_file():
+        return None
+    try:
         named: Any = ModelCard(card.read_text("utf-8"), ignore_metadata_errors=True).data.license
-    except Exception:  # no card, or a header that is no YAML, of whichever library that reads it
+    except Exception:  # a header that is no YAML, of whichever library that reads it
         return None
     return str(named) if named else None
 

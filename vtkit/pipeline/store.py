@@ -108,12 +108,15 @@ class Store:
             started, warned_before = time.time(), len(console.warned())
             result = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
-            made_from = asdict(dependencies)
             manifest = {
                 "vtkit": __version__,
+                "stage": dependencies.stage,
                 "key": dependencies.key,
-                "stage_version": made_from.pop("version"),
-                **made_from,
+                "stage_version": dependencies.version,
+                "settings": dict(dependencies.settings),
+                "seed": dependencies.seed,
+                "inputs": dict(dependencies.inputs),
+                "files": dict(dependencies.files),
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),

@@ -41,7 +41,6 @@ def new_recipe(
     all. ``documents`` are indexed if nothing is evaluated; by default those of a single corpus. Unless ``trimmed``, an
     embedder keeps its vocabulary. Documents are indexed as ``passages`` of so many words, if that is given.
     """
-    given = locals()  # the template has them by the same names
     own = tokenizer is None and source_language in (language or "").split(",")
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
     needed: dict[str, object] = {"--name": name, "--language": language, "--source (or --embedder)": source or embedder}
@@ -56,9 +55,21 @@ def new_recipe(
     needs = [source, *moved, embedder, train, *corpus, *evaluate]
     template = templates_of("vtkit.recipe").get_template("new.toml")
     return template.render(
-        **given | {"documents": documents or (corpus[0] if len(corpus) == 1 else None)},
+        name=name,
+        language=language,
+        source=source,
         own=own,
+        lowercase=lowercase,
+        tokenizer=tokenizer,
+        corpus=corpus,
         texts=texts,
+        parallel=parallel,
+        embedder=embedder,
+        train=train,
+        evaluate=evaluate,
+        trimmed=trimmed,
+        passages=passages,
+        documents=documents or (corpus[0] if len(corpus) == 1 else None),
         split=splits.pop() if len(splits) == 1 else "test",
         needs=dict.fromkeys(need for need in needs if need),
         plain=plain,

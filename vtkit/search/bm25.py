@@ -141,7 +141,7 @@ def read_terms(folder: Path, count: int) -> list[str]:
     """The terms in :data:`TERMS`, which must be ``count`` different ones."""
     try:
         terms: list[str] = json.loads((folder / TERMS).read_text("utf-8"))
-        if len(set(terms)) != count or not set(map(type, terms)) <= {str}:
+        if not len(terms) == len(set(terms)) == count or not set(map(type, terms)) <= {str}:
             raise ValueError("these are other terms")
     except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{folder / TERMS}: the terms of the index are missing or damaged. {REBUILD}") from error

@@ -129,7 +129,7 @@ def _as_text(value: Any) -> str:
 
 
 def moment(value: str) -> datetime:
-    """A date as a moment without a time zone, in UTC where it has one."""
+    """The moment that a date states, without a time zone: in UTC where it has one, else as it is."""
     read = datetime.fromisoformat(value)
     return read.astimezone(UTC).replace(tzinfo=None) if read.tzinfo else read
 

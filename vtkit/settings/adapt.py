@@ -50,6 +50,11 @@ class DistillSection(Section):
     """Dense or sparse models. The second candidate of each query, beside its own document, is sampled from their best
     results and BM25's (GPL mines with two)."""
 
+    @property
+    def generates(self) -> bool:
+        """Whether its queries are written by a model."""
+        return self.queries not in ("crops", "openings")
+
 
 class AdaptSection(Section):
     """[adapt]: training in the new vocabulary without judgements."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -48,23 +48,36 @@ COMPARING: tuple[LossName, ...] = ("margin_mse", "kl")
 PenaltyName = Literal["flops", "l1", "masked_flops", "df_flops", "cased"]
 
 
-PENALTIES: dict[PenaltyName, str] = {
-    "flops": "FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)",
-    "l1": "the sum of a vector's weights",
-    "masked_flops": "FLOPS of only those vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ "
-    "mask, arXiv:2504.14839)",
-    "df_flops": "FLOPS with larger weights for dimensions that are active in many texts, which shortens the longest "
-    "postings (DF-FLOPS, arXiv:2505.15070)",
-    "cased": "squared weights of the dimensions of cased tokens, summed over the batch (the casing study, with λ = 0.2 "
-    "beside MarginMSE, which is far too much beside InfoNCE)",
-}
-"""What each penalty is."""
+class _Penalty(NamedTuple):
+    """The explanation of a penalty, and its λ of each side if the recipe gives none."""
 
-LAMBDAS: dict[Side, dict[PenaltyName, float]] = {
-    "query": {"flops": 3e-4, "l1": 1e-3, "masked_flops": 3e-4, "df_flops": 3e-4, "cased": 3e-5},
-    "document": {"flops": 1e-4, "l1": 1e-3, "masked_flops": 1e-4, "df_flops": 1e-4, "cased": 3e-5},
+    what: str
+    query: float
+    document: float
+
+
+PENALTIES: dict[PenaltyName, _Penalty] = {
+    "flops": _Penalty("FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", 3e-4, 1e-4),
+    "l1": _Penalty("the sum of a vector's weights", 1e-3, 1e-3),
+    "masked_flops": _Penalty(
+        "FLOPS of only those vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ mask, "
+        "arXiv:2504.14839)",
+        3e-4,
+        1e-4,
+    ),
+    "df_flops": _Penalty(
+        "FLOPS with larger weights for dimensions that are active in many texts, which shortens the longest postings "
+        "(DF-FLOPS, arXiv:2505.15070)",
+        3e-4,
+        1e-4,
+    ),
+    "cased": _Penalty(
+        "squared weights of the dimensions of cased tokens, summed over the batch (the casing study, with λ = 0.2 "
+        "beside MarginMSE, which is far too much beside InfoNCE)",
+        3e-5,
+        3e-5,
+    ),
 }
-"""Its λ on each side if the recipe gives none."""
 
 MASKED: dict[Side, int] = {"query": 30, "document": 150}
 """``masked_flops``: active dimensions up to which a vector is not penalised; 150 is the paper's for documents."""
@@ -154,8 +167,8 @@ class MiningSection(Section):
     encoder of the previous training. The last one is kept; each takes as long as the first."""
 
 
-def _listed(kinds: Mapping[Any, str]) -> str:
-    return " ".join(f"``{name}``: {what}." for name, what in kinds.items())
+def _listed(kinds: Iterable[tuple[str, str]]) -> str:
+    return " ".join(f"``{name}``: {what}." for name, what in kinds)
 
 
 class FinetuneSection(Section):
@@ -171,7 +184,7 @@ class FinetuneSection(Section):
 
     query_encoder: QueryEncoderName = Field(
         default="source",
-        description=f"How queries are encoded. {_listed(QUERY_ENCODERS)} With a table a query has one weight "
+        description=f"How queries are encoded. {_listed(QUERY_ENCODERS.items())} With a table a query has one weight "
         "for each distinct token and needs no model.",
     )
 
@@ -181,7 +194,7 @@ class FinetuneSection(Section):
 
     loss: Annotated[tuple[LossName, ...], OneOrMore(LossName), Field(min_length=1)] = Field(
         default=("infonce",),
-        description=f"{_listed(LOSSES)} A list: their sum. All but ``infonce`` learn from ``teachers``.",
+        description=f"{_listed(LOSSES.items())} A list: their sum. All but ``infonce`` learn from ``teachers``.",
     )
 
     loss_weights: tuple[PositiveFloat, ...] = ()
@@ -197,7 +210,9 @@ class FinetuneSection(Section):
 
     query_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = Field(
         default=("flops",),
-        description=f"What keeps queries sparse. {_listed(PENALTIES)} A list: all of them; an empty one: none.",
+        description="What keeps queries sparse. "
+        + _listed((name, kind.what) for name, kind in PENALTIES.items())
+        + " A list: all of them; an empty one: none.",
     )
 
     document_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = ("flops",)
@@ -290,7 +305,7 @@ class FinetuneSection(Section):
         names, given = getattr(self, f"{side}_penalty"), getattr(self, f"{side}_lambda")
         if side == "query" and self.fixed_queries:
             return {}
-        return dict(zip(names, given or map(LAMBDAS[side].__getitem__, names), strict=False))
+        return dict(zip(names, given or (getattr(PENALTIES[name], side) for name in names), strict=False))
 
     def target(self, side: Side) -> float | None:
         """Active dimensions that a side is to end with, where that is said."""
@@ -300,6 +315,11 @@ class FinetuneSection(Section):
     def taught(self) -> bool:
         """Whether one of its losses learns a teacher's scores."""
         return any(name != "infonce" for name in self.loss)
+
+    @property
+    def asked_teachers(self) -> tuple[str, ...]:
+        """The models among its teachers; none if no loss learns from them."""
+        return tuple(name for name in self.teachers if name != BM25) if self.taught else ()
 
     @property
     def asks_bm25(self) -> bool:

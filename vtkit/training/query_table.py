@@ -1,7 +1,7 @@
 """The query encoder of a fine-tuning run: the encoder of documents, or a static table, trained or left as it is."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from sentence_transformers import SparseEncoder
@@ -41,9 +41,12 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             return encoder if query_side(encoder) is None else with_sides(encoder, encoder, output=own_output(encoder))
         case "binary" | "idf":
             return with_static_queries(encoder, section.query_encoder, documents)
-    weights = None if table is None else as_array(table.weight) * can_weigh(encoder)
-    start = idf_query_weights(encoder, documents) if weights is None else weights
-    return with_query_table(encoder, start, frozen=False)
+        case "learned":
+            weights = None if table is None else as_array(table.weight) * can_weigh(encoder)
+            start = idf_query_weights(encoder, documents) if weights is None else weights
+            return with_query_table(encoder, start, frozen=False)
+        case _:
+            assert_never(section.query_encoder)
 
 
 class QueryTable(nn.Module, TrainerCallback):  # type: ignore[misc]

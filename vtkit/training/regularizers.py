@@ -3,6 +3,7 @@ they come in."""
 
 from collections.abc import Callable, Sequence
 from math import log
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -119,8 +120,11 @@ def penalty(name: PenaltyName, side: Side, vocabulary: int, cased_tokens: Callab
             return lambda weights: masked_flops(weights, MASKED[side])
         case "df_flops":
             return DfFlops(vocabulary)
-    dimensions = torch.tensor(cased_tokens(), dtype=torch.long)
-    return lambda weights: cased(weights, dimensions.to(weights.device))
+        case "cased":
+            dimensions = torch.tensor(cased_tokens(), dtype=torch.long)
+            return lambda weights: cased(weights, dimensions.to(weights.device))
+        case _:
+            assert_never(name)
 
 
 def penalty_term(

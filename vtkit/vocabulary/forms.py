@@ -143,9 +143,12 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
 def whole_encodings(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False, special: bool = False
 ) -> list[Encoding]:
-    """The tokens of whole ``texts``, without padding and, unless ``special``, without special tokens, whatever length
-    the tokenizer was last asked to cut texts at; with ``offsets`` where in the text each stands and how it is spelled,
-    which takes longer."""
+    """Cut each of ``texts`` into tokens as a whole, even if the tokenizer was last asked to truncate or to pad.
+
+    Args:
+        offsets: find where in the text each token stands and how it is spelled, which takes longer.
+        special: add special tokens.
+    """
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()

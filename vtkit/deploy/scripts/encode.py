@@ -203,8 +203,8 @@ def replayed() -> Iterator[dict[str, Any]]:
 
 
 def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
-    """Search for every query of replay.jsonl, and print how many of its first ten results are the expected ones, or tie
-    with the last of them up to the share ``close`` of its score."""
+    """Search for every query of replay.jsonl, and print how many results are as expected: among the expected ones, or
+    with a score that differs from their last by at most the share ``close`` of it."""
     same = wanted = queries = 0
     for entry in replayed():
         expected = [(each["id"], each["score"]) for each in entry["results"]]
