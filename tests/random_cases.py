@@ -564,7 +564,7 @@ def model_case(draw: Draw, material: Path, folder: Path) -> Command:
             ["calibrate", name, "--corpus", texts, "--target", "0.1", "--out", "out"],
             ["expand", name, texts, "--out", "out"],
             ["evaluate", name, "--on", f"{m}/beir", "--max-queries", "3"],
-            ["evaluate", "bm25", "--on", f"{m}/beir", "--rerank", name, "--depth", "2", "--max-queries", "3"],
+            ["evaluate", "bm25", "--on", f"{m}/beir", "--rerank", name, "--rerank-depth", "2", "--max-queries", "3"],
             ["export", name, "--for", "onnx", "--out", "out"],
             ["doctor"],
         )

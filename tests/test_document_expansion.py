@@ -234,10 +234,7 @@ def test_expansions_are_found_again_by_their_texts(tmp_path: Path) -> None:
 # settings
 
 
-def test_settings_of_the_method_count_and_faults_are_told_at_once() -> None:
-    assert ExpandDocumentsSection(method="none").settings_read == {"expand_documents.method"}
-    assert not any("rankings" in name for name in ExpandDocumentsSection().settings_read)
-    assert "expand_documents.rankings" in ExpandDocumentsSection(method="tilde-aug").settings_read
+def test_faults_of_settings_are_told_at_once() -> None:
     base: dict[str, Any] = {
         "recipe": {"name": "r"}, "source": {"model": "m"}, "vocabulary": {"kind": "existing", "tokenizer": "t"},
         "transfer": {"method": "subtoken", "scope": "head-only"}, "expand_documents": {},

@@ -214,6 +214,8 @@ def test_an_argument_of_the_function_is_no_setting(
 def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:
     with pytest.raises(RecipeError, match='engine: must be "exact"'):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
+    with pytest.raises(RecipeError, match="dk is a country: its language is da"):
+        vtkit.index_vectors(indexed / "vectors", tmp_path / "index", lexical="bm25", language="dk")
     (tmp_path / "numbers.txt").write_text("".join(f"{number} {number + 1}\n" for number in range(40)))
     vtkit.encode_texts(model, tmp_path / "numbers.txt", tmp_path / "numbers")
     refused = invoke("index", tmp_path / "numbers", "--out", tmp_path / "index", "--set", "lexical=bm25")

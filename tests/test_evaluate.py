@@ -204,6 +204,8 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
         vtkit.evaluate(strange, place / "collection")
     with pytest.raises(RecipeError, match=r"balance dev: beside 'test'.* has no judgements"):
         vtkit.evaluate("bm25", place / "collection", balance="dev", language="en")
+    with pytest.raises(RecipeError, match=r"language: jp is a country: its language is ja"):
+        vtkit.evaluate("bm25", place / "collection", language="jp")
 
 
 def test_reranking_sorts_the_first_results_by_the_cross_encoder(place: Path, tmp_path: Path) -> None:

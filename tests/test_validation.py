@@ -36,7 +36,6 @@ from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import load_recipe
-from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
 from vtkit.system.errors import DataError, MissingExtra, RecipeError
 from vtkit.training import reporting, sparse_trainer
@@ -409,7 +408,6 @@ def test_an_aim_takes_the_place_of_the_strength_and_one_that_no_penalty_reaches_
     read = FinetuneSection(data="unused", **aimed).settings_read
     assert {"finetune.target_active.query", "finetune.document_lambda"} <= read
     assert "finetune.query_lambda" not in read
-    assert "adapt.target_active.query" in AdaptSection(objective="crop", **aimed).settings_read
     for penalty, said in (
         ([], "target_active.query is reached by the first penalty of finetune.query_penalty"),
         ("cased", "but cased concerns only some dimensions"),

@@ -19,6 +19,7 @@ from vtkit.data.hub import located
 from vtkit.pipeline.folder import RunFolder
 from vtkit.recipe.problems import section_of
 from vtkit.settings.casing import CasingSection
+from vtkit.settings.recipe import RecipeSection
 from vtkit.system.errors import MissingExtra, RecipeError, machine_errors
 
 if TYPE_CHECKING:
@@ -332,6 +333,8 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     for name, kept in (("passages", None), ("mass", encoding.mass)):
         if settings.get(name) not in (None, "auto", kept):
             raise RecipeError(f"index.{name} is applied when documents are encoded: vtkit encode --{name}, or {name}=.")
+    if language is not None:
+        section_of(RecipeSection, {"name": "index", "language": language})  # which knows the codes
     given, language = {**encoding.run, **settings, "mass": encoding.mass}, language or encoding.language
     index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
@@ -775,63 +778,28 @@ def search_run(
     return results
 
 
-def evaluate(
-    systems: Names,
-    collections: Names,
-    *,
-    split: str | None = None,
-    measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"),
-    baseline: str | None = None,
-    correction: Literal["holm", "bonferroni"] = "holm",
-    balance: str | None = None,
-    query_language: str | None = None,
-    rerank: str | None = None,
-    rerank_depth: int = 100,
-    depth: int = 1000,
-    language: str | None = None,
-    max_queries: int | None = None,
-    seed: int = 42,
-    ignore_identical_ids: bool = False,
-    out: Name | None = None,
-    **settings: Any,
-) -> Comparison:
+def evaluate(systems: Names, collections: Names, *, out: Name | None = None, **settings: Any) -> Comparison:
     """Evaluate systems on collections, with intervals and paired tests against one of them.
 
     Args:
         systems: sparse encoders and dense embedders, ``bm25``, ``bm25-words``, ``MODEL+bm25``, runs, indexes of
             :func:`index_vectors`, TREC run files.
         collections: folders or names.
-        split: judgements; default: as in recipes.
-        measures: names of ir_measures.
-        baseline: the system that the others are compared with; default: BM25 if it is evaluated, else the first.
-        correction: of p-values, for the systems on a collection.
-        balance: judgements, unused in training, whose queries choose the weights of sums; default: spans of the
-            documents choose them.
-        query_language: language of the queries, for a run's deployed index that translates them.
-        rerank: cross-encoder; each system with its first ``rerank_depth`` results reranked is a further row.
-        depth: results per query.
-        language: ISO 639 code for BM25; default: detected from the texts.
-        max_queries: evaluate a sample of the queries, drawn with ``seed``.
-        ignore_identical_ids: leave a document with a query's id out of its results: it is the query itself.
         out: folder for ``results.json``, run files and values by query.
-        settings: of ``[index]``, such as ``document_length=128``.
+        settings: of :class:`~vtkit.settings.evaluate.ComparisonSettings`, such as ``measures=["nDCG@10"]`` or
+            ``language="ko"``, and of ``[index]``, such as ``document_length=128``.
 
     Raises:
-        RecipeError: all problems of names, measures, collections and run files, before anything is encoded.
+        RecipeError: all problems of names, settings, measures, collections and run files, before anything is encoded.
     """
-    from vtkit.pipeline.evaluate import Setting, evaluate_named
+    from vtkit.pipeline.evaluate import evaluate_named
+    from vtkit.settings.evaluate import ComparisonSettings
     from vtkit.settings.index import IndexSection
 
-    how = Setting(
-        tuple(measures), depth, language, max_queries, seed, balance, query_language, rerank, rerank_depth,
-        ignore_identical_ids,
-    )  # fmt: skip
+    own = {name: settings.pop(name) for name in ComparisonSettings.model_fields.keys() & settings.keys()}
+    how = section_of(ComparisonSettings, own, refused="These settings cannot be used:")
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:") if settings else None
-    folder = None if out is None else Path(out)
-    return evaluate_named(
-        _names(systems), _names(collections), how,
-        split=split, index=index, baseline=baseline, correction=correction, out=folder,
-    )  # fmt: skip
+    return evaluate_named(_names(systems), _names(collections), how, index, None if out is None else Path(out))
 
 
 def overlap(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import argument, executed, option, set_option
-from vtkit.commands.search import QueryLanguageOption
+from vtkit.commands.options import argument, executed, option, set_option, settings_of
+from vtkit.settings.evaluate import ComparisonSettings
+from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 
-MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
-
 
 @executed
+@settings_of(ComparisonSettings, called={"measures": "--measure"}, argument="compared")
 def evaluate(
     systems: Annotated[
         list[str],
@@ -26,36 +26,7 @@ def evaluate(
         ),
     ],
     on: Annotated[list[str], option("Folder or name. May be repeated.", "COLLECTION")],
-    split: Annotated[str | None, option("Judgements to use. Default: test.")] = None,
-    measure: Annotated[
-        list[str], option("Name from ir_measures. May be repeated.", "NAME", "--measure", "-m")
-    ] = MEASURES,
-    baseline: Annotated[
-        str | None, option("System to test the others against. Default: BM25, or else the first.", "SYSTEM")
-    ] = None,
-    correction: Annotated[
-        Literal["holm", "bonferroni"], option("Correction of p values for several systems.")
-    ] = "holm",
-    balance: Annotated[
-        str | None,
-        option(
-            "Judgements that choose the weight of MODEL+bm25; the model must not be trained on them. Default: spans "
-            "of the documents choose it.",
-            "SPLIT",
-        ),
-    ] = None,
-    query_language: QueryLanguageOption = None,
-    rerank: Annotated[
-        str | None, option("Cross-encoder that reranks each system; adds a row for each.", "MODEL")
-    ] = None,
-    depth: Annotated[int, option("Results per query that --rerank scores.", min=1)] = 100,
-    results: Annotated[int, option("Results per query.", min=1, max=10_000)] = 1000,
-    language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
-    max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
-    seed: Annotated[int, option("Seed of samples.", min=0)] = 42,
-    ignore_identical_ids: Annotated[
-        bool, typer.Option("--ignore-identical-ids", help="Leave a document with a query's id out of its results.")
-    ] = False,
+    compared: ComparisonSettings,
     settings: Annotated[list[str] | None, set_option("[index]", "document_length=128")] = None,
     out: Annotated[
         Path | None,
@@ -74,16 +45,11 @@ def evaluate(
     """
     if out is not None:
         same_command_continues()
-    from vtkit.api import evaluate as evaluated
+    from vtkit.pipeline.evaluate import evaluate_named
     from vtkit.recipe.load import load_section
-    from vtkit.settings.index import IndexSection
 
-    given = load_section(IndexSection, "index", settings or ())
-    comparison = evaluated(
-        systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
-        query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
-        max_queries=max_queries, seed=seed, out=out, ignore_identical_ids=ignore_identical_ids, **given,
-    )  # fmt: skip
+    index = IndexSection(**load_section(IndexSection, "index", settings)) if settings else None
+    comparison = evaluate_named(systems, on, compared, index, out)
     if not console.answered(comparison.to_json()):
         from vtkit.report.evaluated import evaluated_page
         from vtkit.report.pages import write_sections

@@ -18,7 +18,7 @@ from vtkit.evaluation.systems import Bm25System, EncodeQueries, SparseSystem, Sy
 from vtkit.search.measures.effectiveness import per_query
 from vtkit.settings.evaluate import DEPTH
 from vtkit.settings.index import IndexSection
-from vtkit.settings.recipe import SEED
+from vtkit.settings.types import SEED
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 

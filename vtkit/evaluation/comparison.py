@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from vtkit.evaluation.judging import Evaluated, Judged
 from vtkit.search.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
+from vtkit.settings.evaluate import Correction
 from vtkit.system.results import Result
-
-Correction = Literal["holm", "bonferroni"]
 
 
 @dataclass(frozen=True)

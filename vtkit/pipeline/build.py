@@ -43,7 +43,7 @@ from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
-from vtkit.settings.recipe import SEED
+from vtkit.settings.types import SEED
 from vtkit.system import console
 from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import DataError, RecipeError

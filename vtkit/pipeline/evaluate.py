@@ -28,13 +28,14 @@ from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
 from vtkit.pipeline.steps.evaluate_systems import EVALUATE_HYBRID
 from vtkit.pipeline.steps.texts import distinct
 from vtkit.pipeline.store import result_of
+from vtkit.settings.evaluate import ComparisonSettings
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_failure
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
-    from vtkit.evaluation.comparison import Comparison, Correction
+    from vtkit.evaluation.comparison import Comparison
     from vtkit.evaluation.judging import Judged
     from vtkit.evaluation.systems import RunSystem, System
     from vtkit.search.searcher import Searcher
@@ -73,27 +74,6 @@ class Named:
     """Collection that it is evaluated on -> its results or its index there; None for systems that are computed here."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How systems are evaluated."""
-
-    measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
-    depth: int = 1000
-    language: str | None = None
-    """ISO 639 code for BM25, or several separated by commas; None: detected in the documents of each collection."""
-
-    max_queries: int | None = None
-    seed: int = 42
-    balance_on: str | None = None
-    """Judgements whose queries choose the weights of sums; None: spans of the documents do, for nothing says on which
-    queries a model was trained."""
-
-    query_language: str | None = None  # of queries that a run's deployed index translates; None: as they are
-    rerank: str | None = None  # cross-encoder that reranks every system, as a row of its own
-    reranked: int = 100  # results a query that it reranks
-    ignore_identical_ids: bool = False  # whether a document with a query's id is the query itself, and no result
-
-
 class _Problems(list[str]):
     """Problems with the systems and collections that were named, raised together."""
 
@@ -109,19 +89,14 @@ class _Problems(list[str]):
 def evaluate_named(
     systems: Sequence[str],
     collections: Sequence[str],
-    setting: Setting,
-    *,
-    split: str | None = None,
+    settings: ComparisonSettings,
     index: IndexSection | None = None,
-    baseline: str | None = None,
-    correction: Correction = "holm",
     out: Path | None = None,
 ) -> Comparison:
     """Judge each system (:data:`SYSTEM_FORMS`) on each collection; a system that fails on one does not stop the others.
 
     Args:
         index: how models encode and are searched; a run's model goes by the run's own settings.
-        baseline: the system that others are compared with; default: BM25, or else the first.
         out: folder for ``results.json``, ``report.html`` and ``report.md``, ``mteb/`` (results as mteb has them) and,
             for every system and collection, its run file and its values by query. Encoded documents are kept beside it
             until it is whole, so that the same command goes on after a kill.
@@ -131,33 +106,31 @@ def evaluate_named(
     if out is not None:
         refuse_existing(out)
     problems = _Problems()
-    problems.tried(validate_measures, setting.measures, setting.depth)
+    problems.tried(validate_measures, settings.measures, settings.depth)
     asked = dict.fromkeys(systems)
     runs = [open_run(Path(name)) for name in asked if is_run_folder(Path(name))]
     if index is None and runs:  # figures beside a run are those of its report
         first = runs[0].index
         index = IndexSection(precision=first.precision, bm25_analyser=first.bm25_analyser, passages=first.passages)
-    if setting.language is None and len({run.language for run in runs}) == 1:
-        setting = replace(setting, language=runs[0].language)
+    if settings.language is None and len({run.language for run in runs}) == 1:
+        settings = settings.model_copy(update={"language": runs[0].language})
     named = [each for name in asked for these in problems.tried(_named, name, index) for each in these]
-    if setting.rerank is not None:
-        problems.tried(_check_model, setting.rerank, reranks=True)
-    wanted = baseline or next((name for name in ("bm25", "bm25-words", *asked) if name in asked), "")
+    if settings.rerank is not None:
+        problems.tried(_check_model, settings.rerank, reranks=True)
+    wanted = settings.baseline or next((name for name in ("bm25", "bm25-words", *asked) if name in asked), "")
     own, short = [each.label for each in named], [Path(each.label).name or each.label for each in named]
     for each, label in zip(named, short, strict=True):
         each.label = label if short.count(label) == 1 else each.label
     compared_with = named[own.index(wanted)].label if wanted in own else wanted
     if compared_with not in (*(each.label for each in named), *asked):
-        problems.append(f"baseline {baseline}: name one of the systems: {', '.join(asked)}.")
+        problems.append(f"baseline {settings.baseline}: name one of the systems: {', '.join(asked)}.")
     folders: dict[str, str] = {}  # collection -> the name of its folder in the results, no two alike
     for name in dict.fromkeys(collections):
         folders[name] = distinct(_file_name(Path(name).name), folders.values())
-    opened = [
-        place for name, folder in folders.items() for place in problems.tried(_opened, name, folder, split, setting)
-    ]
+    opened = [place for name, folder in folders.items() for place in problems.tried(_opened, name, folder, settings)]
     for each in named:
         each.given = {place.name: None for place in opened}
-        for given in problems.tried(_given, each, setting.query_language) if each.kind in GIVEN else ():
+        for given in problems.tried(_given, each, settings.query_language) if each.kind in GIVEN else ():
             misfits = [(place.name, one, _misfit(one, place)) for one in given for place in opened]
             each.given = {place: one for place, one, why in misfits if not why}
             if misfits and not each.given and each.kind != "deployed":
@@ -169,7 +142,7 @@ def evaluate_named(
             problems.append(
                 f"{place.name}: BM25 needs the language, which the texts do not show. Name it with --language."
             )
-        elif setting.language is None and not problems:
+        elif settings.language is None and not problems:
             console.say(f"{place.name}: language {place.language}, detected from its texts")
     if problems:
         raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems))
@@ -178,7 +151,7 @@ def evaluate_named(
             kept, folder = Path(stack.enter_context(TemporaryDirectory(prefix="vtkit-evaluate-"))), None
         else:
             kept, folder = out.absolute().with_name(f".{out.name}.vectors"), stack.enter_context(new_folder(out))
-        comparison = _evaluated(named, opened, setting, compared_with, correction, kept, folder)
+        comparison = _evaluated(named, opened, settings, compared_with, kept, folder)
     if out is not None and not comparison.failures:
         shutil.rmtree(kept, ignore_errors=True)
     return comparison
@@ -187,9 +160,8 @@ def evaluate_named(
 def _evaluated(
     named: Sequence[Named],
     opened: Sequence[Collection],
-    setting: Setting,
+    settings: ComparisonSettings,
     baseline: str,
-    correction: Correction,
     kept: Path,
     out: Path | None,
 ) -> Comparison:
@@ -206,7 +178,7 @@ def _evaluated(
     for each in named:
         together.setdefault((each.kind, each.name, each.settings.model_dump_json()), []).append(each)
     for same in together.values():
-        loaded = _Loaded(same[0], setting, kept)
+        loaded = _Loaded(same[0], settings, kept)
         for place, each in ((place, each) for place in opened for each in same if place.name in each.given):
             console.say(f"{each.label} on {place.name}")
             started = time.perf_counter()
@@ -216,19 +188,19 @@ def _evaluated(
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
                         task = place.judged, place.name, str(place.split)
-                        write_mteb(out / MTEB, label, *task, of.run, setting.depth, time.perf_counter() - started)
+                        write_mteb(out / MTEB, label, *task, of.run, settings.depth, time.perf_counter() - started)
             except Exception as error:  # the others are evaluated, whatever the error is
                 reason = str(machine_failure(error) or error).strip() or type(error).__name__
                 if not isinstance(error, VtkitError):
                     reason = f"{type(error).__name__}: {reason}"
                 console.warn(f"{each.label} on {place.name} failed: {console.one_line(reason, 300)}")
                 failures.append(Failure(each.label, place.name, reason))
-    order = [label for each in named for label in (each.label, _reranked(each, setting))]
+    order = [label for each in named for label in (each.label, _reranked(each, settings))]
     cells: list[Cell] = []
     for place in opened:
         there = {label: judged[place.name][label] for label in order if label in judged[place.name]}
-        cells += compared(there, place.name, setting.measures, baseline, correction)
-    comparison = Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
+        cells += compared(there, place.name, settings.measures, baseline, settings.correction)
+    comparison = Comparison(settings.measures, baseline, settings.correction, tuple(cells), tuple(failures))
     if out is not None:
         measure, won = comparison.measures[0], list[Outcomes]()
         for place in opened:
@@ -247,8 +219,8 @@ def _evaluated(
 class _Loaded:
     """A model, or other system, with its sums: loaded once for all collections, and each collection encoded once."""
 
-    def __init__(self, named: Named, setting: Setting, kept: Path) -> None:
-        self.named, self.setting, self.kept = named, setting, kept
+    def __init__(self, named: Named, settings: ComparisonSettings, kept: Path) -> None:
+        self.named, self.settings, self.kept = named, settings, kept
         self._encoded: tuple[Collection, System] | None = None
 
     @cached_property
@@ -259,7 +231,7 @@ class _Loaded:
     @cached_property
     def cross_encoder(self) -> Any:
         """The reranker."""
-        return self.load(str(self.setting.rerank))
+        return self.load(str(self.settings.rerank))
 
     def load(self, name: str) -> Any:
         """The model in a folder or of the hub, whatever its kind."""
@@ -273,13 +245,13 @@ class _Loaded:
         from vtkit.evaluation.systems import RerankedSystem, RunSystem, cost_of
 
         system = self.system(named, place)
-        ranking = system.rank(place.judged, self.setting.depth)
+        ranking = system.rank(place.judged, self.settings.depth)
         ranking = replace(ranking, facts=replace(ranking.facts, cost=cost_of(system, place.judged)))
-        yield named.label, judge(place.judged, ranking, self.setting.measures)
-        if self.setting.rerank is not None:
-            reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.setting.reranked)
-            ranking = reranked.rank(place.judged, self.setting.depth)
-            yield _reranked(named, self.setting), judge(place.judged, ranking, self.setting.measures)
+        yield named.label, judge(place.judged, ranking, self.settings.measures)
+        if self.settings.rerank is not None:
+            reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.settings.rerank_depth)
+            ranking = reranked.rank(place.judged, self.settings.depth)
+            yield _reranked(named, self.settings), judge(place.judged, ranking, self.settings.measures)
 
     def system(self, named: Named, place: Collection) -> System:
         """The system over the documents of a collection."""
@@ -295,7 +267,7 @@ class _Loaded:
         assert given is not None
         if isinstance(given, RunSystem):
             return given
-        if named.run is None or self.setting.query_language is not None:
+        if named.run is None or self.settings.query_language is not None:
             return SparseSystem(given.index, given.encode, role="index" if named.run is None else "deployed")
         run = open_run(named.run)  # queries are encoded as when the run evaluated the index, in its precision
         encoder = load_encoder(run.model(run.final_model), fastest_device())
@@ -330,45 +302,45 @@ class _Loaded:
         from vtkit.evaluation.systems import AboveLast, SumSystem
         from vtkit.training.teachers import DenseTeacher
 
-        language, setting = str(place.language), self.setting
+        language, settings = str(place.language), self.settings
         if named.summed is not None and named.summed != "balanced":
             return SumSystem(self._whole(place), place.bm25(language, named.settings, words=True), named.summed)
         summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
         system, bm25 = summable(self._whole(place)), place.bm25(language, named.settings)
         step = None if named.run is None else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
         judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
-        own = judged is not None and judged.documents == len(place.whole.documents) and setting.balance_on is None
+        own = judged is not None and judged.documents == len(place.whole.documents) and settings.balance is None
         if judged is not None and judged.balance is not None and own:
             console.say(f"  the encoder weighs {judged.balance.weight:g}, as in the run")
             return SumSystem(system, bm25, judged.balance)
         probed = probed_by_spans(
-            place.whole, lambda spans: summable(self._over(spans)), setting.seed, language, named.settings
+            place.whole, lambda spans: summable(self._over(spans)), settings.seed, language, named.settings
         )
-        training = None if setting.balance_on is None else load_retrieval(place.name, setting.balance_on)
-        balancing = balancing_queries(place.whole, training, setting.seed)
-        balance = balance_of(system, bm25, balancing, setting.depth, setting.measures[0], probed)
+        training = None if settings.balance is None else load_retrieval(place.name, settings.balance)
+        balancing = balancing_queries(place.whole, training, settings.seed)
+        balance = balance_of(system, bm25, balancing, settings.depth, settings.measures[0], probed)
         return SumSystem(system, bm25, balance)
 
 
-def _opened(name: str, folder: str, split: str | None, setting: Setting) -> Collection:
+def _opened(name: str, folder: str, settings: ComparisonSettings) -> Collection:
     """Open a collection, sample its queries and set its language if one is given.
 
     Raises:
-        RecipeError: the collection has no other judgements called ``setting.balance_on``.
+        RecipeError: the collection has no other judgements called ``settings.balance``.
     """
-    place = Collection(name, split or default_split(name), folder)
-    place.whole = replace(place.whole, own_documents=setting.ignore_identical_ids or place.whole.own_documents)
+    place = Collection(name, settings.split or default_split(name), folder)
+    place.whole = replace(place.whole, own_documents=settings.ignore_identical_ids or place.whole.own_documents)
     if doubt := own_documents_doubt(place.whole, "ignore_identical_ids"):
         console.warn(doubt)
-    others = [other for other in splits_of(name) if other != place.split] if setting.balance_on is not None else []
-    if setting.balance_on is not None and setting.balance_on not in others:
+    others = [other for other in splits_of(name) if other != place.split] if settings.balance is not None else []
+    if settings.balance is not None and settings.balance not in others:
         raise RecipeError(
-            f"balance {setting.balance_on}: beside {place.split!r}, which is evaluated, {name} has "
+            f"balance {settings.balance}: beside {place.split!r}, which is evaluated, {name} has "
             f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave balance out."
         )
-    place.judged = place.whole.sample(setting.max_queries, setting.seed)
-    if setting.language is not None:
-        place.language = setting.language
+    place.judged = place.whole.sample(settings.max_queries, settings.seed)
+    if settings.language is not None:
+        place.language = settings.language
     return place
 
 
@@ -446,9 +418,9 @@ def _misfit(given: Given, place: Collection) -> str:
     return f"{place.name} has another document in the place of {strange!r}" if strange is not None else ""
 
 
-def _reranked(named: Named, setting: Setting) -> str:
+def _reranked(named: Named, settings: ComparisonSettings) -> str:
     """The label of the row that reranks a system."""
-    return f"{named.label} > {Path(setting.rerank or '').name}"
+    return f"{named.label} > {Path(settings.rerank or '').name}"
 
 
 def _file_name(label: str) -> str:

@@ -33,7 +33,8 @@ from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import CHECKPOINTS, Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.settings.recipe import SEED, Recipe
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.types import SEED
 from vtkit.system.errors import RecipeError
 
 STAGES: tuple[Stage[Any], ...] = (

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vtkit.settings.finetune import SIDES, TargetActive
+from vtkit.settings.finetune import TargetActive
 from vtkit.settings.types import (
     CorpusName,
     LearningRate,
@@ -22,14 +22,6 @@ from vtkit.settings.types import (
 )
 
 Objective = Literal["crop", "align", "distill"]  # objectives of adaptation that train the sparse vectors themselves
-READ_BY = {
-    "mask_rate": {"mlm"},
-    "new_token_weight": {"mlm"},
-    "teachers": {"sap", "distill"},
-    "flops": {"crop", "align", "distill"},
-    "target_active": {"crop", "align", "distill"},
-}
-"""Settings that only some objectives read -> these objectives."""
 
 
 class DistillSection(Section):
@@ -125,19 +117,6 @@ class AdaptSection(Section):
     def objectives(self) -> tuple[str, ...]:
         """The objectives that it names; ``auto`` is one of these."""
         return self.objective if isinstance(self.objective, tuple) else (self.objective,)
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that its objectives read; the others have no effect."""
-        objectives = set(self.objectives)
-        if "auto" in objectives:
-            objectives |= {"mlm", "crop", "align"}
-        names = {name for name in type(self).model_fields if objectives & READ_BY.get(name, objectives)}
-        if self.target_active is not None and "target_active" in names:
-            names |= {f"target_active.{side}" for side in SIDES}
-        if "distill" in objectives:
-            names |= {f"distill.{setting}" for setting in DistillSection.model_fields}
-        return {f"adapt.{name}" for name in names - {"distill"}}
 
     def _faults(self) -> Iterator[str]:
         distill = self.distill

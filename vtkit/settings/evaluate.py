@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from vtkit.settings.named import is_local
-from vtkit.settings.types import ModelName, Occurrences, RetrievalName, Section
+from vtkit.settings.types import SEED, LanguageCodes, ModelName, Occurrences, PositiveInt, RetrievalName, Section, Seed
 
+Correction = Literal["holm", "bonferroni"]
 DEPTH = 1000  # results for each query, as deep as the papers' R@1000 asks for
 
 
@@ -57,3 +58,55 @@ class EvaluateSection(Section):
                 raise ValueError(f"{name} is listed twice{other}: each {what} is evaluated once")
             names[same] = name
         return listed
+
+
+class ComparisonSettings(Section):
+    """Settings of ``vtkit evaluate``, which compares any systems on collections."""
+
+    split: str | None = None
+    """Judgements to use. Default: as in recipes, a public collection's first, else "test"."""
+
+    measures: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "nDCG@10",
+        "RR@10",
+        "R@100",
+        "R@1000",
+        "AP",
+        "Judged@10",
+    )
+    """Measure by its ir_measures name. May be repeated. Default: nDCG@10, RR@10, R@100, R@1000, AP and Judged@10."""
+
+    baseline: str | None = None
+    """System to test the others against. Default: BM25 if it is evaluated, else the first."""
+
+    correction: Correction = "holm"
+    """Correction of the p values of several systems on a collection."""
+
+    balance: str | None = None
+    """Judgements whose queries choose the fusion weight of MODEL+bm25; the model must not be trained on them. Default:
+    snippets of the documents choose it."""
+
+    query_language: str | None = None
+    """Language of the queries, if it is that of the source (en). A run whose transfer had parallel text translates them
+    for its deployed index."""
+
+    rerank: ModelName | None = None
+    """Cross-encoder that reranks each system, which adds a row for each."""
+
+    rerank_depth: PositiveInt = 100
+    """Results per query that `rerank` scores."""
+
+    depth: Annotated[int, Field(ge=1, le=10_000)] = DEPTH
+    """Results per query."""
+
+    language: LanguageCodes | None = None
+    """Language for BM25, an ISO 639 code, or several: en,ko. Default: detected in the documents of each collection."""
+
+    max_queries: Occurrences | None = None
+    """Evaluate a sample of this many queries."""
+
+    seed: Seed = SEED
+    """Seed of samples."""
+
+    ignore_identical_ids: bool = False
+    """Leave a document with a query's id out of its results: it is the query itself."""

@@ -35,11 +35,3 @@ class ExpandDocumentsSection(Section):
     rankings: tuple[ModelName, ...] = ()
     """``tilde-aug``: dense or sparse sentence-transformers models, hub ids or folders, that rank the documents for the
     training queries beside BM25."""
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that its method reads; the others have no effect."""
-        if self.method == "none":
-            return {"expand_documents.method"}
-        unused = set() if self.method == "tilde-aug" else {"rankings"}
-        return {f"expand_documents.{name}" for name in set(type(self).model_fields) - unused}

@@ -23,7 +23,7 @@ from vtkit.settings.index import IndexSection
 from vtkit.settings.run import RunSection
 from vtkit.settings.source import SourceSection
 from vtkit.settings.transfer import TransferSection
-from vtkit.settings.types import Section
+from vtkit.settings.types import SEED, LanguageCodes, Section, Seed
 from vtkit.settings.vocabulary import (
     ExpandedVocabulary,
     SourceVocabulary,
@@ -33,13 +33,8 @@ from vtkit.settings.vocabulary import (
 )
 
 STORE = "artifacts"  # folder, beside those of the runs, of their stage outputs
-SEED = 42  # of recipes that name none, and of every sample of queries and texts for checks and evaluation
 SEEDS = "recipe.seed"  # of the settings with values the one over which means are taken
 AXES = ("rows", "columns")
-
-
-COUNTRIES = {"cn": "zh", "cz": "cs", "dk": "da", "gr": "el", "il": "he", "jp": "ja", "ua": "uk", "vn": "vi"}
-"""Codes of countries that are no language's -> the language that is meant."""
 
 
 class RecipeSection(Section):
@@ -48,28 +43,15 @@ class RecipeSection(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the run's folder: letters, digits, dots, hyphens and underscores."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = SEED
+    seed: Seed = SEED
     """Seed of everything random on the way to the model. Checks and evaluation draw the same samples for every seed."""
 
-    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}(,[a-z]{2,3})*$")] = "en"
+    language: LanguageCodes = "en"
     """ISO 639 code of the language to search in; determines how BM25 splits text into terms. Several languages are
     separated by commas: ``"en,hi,ko"``."""
 
     about: str = ""
     """One or two sentences for the report about the purpose of the recipe."""
-
-    @field_validator("language")
-    @classmethod
-    def _known_languages(cls, language: str) -> str:
-        for code in COUNTRIES.keys() & language.split(","):
-            raise ValueError(f"{code} is a country: its language is {COUNTRIES[code]}")
-        if "," in language:  # documents are told apart by lingua
-            from lingua import Language
-
-            known = {each.iso_code_639_1.name.lower() for each in Language.all()}
-            if unknown := [code for code in language.split(",") if code not in known]:
-                raise ValueError(f"{', '.join(unknown)}: not known. Several need codes from {', '.join(sorted(known))}")
-        return language
 
     @field_validator("name")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,30 @@ NonNegativeFloat = Annotated[float, Field(ge=0, le=1e6)]
 Ramp = Annotated[float, Field(gt=0, le=1)]
 LearningRate = Annotated[float, Field(gt=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Steps = Annotated[int, Field(ge=1, le=100_000_000)]
 Occurrences = Annotated[int, Field(ge=1, le=10**12)]
+
+SEED = 42  # of recipes that name none, and of every sample of queries and texts for checks and evaluation
+
+COUNTRIES = {"cn": "zh", "cz": "cs", "dk": "da", "gr": "el", "il": "he", "jp": "ja", "ua": "uk", "vn": "vi"}
+"""Codes of countries that are no language's -> the language that is meant."""
+
+
+def _known_languages(codes: str) -> str:
+    for code in COUNTRIES.keys() & codes.split(","):
+        raise ValueError(f"{code} is a country: its language is {COUNTRIES[code]}")
+    if "," in codes:  # documents are told apart by lingua
+        from lingua import Language
+
+        known = {each.iso_code_639_1.name.lower() for each in Language.all()}
+        if unknown := [code for code in codes.split(",") if code not in known]:
+            raise ValueError(f"{', '.join(unknown)}: not known. Several need codes from {', '.join(sorted(known))}")
+    return codes
+
+
+LanguageCodes = Annotated[str, Field(pattern=r"^[a-z]{2,3}(,[a-z]{2,3})*$"), AfterValidator(_known_languages)]
+"""An ISO 639 code, or several separated by commas: ``"en,hi,ko"``."""
 
 
 def OneOrMore(kind: Any) -> BeforeValidator:

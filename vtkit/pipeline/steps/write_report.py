@@ -30,7 +30,8 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
 from vtkit.search.measures.significance import Values, holm, paired_randomization, paired_randomization_over_sets
 from vtkit.settings.named import is_local, named_things
-from vtkit.settings.recipe import SEED, Recipe
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.types import SEED
 from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.transfer.result import TransferResult
