@@ -4,6 +4,8 @@ used again, and given back between stages."""
 import json
 import os
 import platform
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -36,6 +38,28 @@ def printed(code: str, **environment: str) -> list[str]:
 @pytest.mark.parametrize(("asked", "stated", "expected"), [("1", "2", "1"), ("None", "1", "1")])
 def test_the_setting_limits_threads_and_the_environment_otherwise(asked: str, stated: str, expected: str) -> None:
     assert printed(SCRIPT.format(threads=asked), OMP_NUM_THREADS=stated) == [expected]
+
+
+WAITING = """
+import sys
+from vtkit.cli import POLICY, SPIN, share_cores
+share_cores()
+import os
+print("torch" in sys.modules, os.environ.get(POLICY), os.environ.get(SPIN))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep OpenMP's defaults")
+def test_threads_sleep_while_they_wait_if_other_programs_use_the_cores() -> None:
+    """Beside a second run, the quickstart took seven times its seconds: threads span for the core they waited for."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        assert printed(WAITING) == ["False", "PASSIVE", "None"]
+        assert printed(WAITING, GOMP_SPINCOUNT="7") == ["False", "None", "7"]  # what the user says counts
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 SEARCH = """

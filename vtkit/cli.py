@@ -6,14 +6,17 @@ exits with 130, a bug in vtkit with 70 and a traceback in a file. Slow imports a
 """
 
 import os
+import re
 import shlex
 import sys
 import tempfile
+import time
 import traceback
 from collections import UserDict
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +26,7 @@ from vtkit.system import console
 from vtkit.system.distributed import is_main, leave
 from vtkit.system.errors import RecipeError, VtkitError, as_exception, machine_failure
 from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
+from vtkit.system.runtime import threads
 from vtkit.system.version import __version__
 
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
@@ -45,6 +49,9 @@ GROUPS = {  # as the help lists them
     "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "check", "clean", "doctor"),
     "Hand over": ("serve", "export", "publish"),
 }
+SPIN, POLICY = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
+SHORT_SPIN = "3000"  # looks at the other threads, about 30 microseconds (docs/running.md has the measurements)
+SAMPLES, SECONDS_BETWEEN_SAMPLES = 8, 0.002
 MODULES = {"explain": "search", "index": "encode", "clean": "runs"} | dict.fromkeys(
     ("add", "delete", "merge"), "change"
 )  # of commands without a file of their name
@@ -99,6 +106,7 @@ def main() -> None:
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="surrogateescape")  # prompts check their input with console.is_utf8
     leave_promptly()
+    share_cores()
     try:
         _refuse_undecodable()
         if not is_main() and "run" not in sys.argv[1:2]:
@@ -124,6 +132,28 @@ def main() -> None:
             sys.exit(DEFECT)
         console.fail(str(failure))
         sys.exit(failure.exit_code)
+
+
+def share_cores() -> None:
+    """Choose how OpenMP's threads wait for each other, before torch is imported: GNU OpenMP reads it only then.
+
+    By default, a thread that waits spins for up to 3 ms before it sleeps. Beside another busy program it takes the core
+    from the thread that it waits for, and both programs become several times slower. So threads spin for about 30 µs if
+    there is a free core for each (:data:`SHORT_SPIN`), and sleep at once otherwise. The choice holds until the command
+    ends and changes no number (docs/running.md). Variables that the user has set stay; other systems than Linux keep
+    their defaults.
+    """
+    if sys.platform != "linux" or {SPIN, POLICY} & os.environ.keys():
+        return
+    others = 0.0  # processes that run or wait for a core, this one apart
+    for _ in range(SAMPLES):
+        time.sleep(SECONDS_BETWEEN_SAMPLES)
+        running = re.search(r"^procs_running (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+        others += (int(running[1]) - 1 if running else 0) / SAMPLES
+    if others + threads() > len(os.sched_getaffinity(0)) + 0.5:
+        os.environ[POLICY] = "PASSIVE"
+    else:
+        os.environ[SPIN] = SHORT_SPIN
 
 
 def _refuse_undecodable() -> None:

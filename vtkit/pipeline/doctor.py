@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from vtkit.data import hub
 from vtkit.system.console import size
 from vtkit.system.errors import free_bytes
-from vtkit.system.runtime import bf16_is_fast, user_cache
+from vtkit.system.runtime import bf16_is_fast, threads, user_cache
 from vtkit.system.version import __version__
 
 FOR_AUTHORS = {"dev", "docs", "test"}  # extras that only developers of vtkit need
@@ -67,6 +67,10 @@ def examine(runs: Path) -> Iterator[Finding]:
         yield Finding("accelerator", "none: everything runs on the processor")
     fast = "in hardware; training uses it, and --precision bf16 encodes with it"
     yield Finding("bf16", fast if bf16_is_fast() else "not in hardware, or off by VTKIT_BF16")
+
+    passive = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    waiting = "they sleep while they wait, since other programs use the cores" if passive else "a core is free for each"
+    yield Finding("threads", f"{threads()} on {os.cpu_count()} cores: {waiting}")
 
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     offline = " and ".join(name for name in names if os.environ.get(name) not in (None, "", "0"))
