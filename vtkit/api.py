@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -230,7 +230,14 @@ def encode_texts(
     documents = read(str(texts), columns or RECOGNISED)
     shards = out.absolute().with_name(f".{out.name}.parts")
 
-    def encode(work: Path) -> Encoding:
+    with ExitStack() as stack:
+        if own is None:
+            work = stack.enter_context(new_folder(out))
+        else:
+            refuse_existing(work := out)
+            stack.enter_context(machine_errors(out.absolute()))
+            shards.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"))
         start_early("vtkit.search.sharded_encoding")
         return encode_folder(
             loaded := load_encoder(encoder), str(encoder), documents, work, shards, side=side, max_length=length,
@@ -238,15 +245,6 @@ def encode_texts(
             precision=precision or index.precision, passages=index.passages if side == "document" else None,
             part=own, join=join, run=of_run | index.model_dump(mode="json", include={"passages"}), language=language,
         )  # fmt: skip
-
-    if own is None:
-        with new_folder(out) as work:
-            return encode(work)
-    refuse_existing(out)
-    with machine_errors(out.absolute()):
-        shards.mkdir(parents=True, exist_ok=True)
-        with held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"):
-            return encode(out)
 
 
 def executed_by(**settings: Any) -> AbstractContextManager[None]:
