@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ BOTH = {**PAIR, "negative": "a bird"}
 FLAGGED = {**ASKED, "pos": ["a vocabulary"], "neg": ["a bird"], "pos_scores": [9.5], "neg_scores": [-2]}
 LISTED = {**ASKED, "docs": ["a bird", "a vocabulary"], "labels": [0, 1]}
 ALONE = {"what is vt": {"a vocabulary": (1, None)}}
+FIRST = {"what is vt": {"a vocabulary": (1, -3.0), "a bird": (0, 2.0)}}
+BOTH_RELEVANT = {"what is vt": {"a vocabulary": (1, None), "a bird": (1, None)}}
 MARGIN = {"what is vt": {"a vocabulary": (1, 0.0), "a bird": (0, -11.5)}}
 
 
@@ -63,6 +66,9 @@ MARGIN = {"what is vt": {"a vocabulary": (1, 0.0), "a bird": (0, -11.5)}}
         ("labeled.jsonl", {**LISTED, "scores": [-2, 9.5]}, SCORED),
         ("best.jsonl", {**ASKED, "documents": ["a bird", "a vocabulary"], "scores": [-2, 9.5]}, SCORED),
         ("labels.jsonl", LISTED, TRIPLE),
+        ("listed.jsonl", {**ASKED, "positive": ["a bird", "a vocabulary"], "labels": [0, 1]}, TRIPLE),
+        ("first.jsonl", {**ASKED, "positive": ["a vocabulary", "a bird"], "scores": [-3, 2]}, FIRST),
+        ("several.jsonl", {**ASKED, "pos": ["a vocabulary", "a bird"]}, BOTH_RELEVANT),
         ("webfaq.jsonl", {"question": "what is vt", "answer": "a vocabulary"}, ALONE),
     ],
 )
@@ -71,6 +77,75 @@ def test_a_line_of_each_layout_by_eye(tmp_path: Path, name: str, line: object, w
     if isinstance(line, dict):
         pq.write_table(pa.Table.from_pylist([line]), tmp_path / "x.parquet")
         assert by_text(load_training_data(tmp_path / "x.parquet")) == wanted
+
+
+LABELLED = [("what is vt", "a vocabulary", 1), ("what is vt", "a bird", 0), ("where", "a bird", 0), ("who", "he", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("label.jsonl", [{"query": q, "answer": a, "label": n} for q, a, n in LABELLED]),
+        ("float.jsonl", [{"query": q, "answer": a, "label": float(n)} for q, a, n in LABELLED]),
+        ("last.tsv", [f"{q}\t{a}\t{n}" for q, a, n in LABELLED]),
+        ("first.tsv", [f"{n}\t{q}\t{a}" for q, a, n in LABELLED]),
+        ("header.tsv", ["query\tanswer\tlabel", *(f"{q}\t{a}\t{n}" for q, a, n in LABELLED)]),
+    ],
+)
+def test_a_document_labelled_0_is_not_relevant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, lines: list[object]
+) -> None:
+    data = load_training_data(put(tmp_path / name, lines))
+    assert by_text(data) == TRIPLE | {"who": {"he": (1, None)}}
+    assert "left out: 1 queries of" in capsys.readouterr().err  # the one without a relevant document
+    assert not data.scores
+
+
+def test_one_labelled_line_below_a_header_is_no_triple(tmp_path: Path) -> None:
+    wanted = {"q": {"d": (1, None)}}
+    assert by_text(load_training_data(put(tmp_path / "x.tsv", ["query\tdocument\tlabel", "q\td\t1"]))) == wanted
+
+
+def test_mined_negatives_of_sentence_transformers_are_read_in_each_format(tmp_path: Path) -> None:
+    """Six of the queries have a second relevant document. A score without a label does not say which is relevant."""
+    import datasets
+    import tiny
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    data = tiny.collection(30, seed=4)
+    asked = [query.text for query in data.queries]
+    pairs = list(zip([*asked, *asked[:6]], [*data.contents, *data.contents[7:13]], strict=True))
+    columns = dict(zip(("query", "answer"), map(list, zip(*pairs, strict=True)), strict=True))
+    embedder = SentenceTransformer(str(tiny.dense(tmp_path / "dense")), device="cpu")
+    formats = ("triplet", "n-tuple", "n-tuple-scores", "labeled-pair", "labeled-list")
+    for form, scored in product(formats, (False, True)):
+        mined = mine_hard_negatives(
+            datasets.Dataset.from_dict(columns), embedder,
+            num_negatives=2, output_format=form, output_scores=scored, verbose=False,
+        )  # fmt: skip
+        mined.to_parquet(str(tmp_path / "mined.parquet"))
+        mined.to_json(str(tmp_path / "mined.jsonl"))
+        mined.to_csv(str(tmp_path / "mined.tsv"), sep="\t", index=False)
+        files = [tmp_path / f"mined.{end}" for end in ("parquet", "jsonl")]
+        if not scored and form in ("triplet", "n-tuple", "labeled-pair"):
+            files.append(tmp_path / "mined.tsv")
+        for file in files:
+            if scored and form == "labeled-pair":
+                with pytest.raises(DataError, match=r"(line|row) 1: has a score but no label"):
+                    load_training_data(file)
+                continue
+            found = by_text(load_training_data(file))
+            relevant = {(query, text) for query, of in found.items() for text, (grade, _) in of.items() if grade}
+            assert relevant == set(pairs), (form, scored, file.suffix)
+            others = [of for of in found.values() if sum(not grade for grade, _ in of.values()) >= 2]
+            assert len(others) == len(found) == 30
+            if scored or form == "n-tuple-scores":
+                texts, ways = list(dict.fromkeys(text for of in found.values() for text in of)), embedder.encode_query
+                near = embedder.similarity(ways(asked), embedder.encode_document(texts)).numpy()
+                for row, query in enumerate(asked):
+                    for text, (_, score) in found[query].items():
+                        assert score == pytest.approx(float(near[row, texts.index(text)]), abs=1e-4)
 
 
 def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> None:
@@ -142,7 +217,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
         ("x.tsv", ["q\td", "q\td\te"], r"line 2: has 3 columns, most lines have 2"),
         ("x.tsv", ["1.5\t2\tq\td\te", "nan\t2\tq\td\tf"], r"line 2: a score is missing, NaN, infinite or not a number"),
         *(
-            ("x.tsv", [f"{odd}\t0.5\tq\td\te", *SCORED], rf"x\.tsv: line 1: a score is missing, NaN, .*'{odd}', '0\.5'")
+            ("x.tsv", [f"{odd}\t0.5\tq\td\te", *SCORED], rf"x\.tsv: line 1: a score is missing, NaN, .*'{odd}'")
             for odd in ("nan", "inf", "None", "", "1,5")
         ),
         ("x.tsv", ["2.5\tq\td\te", *SCORED], r"x\.tsv: line 1: has 4 columns, most lines have 5"),
@@ -153,6 +228,17 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
         ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, {**WHOLE, "scores": [1, 2, 3]}], r"line 2: has 3 scores for 2 docu"),
         *(("x.jsonl", [{**WHOLE, "scores": [1, bad]}], r"line 1: a score is miss") for bad in (None, math.nan)),
         ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 rows have scores and 1 have none"),
+        ("x.jsonl", [{"query": "q", "positive": "p", "score": 0.7}], r"line 1: has a score but no label"),
+        ("x.tsv", ["query\tpositive\tscore", "q\tp\t1", "q\te\t0"], r"line 2: has a score but no label"),
+        (
+            "x.jsonl",
+            [{"query": "q", "positive": "p", "label": 0.7}],
+            r"line 1: a label is no whole number: 0 means not",
+        ),
+        ("x.tsv", ["q\tp\t0.7", "q\te\t0.1"], r"line 1: a label is no whole number"),
+        ("x.jsonl", [{"query": "q", "positive": "p", "label": None}], r"line 1: has 0 labels for 1 documents"),
+        ("x.jsonl", [{"query": "q", "positive": ["p", "n"], "labels": [1]}], r"line 1: has 1 labels for 2 documents"),
+        ("x.tsv", ["q\tp\t0"], r"holds no query with a relevant document"),
         ("x.jsonl", ["{", WHOLE, {"positive": "p"}], r"2 problems\n  line 1: is not JSON.*\n  line 3: query or anchor"),
     ],
 )
@@ -184,6 +270,10 @@ def test_two_columns_of_a_dataset_are_pairs(tmp_path: Path) -> None:
     assert [query.text for query in found.queries] == ["Why is gold yellow?", "What boils?"]
     assert [document.text for document in found.documents] == ["Gold.", "Water.", "Gold and light."]
     assert found.qrels == {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
+    labelled = datasets.Dataset.from_dict({**rows, "label": [1, 1, 1, 0, 1]})
+    labelled.save_to_disk(str(tmp_path / "labelled"))
+    found = load_retrieval(spec.replace("pairs", "labelled"), "train")
+    assert found.qrels == {"q1": {"d1": 1, "d3": 0}, "q2": {"d2": 1}}
     with pytest.raises(DataError, match=r"no column 'question'. There are generated_query, paragraph, tokens"):
         load_retrieval(spec.replace("generated_query", "question"), "train")
     with pytest.raises(DataError, match="row 1 has int instead of text in the column 'tokens'"):

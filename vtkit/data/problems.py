@@ -25,7 +25,7 @@ def numbers(values: Iterable[Any]) -> list[float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError("a score is missing, NaN, infinite or not a number")
+            raise ValueError(f"a score is missing, NaN, infinite or not a number: {value!r:.40}")
         finite.append(number)
     return finite
 

@@ -75,10 +75,8 @@ def parse_row(
         raise ValueError("is neither an object nor a list")
     value = {part: next((row[name] for name in names[part] if row.get(name) is not None), None) for part in names}
     numbered = [each for name, texts in row.items() if _NUMBERED.fullmatch(name) for each in listed(texts)]
-    if value["documents"] is None:
-        missing = [part for part in ("query", required) if value[part] is None and not (part == "others" and numbered)]
-    else:
-        missing = ["query"] * (value["query"] is None)
+    given = value["documents"] is not None or (required == "others" and numbered)
+    missing = [part for part in ("query", required) if value[part] is None and not (part == required and given)]
     if missing:
         raise ValueError("; ".join(f"{' or '.join(names[part])} is missing" for part in missing))
     query = text(value["query"])
@@ -86,16 +84,49 @@ def parse_row(
         for system, documents in value["others"].items():
             yield Row(query, [text(each) for each in listed(documents)], system=str(system))
         return
-    relevant = [text(each) for each in listed(value["relevant"])]
-    others = [*(text(each) for part in ("documents", "others") for each in listed(value[part])), *map(text, numbered)]
-    scores = value["scores"]
+    listing, relevant = listed(value["documents"]), listed(value["relevant"])
+    others = [*listed(value["others"]), *numbered]
+    scores = None if value["scores"] is None else numbers(listed(value["scores"]))
+    labels = next((numbers(listed(row[name])) for name in names.get("labels", ()) if name in row), None)
     if row.get("pos_scores") is not None or row.get("neg_scores") is not None:
-        scores = [*listed(row.get("pos_scores")), *listed(row.get("neg_scores"))]
-    given = None if scores is None else _margins(numbers(listed(scores)), len(relevant), len(others))
-    yield Row(query, [*relevant, *others], len(relevant), given)
+        scores = numbers([*listed(row.get("pos_scores")), *listed(row.get("neg_scores"))])
+    elif "labels" not in names:  # the collection judges them
+        others = [*listing, *others]
+    elif listing or not others:
+        relevant, others, scores = _by_label(listing, relevant, labels, scores)
+    elif scores is None:
+        scores = labels
+    if scores is not None:
+        scores = _margins(scores, len(relevant), len(others))
+    yield Row(query, [*map(text, relevant), *map(text, others)], len(relevant), scores)
 
 
-def _margins(scores: Sequence[float], relevant: int, others: int) -> Sequence[float]:
+def _by_label(
+    listing: list[Any], relevant: list[Any], labels: list[float] | None, scores: list[float] | None
+) -> tuple[list[Any], list[Any], list[float] | None]:
+    """The relevant documents, the others, and the scores of both, of a row that has them in one column: ``listing``, or
+    the column ``relevant``. Documents with a label above 0 are relevant. Without labels, the documents of a ``listing``
+    with the highest score are relevant, else the first of several scored ones (``mine_hard_negatives`` of
+    sentence-transformers writes it before the negatives), or all if they have no scores."""
+    documents = listing or relevant
+    for name, values in (("labels", labels), ("scores", scores)):
+        if values is not None and len(values) != len(documents):
+            raise ValueError(f"has {len(values)} {name} for {len(documents)} documents")
+    if labels is None and scores is None and listing:
+        raise ValueError("has documents, but neither labels nor scores that show which are relevant")
+    if labels is None and scores is not None:
+        if len(documents) == 1:
+            raise ValueError("has a score but no label: is its document relevant? Add labels, or remove the scores")
+        labels = [float(score == max(scores) if listing else not place) for place, score in enumerate(scores)]
+    labels = labels or [1.0] * len(documents)
+    if any(label % 1 for label in labels):
+        raise ValueError("a label is no whole number: 0 means not relevant, 1 or more relevant")
+    order = sorted(range(len(documents)), key=lambda place: labels[place] <= 0)
+    count, ranked = sum(label > 0 for label in labels), [documents[place] for place in order]
+    return ranked[:count], ranked[count:], None if scores is None else [scores[place] for place in order]
+
+
+def _margins(scores: list[float], relevant: int, others: int) -> list[float]:
     """The scores of ``relevant`` and ``others`` documents. With one relevant document, ``scores`` may be its margins
     over the others, which become scores relative to the relevant document."""
     if relevant == 1 and len(scores) == others:
@@ -124,8 +155,7 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
         judged.add(scored.query)
     named = ", ".join(filter(None, systems)) or "no named system"
     console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
-    scores = [gathering.finish()[0] for gathering in systems.values()]
-    return [Lazy(len(data.queries), partial(_best_first, data, of_system)) for of_system in scores]
+    return [Lazy(len(data.queries), partial(_best_first, data, each.finish()[0])) for each in systems.values()]
 
 
 def _best_first(data: RetrievalSet, scores: ByQuery[float], row: int) -> list[int]:
@@ -184,17 +214,17 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
 def _known(path: Path, queries: Collection[str], what: str) -> Iterator[Row]:
     """The lists for ``queries`` in a file; raises one DataError with the problems of all its lists at the end."""
     problems, known = Problems(), False
-    with problems.reading(path):
-        for row in _rows(path, problems):
-            if row.query in queries:
-                known = True
-                yield row
+    for row in problems.parsed(path, _rows(path), _parsed):
+        if row.query in queries:
+            known = True
+            yield row
     if not problems.found and not known:
         problems.add(path, f"has no {what} for any of the {len(queries)} queries of the training data")
     problems.stop_if_any()
 
 
-def _rows(path: Path, problems: Problems) -> Iterator[Row]:
+def _rows(path: Path) -> Iterable[tuple[int, Any]]:
+    """Number and content of each row, or a complaint about it."""
     match form_of(path):
         case ".pkl" | ".pickle":
             raise DataError(
@@ -202,24 +232,24 @@ def _rows(path: Path, problems: Problems) -> Iterator[Row]:
                 "also available as parquet: sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, folder list."
             )
         case ".trec" | ".run" | ".res":
-            for _, (query, document, score) in problems.sound(path, trec_rows(enumerate(read_lines(path), 1))):
-                yield Row(query, [document], scores=[score])
-            return
+            lines = trec_rows(enumerate(read_lines(path), 1))
+            return ((number, row if isinstance(row, str) else [row[0], row[1:]]) for number, row in lines)
         case ".parquet":
-            rows: Iterable[tuple[int, Any]] = read_parquet(path)
+            return read_parquet(path)
         case ".json" | ".jsonl":
-            rows = read_jsonl(path, kinds=(dict, list))
+            return read_jsonl(path, kinds=(dict, list))
         case _:
             raise DataError(f"{path}: has an unknown format. Rankings and scores are {FORMS}.")
-    yield from problems.parsed(
-        path, rows, lambda row: _colbert(row) if isinstance(row, list) else parse_row(row, IDS, _id)
-    )
 
 
-def _colbert(row: list[Any]) -> Iterator[Row]:
-    """``[query, [document, score], ...]``, or ``[query, document, ...]`` without scores."""
+def _parsed(row: Any) -> Iterator[Row]:
+    """The lists in a row with named ids; in ``[query, [document, score], ...]``, or ``[query, document, ...]`` without
+    scores."""
+    if not isinstance(row, list):
+        yield from parse_row(row, IDS, _id)
+        return
     query, *entries = row or [None]
-    if entries and all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
+    if entries and all(isinstance(entry, list | tuple) and len(entry) == 2 for entry in entries):
         yield Row(_id(query), [_id(entry[0]) for entry in entries], scores=numbers([entry[1] for entry in entries]))
     else:
         yield Row(_id(query), [_id(entry) for entry in entries])

@@ -21,16 +21,19 @@ def read_column(spec: str) -> Iterator[str]:
     name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
         raise DataError(f"{spec}: write a dataset as {FORM}.")
-    yield from (text for (text,) in _texts(spec, FORM, name, config, split, [column or "text"]) if text)
+    column = column or "text"
+    yield from (row[column] for row in _texts(spec, FORM, name, config, split, [column]) if row[column])
 
 
-def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
+def read_column_pairs(spec: str) -> Iterator[dict[str, Any]]:
     """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, as in
-    :func:`read_column`); "" for missing texts."""
+    :func:`read_column`), as rows with ``query`` and ``positive``, and with its columns of labels or scores."""
     name, config, split, *columns = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
     if not spec.startswith(PREFIX) or spec.count(":") != 5 or not (name and columns[0] and columns[1]):
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
-    yield from ((query, document) for query, document in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]))
+    for row in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]):
+        labels: dict[str, Any] = {label: row[label] for label in ("labels", "label", "scores", "score") if label in row}
+        yield {"query": row[columns[0]], "positive": row[columns[1]], **labels}
 
 
 def read_dataset(spec: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -39,8 +42,8 @@ def read_dataset(spec: str) -> Iterator[tuple[int, dict[str, Any]]]:
     yield from enumerate(_named_rows(spec, DOCUMENTS_FORM, name, config, split), 1)
 
 
-def _texts(spec: str, form: str, name: str, config: str, split: str, columns: list[str]) -> Iterator[list[str]]:
-    """The texts of each row in ``columns``; "" for missing ones."""
+def _texts(spec: str, form: str, name: str, config: str, split: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows, whose ``columns`` are texts; "" for missing ones."""
     for number, row in enumerate(_named_rows(spec, form, name, config, split), 1):
         for column in columns:
             if column not in row:
@@ -52,7 +55,7 @@ def _texts(spec: str, form: str, name: str, config: str, split: str, columns: li
                 raise DataError(
                     f"{spec}: row {number} has {kind} instead of text in the column {column!r}. A dataset is {form}."
                 )
-        yield [row[column] or "" for column in columns]
+        yield row | {column: row[column] or "" for column in columns}
 
 
 def _named_rows(spec: str, form: str, name: str, config: str, split: str) -> Iterator[dict[str, Any]]:
