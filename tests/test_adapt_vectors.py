@@ -1,5 +1,6 @@
 """Adaptation of the vectors: its losses, its texts, that it learns, repeats and survives interruptions."""
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -12,12 +13,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer, SparseEncoder
+from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.cross_encoder.modules import LogitScore
+from tiny import TOKENS, bare, cross_encoder, dense, encoder, texts, tokenizer, weights
 from tiny import WORDS as KNOWN
-from tiny import cross_encoder, dense, encoder, texts, tokenizer, weights
-from transformers import BertForSequenceClassification
+from transformers import BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.dense import load_dense
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
@@ -260,6 +264,43 @@ def test_a_cross_encoder_reads_the_whole_query_and_document_that_the_encoder_rea
     assert scores == pytest.approx(logits(folders["cross"], [kept], 13), abs=1e-4)
     model = load_teacher(str(folders["cross"]), (4, 10_000), "t").model
     assert model.max_seq_length == model.config.max_position_embeddings
+
+
+def test_a_chat_template_takes_no_room_from_the_document(tmp_path: Path) -> None:
+    """A causal reranker whose template has fifteen tokens: the first six tokens of the document are read behind it."""
+    torch.manual_seed(0)
+    tokens = (*TOKENS, *"01234")  # the library tells a template by digits
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokens), max_position_embeddings=128, pad_token_id=0, **shape))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(0.0, 0.3)
+    model.save_pretrained(tmp_path / "causal")
+    reader, fixed = tokenizer(tokens), " ".join(KNOWN[40:47])
+    reader.chat_template = (
+        f"{fixed} {{% for message in messages %}} {{{{ message['content'] }}}} {{% endfor %}} {fixed} [SEP]"
+    )
+    reader.save_pretrained(str(tmp_path / "causal"))
+    modules = [Transformer(str(tmp_path / "causal"), transformer_task="text-generation"), LogitScore(70, 71)]
+    library = CrossEncoder(modules=modules, device="cpu")
+    library.save_pretrained(str(tmp_path / "reranker"))
+    query, document = " ".join(KNOWN[:20]), " ".join(KNOWN[20:40])
+    teacher = load_teacher(str(tmp_path / "reranker"), (4, 6), "t")
+    ((scores,),) = teacher.scores([Asked([query], [document], [0], 1)])
+    kept = [(" ".join(KNOWN[:4]), " ".join(KNOWN[20:26])), (" ".join(KNOWN[:4]), " ".join(KNOWN[20:25]))]
+    expected, shorter = library.predict(kept, activation_fn=torch.nn.Identity())
+    assert scores[0] == pytest.approx(float(expected), abs=1e-4)
+    assert abs(expected - shorter) > 0.01
+
+
+@pytest.mark.parametrize("architecture", ["Qwen3ForCausalLM", "T5ForConditionalGeneration", "GPT2LMHeadModel"])
+def test_a_bare_language_model_is_no_teacher_and_no_embedder(architecture: str, tmp_path: Path) -> None:
+    settings = bare(tmp_path / "model") / "config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text("utf-8")) | {"architectures": [architecture]}))
+    said = r"is a language model that writes text.*CrossEncoder.*finetune\.scores"
+    for load in (lambda name: load_teacher(name, (8, 8), "t"), lambda name: load_dense(name, "evaluate.peers")):
+        with pytest.raises(DataError, match=said):
+            load(str(settings.parent))
 
 
 def test_what_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:

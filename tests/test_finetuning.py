@@ -1,7 +1,7 @@
 """Contrastive fine-tuning: its batches, that it learns, repeats, and ends the same when it is killed on the way."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import judged_pairs, relevant_to_others, training_batches
-from vtkit.training.teachers import Asked
+from vtkit.training.teachers import Asked, GivenScores
 
 DATA = collection(48, seed=4)
 
@@ -303,6 +303,15 @@ def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(lo
         with pytest.raises(DataError, match=r"nearly alike.*Set teacher_scale to about 31 \(now 1\)"):
             finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
         assert refused.steps == 20  # the first sample, and no more
+
+
+def test_queries_of_equal_words_have_scores_of_their_own() -> None:
+    data = judged([{0: 1, 2: 0}, {1: 1, 2: 0}], 3)
+    data = replace(data, queries=[Query(query.id, "the same words") for query in data.queries])
+    data.scores.update({"q0": {"d0": 9.0, "d2": 1.0}, "q1": {"d1": 4.0, "d2": 2.0}})
+    asked = Asked(["the same words"] * 2, ["a", "b", "c", "c"], [0, 1, 2, 2], 2, [0, 1])
+    (scores,) = GivenScores(data).scores([asked])
+    assert np.array_equal(scores, [[9.0, np.nan, 1.0, 1.0], [np.nan, 4.0, 2.0, 2.0]], equal_nan=True)
 
 
 def test_each_loss_has_its_weight(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ OTHER_KINDS: dict[ModelKind, str] = {
     "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
     "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
     "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
+    "language_model": "a language model that writes text. A causal reranker teaches once CrossEncoder of "
+    "sentence-transformers has saved it; finetune.scores takes the scores of any reranker",
 }
 """What sentence-transformers saves beside embedders."""
 
@@ -65,12 +67,8 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
             kind = MultiVectorEncoder if several else SentenceTransformer
             embedder = kind(str(folder), device="cpu", **SAFELY, model_kwargs=weights)
         else:
-            bare = Transformer(
-                str(folder),
-                model_kwargs=dict(SAFELY_WEIGHTS),
-                processor_kwargs=dict(SAFELY),
-                config_kwargs=dict(SAFELY),
-            )
+            safely = {"processor_kwargs": dict(SAFELY), "config_kwargs": dict(SAFELY)}
+            bare = Transformer(str(folder), model_kwargs=dict(SAFELY_WEIGHTS), **safely)
             pooling = Pooling(bare.get_embedding_dimension(), "mean")
             embedder = SentenceTransformer(modules=[bare, pooling], device="cpu")
         embedder = embedder.float().eval()

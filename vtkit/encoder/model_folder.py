@@ -178,7 +178,7 @@ def check_model(folder: Path, label: str) -> None:
             raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {fetch_again()}")
 
 
-ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
+ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder", "language_model"]
 
 
 def model_kind(folder: Path, label: str) -> ModelKind | None:
@@ -190,10 +190,12 @@ def model_kind(folder: Path, label: str) -> ModelKind | None:
     for kind in get_args(ModelKind):
         if stated == kind.replace("_", "") or any(kind in module for module in types):
             return kind  # type: ignore[no-any-return]
-    heads = config.get("architectures") or []
+    heads = " ".join(map(str, config.get("architectures") or []))
     if stated == "colbert" or "HF_ColBERT" in heads:
         return "multi_vector_encoder"
-    return "cross_encoder" if not types and any("ForSequenceClassification" in str(name) for name in heads) else None
+    if not types and re.search("ForCausalLM|LMHeadModel|ForConditionalGeneration", heads):
+        return "language_model"
+    return "cross_encoder" if not types and "ForSequenceClassification" in heads else None
 
 
 def module_types(folder: Path, label: str) -> list[str]:

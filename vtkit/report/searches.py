@@ -71,17 +71,16 @@ def examples(
             for entry in entries[:1]:
                 said = f"{outcomes.measure} {entry.value:.3f}, {outcomes.baseline} {entry.baseline:.3f}"
                 chosen[entry.query] = f"{why} ({said})"
-    ids = {each.text: each.id for each in collection.queries}
     answers = list(searcher.search(list(chosen), EXAMPLE_RESULTS, why=True))
     for warning in answers[0].warnings:
         console.warn(warning)
     shown = []
     for answer, why in zip(answers, chosen.values(), strict=True):
-        judged = collection.qrels.get(ids.get(answer.query, ""), {})
+        judged = [collection.qrels.get(each.id, {}) for each in collection.queries if each.text == answer.query]
         results = []
         for hit in answer.results:
             words = tuple((part.word or "(no word)", part.score) for part in hit.words)
-            relevant = judged.get(hit.id, 0) > 0
+            relevant = any(grades.get(hit.id, 0) > 0 for grades in judged)
             results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.shown, words, relevant))
         shown.append(Example(answer.query, answer.tokens, tuple(results), why))
     return tuple(shown)

@@ -174,8 +174,9 @@ class _Training:
         def asked(step: int) -> Asked:
             rows = batches[step]
             numbers: list[int] = rows[:, 1:].T.reshape(-1).tolist()
-            queries = [data.queries[query].text for query in rows[:, 0].tolist()]
-            return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
+            of: list[int] = rows[:, 0].tolist()
+            queries, documents = [data.queries[row].text for row in of], [contents[number] for number in numbers]
+            return Asked(queries, documents, numbers, rows.shape[1] - 1, of)
 
         own = "listwise" not in section.loss
         scores = KeptScores(single_or_ensemble(self.teachers), Lazy(len(batches), asked), folder, own=own)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,6 +58,7 @@ class Asked:
     documents: list[str]
     numbers: list[int]  # of the documents, in the corpus
     candidates: int  # documents of each query's own: i, n + i, 2n + i, … are those of the i-th of n queries
+    rows: Sequence[int] = ()  # numbers of the queries in the training data, if they are of them
 
 
 @dataclass(frozen=True)
@@ -183,21 +183,15 @@ class Bm25Teacher:
 
 @dataclass(frozen=True)
 class GivenScores:
-    """The scores that come with training data."""
+    """The scores that come with training data, by the numbers of its queries: several may have the same text."""
 
     data: RetrievalSet
     scale: float = 1.0
 
-    @cached_property
-    def ids(self) -> Mapping[str, str]:
-        """Text of a query -> its id."""
-        return {query.text: query.id for query in self.data.queries}
-
     def scores(self, steps: Sequence[Asked]) -> np.ndarray:
         """Float32 (steps, queries, documents), NaN where the data bring none."""
-        queries = _texts(steps)[0]
-        known = [self.data.by_number(self.data.scores, self.ids[query]) for query in queries]
-        return _of_numbers(steps, known, np.nan)
+        ids = (self.data.queries[row].id for step in steps for row in step.rows)
+        return _of_numbers(steps, [self.data.by_number(self.data.scores, query) for query in ids], np.nan)
 
 
 @dataclass(frozen=True)
@@ -277,8 +271,9 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
                 f"{label} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name a "
                 "cross-encoder for ranking."
             )
-        wanted = sum(lengths) + model.tokenizer.num_special_tokens_to_add(pair=True)
-        model.max_seq_length = min(wanted, max_input_length(model.model, model.tokenizer))
+        # of a pair without texts: special tokens, a prompt, a chat template
+        around = model.preprocess([("", "")], prompt=model.prompts.get(model.default_prompt_name))["input_ids"].shape[1]
+        model.max_seq_length = min(sum(lengths) + around, max_input_length(model.model, model.tokenizer))
         return CrossEncoderTeacher(model, lengths[0])
     return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
