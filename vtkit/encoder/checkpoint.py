@@ -22,7 +22,7 @@ from transformers import (
 from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
-from vtkit.encoder.families import as_array, max_input_length, settle_head, with_plain_head
+from vtkit.encoder.families import as_array, max_input_length, settle_head, settle_input, with_plain_head
 from vtkit.encoder.kinds import as_autoencoder, as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -104,9 +104,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
         if isinstance(side[0], Transformer):
             if not has_token_units(side):
                 side[0].model = with_plain_head(side[0].model)
-            # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
-            longest = max_input_length(side[0].model, side.tokenizer)
-            side.max_seq_length = min(side.max_seq_length or longest, longest)
+            settle_input(side[0])
             _prepare_tokenizer(name, side.tokenizer, len(side[0].model.get_input_embeddings().weight))
     return encoder.eval()
 
@@ -156,7 +154,9 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
 def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
     """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
     with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
-        tokenizer: PreTrainedTokenizerFast = _module(folder, device_map="meta").tokenizer
+        module = _module(folder, device_map="meta")
+        settle_input(module)
+    tokenizer: PreTrainedTokenizerFast = module.tokenizer
     if not tokenizer.is_fast:
         raise DataError(f"source model {name} has no fast tokenizer: save it with a tokenizer.json")
     _prepare_tokenizer(name, tokenizer)

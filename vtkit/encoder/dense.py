@@ -16,7 +16,6 @@ from vtkit.data.shards import Arrays, arrays_of
 from vtkit.encoder.model_folder import (
     CONFIGURATION_FILES,
     SAFELY,
-    SAFELY_WEIGHTS,
     ModelKind,
     library_errors,
     model_folder,
@@ -53,8 +52,9 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
     that comes with a model is never run, and nothing is fetched unless downloads are allowed."""
     import torch
     from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
 
+    from vtkit.encoder.families import settle_input
     from vtkit.system.runtime import without_notices
     from vtkit.vocabulary.existing import prepare_backend
 
@@ -62,21 +62,15 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
     several = model_kind(folder, label) == "multi_vector_encoder"
     with library_errors(f"{label} cannot be loaded"), without_notices():
-        if several or (folder / "modules.json").is_file():
-            weights = {"weights_only": True, "dtype": torch.float32}
-            kind = MultiVectorEncoder if several else SentenceTransformer
-            embedder = kind(str(folder), device="cpu", **SAFELY, model_kwargs=weights)
-        else:
-            safely = {"processor_kwargs": dict(SAFELY), "config_kwargs": dict(SAFELY)}
-            bare = Transformer(str(folder), model_kwargs=dict(SAFELY_WEIGHTS), **safely)
-            pooling = Pooling(bare.get_embedding_dimension(), "mean")
-            embedder = SentenceTransformer(modules=[bare, pooling], device="cpu")
-        embedder = embedder.float().eval()
+        weights = {"weights_only": True, "dtype": torch.float32}
+        kind = MultiVectorEncoder if several else SentenceTransformer
+        embedder = kind(str(folder), device="cpu", **SAFELY, model_kwargs=weights).float().eval()
         transformer = embedder[0]
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
             refuse_incomplete(transformer.auto_model, folder, label, unused="pooler")
             prepare_backend(transformer.tokenizer.backend_tokenizer, f"of {name}")
+            settle_input(transformer)
     return embedder
 
 

@@ -25,6 +25,8 @@ FIXED_PADDING = {"mpnet": 1}
 NO_AUTOCAST = {"deberta", "xmod"}
 """Model types whose code in transformers 5 fails under autocast: it mixes what is cast with what is not."""
 
+UNLIMITED = 512  # tokens that are read by a model without a table of positions, if no file has a limit
+
 FAMILIES = "BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA's generator, DeBERTa, MPNet"
 
 
@@ -102,9 +104,22 @@ def settle_head(model: PreTrainedModel) -> None:
 
 def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | TokenizerFile) -> int:
     """Longest input in tokens that the model has positions for (and the tokenizer admits)."""
-    positions = getattr(model.config, "max_position_embeddings", 512) - position_offset(model)
+    positions = getattr(model.config, "max_position_embeddings", None) or -1  # XLNet says -1 if there are none
+    positions = positions - position_offset(model) if positions > 0 else UNLIMITED
     stated = tokenizer.model_max_length
-    return int(min(positions, stated)) if stated and stated < 10**6 else int(positions)
+    return int(min(positions, stated)) if stated and 1 <= stated < 10**6 else int(positions)
+
+
+def settle_input(transformer: Any) -> None:
+    """Let ``transformer``, a module of sentence-transformers, cut texts where its positions end, whatever limit its
+    files state, and pad those of a batch: a tokenizer without a padding token takes the model's, or another special
+    token. Padding is masked, so that it changes no vector."""
+    model, tokenizer = transformer.auto_model, transformer.tokenizer
+    transformer.max_seq_length = max_input_length(model, tokenizer)
+    if tokenizer.pad_token is None:
+        special = (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.unk_token_id, 0)
+        known = (number for number in (model.config.pad_token_id, *special) if number is not None)
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(next(known))
 
 
 def takes_autocast(model: Any) -> bool:

@@ -167,7 +167,7 @@ def check_model(folder: Path, label: str) -> None:
             )
         for name in weights:
             if name.endswith(".index.json"):
-                _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
+                _check_index(module / name, label, weights)
             else:
                 _check_file(module / name, label)
         if module not in transformers:
@@ -213,13 +213,12 @@ def transformer_folders(folder: Path, label: str) -> list[Path]:
 def transformer_folder(folder: Path, label: str) -> Path:
     """The folder of a model's first module: the folder itself, except for some models of sentence-transformers.
     DataError: the model has no transformer."""
-    modules = list(_modules(folder, label))
-    if modules and not any(kind.endswith("Transformer") for _, kind in modules):
-        raise DataError(
-            f"{label} has no transformer to start from: it is made of {modules[0][1].rpartition('.')[2]}. Name a model "
-            "with a transformer; this one can be evaluated beside it (evaluate.peers)."
-        )
-    return modules[0][0] if modules else folder
+    for first in transformer_folders(folder, label):
+        return first
+    raise DataError(
+        f"{label} has no transformer to start from: it is made of {module_types(folder, label)[0].rpartition('.')[2]}. "
+        "Name a model with a transformer; this one can be evaluated beside it (evaluate.peers)."
+    )
 
 
 def load_complete(kind: Any, folder: Path, label: str, *, unused: str = "", **settings: Any) -> tuple[Any, list[str]]:
@@ -393,16 +392,13 @@ def _runs_code(label: str, path: Path, what: str) -> DataError:
     )
 
 
-def _check_index(index: Path, label: str, pattern: str) -> None:
-    """Refuse an index that names no shards, others than beside it, or shards that are not there."""
+def _check_index(index: Path, label: str, weights: list[str]) -> None:
+    """Refuse an index that names no shards, or others than the ``weights`` beside it."""
     shards = read_settings(index, label).get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
         raise DataError(f"{label}: {index} is damaged: it has no weight_map. {fetch_again()}")
-    for name in sorted(set(shards.values())):
-        if Path(name).name != name or not fnmatch(name, pattern):
-            raise DataError(f"{label}: {index} names {name!r}; only files {pattern} beside it are loaded.")
-        if not (index.parent / name).is_file():
-            raise DataError(f"{label}: {index.parent} lacks {name}, which {index.name} names. {fetch_again()}")
+    for name in sorted(set(shards.values()).difference(weights)):
+        raise DataError(f"{label}: {index.parent} lacks the shard {name}, which {index.name} names. {fetch_again()}")
 
 
 def _check_file(file: Path, label: str) -> None:
@@ -457,6 +453,8 @@ def weight_files(names: Iterable[str]) -> list[str]:
 def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
     """The fewest of a model's files that load it, of the ``names`` of all, relative to its folder as those of its
     ``modules`` (``.`` is the folder itself): a repository holds exports and checkpoints of trainings too."""
+    from huggingface_hub.utils import filter_repo_objects
+
     inside: dict[PurePosixPath, list[str]] = {PurePosixPath(module): [] for module in modules}
     for name in names:
         path = PurePosixPath(name)
@@ -465,11 +463,7 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
         (module / name).as_posix()
         for module, files in inside.items()
         for name in [
-            *(name for name in sorted(files) if _matches(name, _READ) and not _matches(name, _UNREAD)),
+            *filter_repo_objects(sorted(files), allow_patterns=list(_READ), ignore_patterns=list(_UNREAD)),
             *weight_files(files),
         ]
     ]
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
