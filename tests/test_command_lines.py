@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -32,12 +32,16 @@ from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.settings.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "log.md")]
 """The log tells of experiments; its lines name what lay where they were run."""
 
-ENCODERS = ["SOURCE", "MODEL", "MODEL_OR_TOKENIZER", "naver/splade-v3", "models/english", "runs/my-korean/model"]
+ENCODERS = [
+    *("SOURCE", "MODEL", "MODEL_OR_TOKENIZER", "naver/splade-v3", "models/english"),
+    *("runs/my-korean/model", "runs/quickstart/model"),
+]
 TOKENIZERS = [
     *("TARGET", "TOKENIZER", "bert-base-uncased", "google-bert/bert-base-uncased", "monologg/kobigbird-bert-base"),
     *("my-tokenizer", "kobigbird", "bert-base-chinese", "ModernBERT-base", "tokenizers/my_tokenizer", "BASE"),
@@ -141,9 +145,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with something small under every name that the pages use."""
     made = tmp_path_factory.mktemp("lines")
     found = tiny.collection(20)
-    found = RetrievalSet("x", [*found.documents, Document("DOC_ID", "", "apple", FIELDS)], found.queries, found.qrels)
+    named = [Document(name, "", "apple", FIELDS) for name in ("DOC_ID", "Hg-safety")]
+    found = RetrievalSet("x", [*found.documents, *named], found.queries, found.qrels)
     tiny.finished_run(made, found, "my-korean", "my_beir_folder")
-    shutil.copytree(made / "runs" / "my-korean", made / "runs" / "other", symlinks=True)
+    for name in ("other", "quickstart"):
+        shutil.copytree(made / "runs" / "my-korean", made / "runs" / name, symlinks=True)
     encoder = tiny.encoder(made / "work2", tokens=(*tiny.TOKENS, "house", "home"))
     for name in ENCODERS:
         if not (made / name).exists():
@@ -213,6 +219,16 @@ def test_help_names_commands_and_options_that_there_are(name: str, command: Any)
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= options, text
         for line in re.findall(r"\bvtkit ([a-z-]+)", text):
             assert f"vtkit {line}" in names, text
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_help_gives_settings_as_examples_that_their_section_has(name: str, command: Any) -> None:
+    for text in help_texts(command):
+        for section, setting in re.findall(r"A setting of \[(\w+)\], e\.g\. (\w+)=\w+\. ", text):
+            annotation = Recipe.model_fields[section].annotation
+            kinds = [kind for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")]
+            assert any(setting in kind.model_fields for kind in kinds), text
+        assert "19530" not in text  # the port of Milvus, which is no engine of an index
 
 
 def test_the_help_lists_every_command_in_a_group_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:

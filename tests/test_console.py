@@ -52,7 +52,9 @@ def test_every_way_to_the_terminal_is_clean(capfd: pytest.CaptureFixture[str], t
         console.say(HOSTILE)
         console.warn(HOSTILE)
         console.fail(HOSTILE)
-        console.show_table(HOSTILE, [HOSTILE, "b"], [["1", HOSTILE]])
+        console.write_table([HOSTILE, "b"], [["1", HOSTILE]])
+        with console.details(False, results=True):
+            console.say(HOSTILE)
         with console.progress("reading", total=2) as bar:
             bar.advance(words=HOSTILE)
     out, err = capfd.readouterr()

@@ -4,11 +4,13 @@ import re
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import vtkit
+from vtkit.data.collections import load_retrieval
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,11 +101,58 @@ def test_the_map_of_the_code_names_every_file() -> None:
             assert path.name in entries[f"{folder}/"], f"{folder}/{path.name} is not in docs/architecture.md"
 
 
-_spec = spec_from_file_location("release", ROOT / ".ci" / "release.py")
-assert _spec is not None
-assert _spec.loader is not None
-release = module_from_spec(_spec)
-_spec.loader.exec_module(release)
+def test_the_map_of_the_code_names_what_its_files_hold() -> None:
+    """``NAME`` of ``folder/file.py``, and every other name of code anywhere in the package or its tests."""
+    text = " ".join((ROOT / "docs" / "architecture.md").read_text("utf-8").split())
+    placed = re.findall(r"`(\w+)`(?: \w+)? (?:of|in) `([\w/]+\.py)`", text)
+    assert len(placed) > 8
+    for name, file in placed:
+        (path,) = {path for path in (ROOT / "vtkit").rglob("*.py") if path.as_posix().endswith(f"/{file}")}
+        assert re.search(rf"\b{name}\b", path.read_text("utf-8")), f"{file} has no {name}"
+    code = "".join(path.read_text("utf-8") for room in ("vtkit", "tests") for path in (ROOT / room).rglob("*.py"))
+    for name in re.findall(r"`(_?[a-zA-Z]+(?:_[a-z]+)+|[A-Z][A-Z_]+[A-Z])`", text):
+        assert re.search(rf"\b{name}\b", code), f"docs/architecture.md: nothing is called {name}"
+
+
+def test_the_quickstart_searches_its_own_run_with_a_query_that_its_texts_answer() -> None:
+    page = (ROOT / "docs" / "quickstart.md").read_text("utf-8")
+    recipe = (ROOT / "recipes" / "quickstart.toml").read_text("utf-8")
+    (run,) = re.findall(r'^name = "(.*)"$', recipe, re.MULTILINE)
+    shown = page.partition("## Look at the result")[2].partition("\n## ")[0]
+    lines = re.findall(r"^    vtkit (?:search|explain) (\S+)(?: \"(.*?)\")?(?: (\w[\w-]*))?", shown, re.MULTILINE)
+    assert len(lines) == 3
+    collection = ROOT / "recipes" / "quickstart_data" / "elements-ko"
+    elements = load_retrieval(collection, "test")
+    queries = {query.text: query.id for query in elements.queries}
+    for folder, query, document in lines:
+        assert folder == f"runs/{run}"
+        assert not query or max(elements.qrels[queries[query]].values()) > 0
+        assert not document or elements.qrels[queries[query]][document] > 0
+    assert f'SparseEncoder("runs/{run}/model")' in page
+
+
+def program(name: str) -> Any:
+    """A module of the folder .ci, which is no package."""
+    specification = spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+release = program("release")
+
+
+def test_no_page_of_the_site_links_to_itself() -> None:
+    pytest.importorskip("mkdocs")
+    site = program("site")
+    pages = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}
+    pages |= {page: (ROOT / name).read_text("utf-8") for name, page in site.PAGES.items()}
+    assert "overview.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    for name, text in pages.items():
+        targets = LINK.findall(site.on_page_markdown(text.replace("](docs/", "](")))
+        assert name not in targets, f"{name} links to itself"
 
 
 def git(folder: Path, *arguments: str) -> None:

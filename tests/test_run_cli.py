@@ -168,9 +168,9 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
         run / "run.log"
     ).read_text("utf-8")
     assert report["command"][:2] == ["vtkit", "run"]
-    last_line = vtkit(finished, "run", "korean.toml").stderr.splitlines()[-1]
-    assert last_line.startswith("warning: Do not deploy the encoder: ")  # four steps of training
-    assert html.escape(last_line.removeprefix("warning: ")) in (run / "report.html").read_text("utf-8")
+    last_line = vtkit(finished, "run", "korean.toml").stdout.splitlines()[-1]
+    assert last_line.startswith("Do not deploy the encoder: ")  # four steps of training
+    assert html.escape(last_line) in (run / "report.html").read_text("utf-8")
     assert len(report["curves"]["finetune"]["loss"]) == 4
 
 
@@ -181,7 +181,7 @@ def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: P
     said = f"sampled: 60 of {whole} queries"
     (result,) = json.loads((run / "report.json").read_text("utf-8"))["results"]
     assert result["not_comparable"] == [said]
-    assert f"elements-ko, not comparable ({said}) (60 queries" in vtkit(finished, "run", "korean.toml").stderr
+    assert f"elements-ko, not comparable ({said}) (60 queries" in vtkit(finished, "run", "korean.toml").stdout
     for page in ("report.html", "report.md", "model/README.md"):
         assert f"elements-ko, not comparable ({said})" in (run / page).read_text("utf-8"), page
 
@@ -197,10 +197,27 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
     assert set(left) <= {".lock", ".verified.json"}
 
 
+def test_results_and_verdict_are_on_standard_output_and_progress_is_not(finished: Path) -> None:
+    done = vtkit(finished, "run", "korean.toml")
+    out, messages = done.stdout.splitlines(), done.stderr
+    assert [line.split()[0] for line in out[3:10]] == [
+        *("source", "transfer", "adapt", "calibrate", "finetune", "BM25", "BM25"),
+    ], done.stdout
+    (example,) = [line for line in out if line.startswith("example search: ")]
+    assert out[out.index(example) + 1].startswith("  1. ")
+    assert "over BM25" in out[-1] or "against BM25" in out[-1]
+    assert not {"plan: ", "report: ", "search it: "} & {line.partition(" ")[0] + " " for line in out}
+    assert "plan: 0 of 36 steps" in messages
+    assert "nDCG@10" not in messages
+    planned = vtkit(finished, "run", "korean.toml", "--set", "adapt.steps=21", "--dry-run")
+    assert planned.stdout.startswith("plan: ")
+    assert planned.stderr == ""
+
+
 def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:
     settings = ("--set", "finetune.learning_rate=2e-3", "--set", "gates.off=ties")
-    short = vtkit(finished, "run", "korean.toml", *settings, "--dry-run").stderr.splitlines()
-    full = vtkit(finished, "run", "korean.toml", *settings, "--dry-run", "--verbose").stderr.splitlines()
+    short = vtkit(finished, "run", "korean.toml", *settings, "--dry-run").stdout.splitlines()
+    full = vtkit(finished, "run", "korean.toml", *settings, "--dry-run", "--verbose").stdout.splitlines()
     running = [line.split()[0] for line in full if " run: " in line]
     plan = [line for line in short if line.startswith(("plan: ", "  "))]
     assert len(plan) <= 5
@@ -331,7 +348,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_numbers(finished: Path, t
     for moment in MOMENTS:  # as soon as it is seen among the outputs that are being made
         arguments, environment = ["run", "korean.toml"], {**os.environ, **SETTINGS}
         command_line.killed(tmp_path, arguments, environment, lambda moment=moment: list(partial.glob(moment)))
-    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run", "-v").stderr
+    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run", "-v").stdout
     assert "skip: done" in plan
     vtkit(tmp_path, "run", "korean.toml")
     assert numbers(tmp_path) == numbers(finished)

@@ -189,7 +189,7 @@ def test_the_tables_are_written_from_what_is_there_and_a_dry_run_says_what_all_c
     result = sweep_of(wider, finished / "runs", "--tables")
     assert "Without 2 cells that are not finished." in result.stdout
     assert "no cell of tiny is finished" in str(sweep_of(wider, finished / "none", "--tables").exception)
-    said = sweep_of(wider, finished / "runs", "--dry-run").stderr
+    said = sweep_of(wider, finished / "runs", "--dry-run").stdout
     (times,) = [line for line in said.splitlines() if line.startswith("time: these stages last took ")]
     assert "adapt" in times  # of the third seed
     assert "transfer" not in times  # which all seeds share
@@ -273,6 +273,28 @@ def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(fol
     assert "b.txt" in str(CliRunner().invoke(app, ["recipe", "check", str(folder / "recipe.toml")]).exception)
 
 
+def test_the_check_reads_the_data_of_every_cell_as_the_sweep_does(made: Path) -> None:
+    broken = made / "broken"
+    tiny.write_collection(broken, tiny.collection(40))
+    (broken / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\tmany\n", "utf-8")
+    other = '[sweep.rows.whole]\n[sweep.rows.other]\n"evaluate.sets" = ["broken"]\n'
+    recipe = write(made, other, name="other.toml")
+    checked = CliRunner().invoke(app, ["recipe", "check", str(recipe), "--data"])
+    assert isinstance(checked.exception, VtkitError)
+    assert "test.tsv: line 2: the grade 'many' is not a whole number" in str(checked.exception)
+    assert str(checked.exception).endswith("(in tiny-other)")
+    assert str(sweep_of(recipe, made / "never").exception) == str(checked.exception)
+    fine = CliRunner().invoke(app, ["recipe", "check", str(made / "recipe.toml"), "--data"], catch_exceptions=False)
+    assert f"recipe.toml is fine, a grid of 4 runs. Next: vtkit sweep {made}" in fine.stdout
+
+
+def test_the_check_does_not_ask_for_what_every_cell_replaces(made: Path) -> None:
+    replaced = BASE.replace('"corpus.txt"', '"gone.txt"') + '[sweep.values]\n"adapt.corpus" = [["corpus.txt"]]\n'
+    recipe = write(made, replaced, "", "replaced.toml")
+    checked = CliRunner().invoke(app, ["recipe", "check", str(recipe)], catch_exceptions=False)
+    assert "is fine, a grid of 1 run. Next" in checked.stdout
+
+
 @pytest.mark.parametrize(
     ("sweep", "words"),
     [
@@ -281,6 +303,7 @@ def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(fol
         ('[sweep.values]\n"adapt.steps" = []\n', "sweep.values"),
         ('[sweep.values]\n"adapt.steps" = [1, 1]\n', "adapt.steps: a value is given twice"),
         ('[sweep.values]\n"recipe.name" = ["a", "b"]\n', "recipe.name: cells are named by their values"),
+        ('[sweep.rows.a]\nrecipe.name = "b"\n', "recipe.name: cells are named by their values"),
         ('[sweep]\nbaseline = "steps=3"\n[sweep.values]\n"adapt.steps" = [1, 2]\n', "from steps=1, steps=2, BM25"),
         ('[sweep.values]\n"adapt.steps" = 4\n', "sweep.values"),
     ],

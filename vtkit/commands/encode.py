@@ -89,7 +89,7 @@ def index(
     out: NewFolderOption,
     engine: Annotated[str, option("Search engine: exact, lucene, seismic or opensearch.")] = "exact",
     language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
-    settings: Annotated[list[str] | None, set_option("[index]", "url=http://localhost:19530")] = None,
+    settings: Annotated[list[str] | None, set_option("[index]", "lexical=bm25")] = None,
 ) -> None:
     """Make an index of encoded documents for `vtkit search`.
 

@@ -34,8 +34,7 @@ def publish(
     console.write(f"{repository} ({kind}): {len(publication.files) + 1} files, {console.size(publication.bytes)}")
     for name, file in publication.files.items():
         console.write(f"  {console.size(file.stat().st_size):>9}  {name}")
-    console.write(f"  {console.size(len(publication.card.encode())):>9}  {CARD}\n")
-    console.write(publication.card)
+    console.write(f"  {console.size(len(publication.card.encode())):>9}  {CARD}\n\n{publication.card}")
     origin = "its card names none" if publication.source_license is None else publication.source_license
     console.write(f"licence: {publication.license or 'none'} (source model: {origin})")
     if not yes:
@@ -45,4 +44,4 @@ def publish(
         raise RecipeError(
             "nothing was uploaded: the source's licence is unknown. Look it up and give it with --license."
         )
-    console.say(f"uploaded: {upload(publication)}")
+    console.write(f"uploaded: {upload(publication)}")

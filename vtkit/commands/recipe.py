@@ -3,6 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -29,26 +30,26 @@ def check_recipe(
     Lists every mistake in the settings with its line, then every file, model and collection that is not available
     here; the exit code is 2 if there are any. With --data, the files are read as well, as before a run; problems in
     them give exit code 1. The vocabulary is then made in a temporary folder and checked as a run's first check does.
+    With [sweep], every cell is checked in this way.
     """
-    from vtkit.pipeline.run import check_settings
+    from vtkit.pipeline.run import check_contents, check_first_stage, check_settings
+    from vtkit.pipeline.store import Store
     from vtkit.recipe.load import load_recipe
+    from vtkit.recipe.sweep import for_every_cell, grid_of
 
     loaded = load_recipe(recipe, settings or [])
-    command = "run" if loaded.recipe.sweep is None else "sweep"
+    cells, command, what = {"": loaded}, "run", ""
     if loaded.recipe.sweep is not None:
-        from vtkit.pipeline.sweep import check_cells
-        from vtkit.recipe.sweep import grid_of
-
-        check_cells(grid_of(recipe, settings or []))
-    check_settings(loaded)
+        cells = {cell.name: cell.loaded for cell in grid_of(recipe, settings or []).cells}
+        command, what = "sweep", f", a grid of {len(cells)} run{'s' * (len(cells) > 1)}"
+    for_every_cell(cells, lambda name: check_settings(cells[name]), str)
     if data:
-        from vtkit.pipeline.run import check_first_stage
-        from vtkit.recipe.checks import check_data
-
-        check_data(loaded.recipe, path=recipe, places=loaded.places)
-        check_first_stage(loaded.recipe)
+        with TemporaryDirectory(prefix="vtkit-check-") as folder:
+            for_every_cell(cells, lambda name: check_contents(cells[name], Store(Path(folder))), str)
+        vocabularies = {repr(each.recipe.vocabulary): name for name, each in cells.items()}
+        for_every_cell(vocabularies.values(), lambda name: check_first_stage(cells[name].recipe), str)
     changed = [word for setting in settings or [] for word in ("--set", setting)]
-    console.write(f"{recipe} is fine. Next: {shlex.join(['vtkit', command, str(recipe), *changed])}")
+    console.write(f"{recipe} is fine{what}. Next: {shlex.join(['vtkit', command, str(recipe), *changed])}")
 
 
 @recipe.command("show", cls=PlainCommand)

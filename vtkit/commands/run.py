@@ -39,7 +39,8 @@ def run(
     The stages are vocabulary, transfer, adapt, calibrate, finetune, index, evaluate and report. Finished stages are
     skipped, interrupted ones continue, and the plan says why each stage runs. Checks after vocabulary, transfer,
     adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results: model, index, TREC runs and
-    report.html.
+    report.html. The tables of results and the verdict are printed on standard output, progress on standard error; with
+    --dry-run, the plan is the output.
     """
     if not dry_run:
         same_command_continues()
@@ -48,7 +49,7 @@ def run(
     from vtkit.report.verdict import recommendation
     from vtkit.system import distributed
 
-    with console.details(verbose):
+    with console.details(verbose, results=dry_run):
         folder = run_recipe(
             recipe,
             tuple(settings or ()),
@@ -74,22 +75,21 @@ def run(
     elif (model := folder / "model").is_dir():  # nothing is evaluated
         encode = shlex.join(["vtkit", "encode", str(model), "TEXTS", "--out", "VECTORS"])
         console.say(f"make an index: {encode}, then vtkit index VECTORS --out INDEX")
-    advice = None if report is None else recommendation(report)
-    if advice is not None:
-        (console.warn if advice.harmful else console.say)(advice.text)
+    if report is not None and (advice := recommendation(report)):
+        console.write(advice.text)
 
 
 def _show_results(report: ReportData) -> None:
     """The results of a run as tables, and its example search."""
-    from vtkit.report.blocks import plain_text
+    from vtkit.report.blocks import Section
+    from vtkit.report.pages import write_sections
     from vtkit.report.results import set_table
 
-    for table in map(set_table, report.results):
-        console.show_table(table.caption, table.columns, [list(map(plain_text, row)) for row in table.rows])
+    write_sections([Section("results", "Results", [set_table(results) for results in report.results])])
     for example in report.examples[:1]:
-        console.say(f"example search: {console.one_line(example.query)}")
+        console.write(f"\nexample search: {console.one_line(example.query)}")
         for found in example.results[:3]:
-            console.say(f"  {found.rank}. {console.one_line(found.id)}  {console.one_line(found.text, 90)}")
-            console.say(f"     {shown_tokens(found.tokens[:6])}")
+            console.write(f"  {found.rank}. {console.one_line(found.id)}  {console.one_line(found.text, 90)}")
+            console.write(f"     {shown_tokens(found.tokens[:6])}")
     if report.demonstration:
-        console.say("This run is a demonstration on a small collection, not a result to quote.")
+        console.write("This run is a demonstration on a small collection, not a result to quote.")

@@ -46,7 +46,7 @@ def sweep(
     grid = grid_of(recipe, tuple(settings or ()))
     failed: dict[str, str] = {}
     if not tables:
-        with console.details(verbose):
+        with console.details(verbose, results=dry_run):
             failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
         if dry_run:
             return

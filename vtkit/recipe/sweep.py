@@ -107,7 +107,8 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
 
 
 def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[[T], str]) -> list[R]:
-    """The results of ``work`` for every cell; the problems of all cells are raised together."""
+    """The results of ``work`` for every cell; the problems of all cells are raised together. A recipe that is no cell
+    is ``called`` nothing."""
     done: list[R] = []
     problems: dict[str, list[str]] = {}
     kinds: set[type[VtkitError]] = set()
@@ -124,7 +125,7 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
         for what, names in problems.items():
             new = [line for line in what.splitlines() if line not in said]  # cells share most of what is missing
             where = f"{len(names)} cells, such as " * (len(names) > 1) + names[0]
-            said += [*new, f"  (in {where})"] if new else []
+            said += [*new, f"  (in {where})"] if new and where else new
         raise kind("\n".join(said))
     return done
 

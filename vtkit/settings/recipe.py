@@ -86,11 +86,11 @@ class SweepSection(Section):
 
     def _faults(self) -> Iterator[str]:
         for setting, given in self.values.items():
-            if setting == "recipe.name":
-                yield "recipe.name: cells are named by their values"
             if len(set(map(repr, given))) < len(given):
                 yield f"{setting}: a value is given twice"
         named = {**self.rows, **self.columns}
+        if any("recipe.name" in settings for settings in (self.values, *named.values())):
+            yield "recipe.name: cells are named by their values"
         if "" in named:
             yield "rows and columns need names"
         if any(setting.partition(".")[0] == "sweep" for each in (self.values, *named.values()) for setting in each):

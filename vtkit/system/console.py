@@ -44,7 +44,7 @@ _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _warned: list[str] = []  # since the log file was begun
 _bar_is_shown = False
-_details = False
+_details = _says_results = False
 in_json = False  # whether the user asked for results in JSON
 _draws_bars = True
 
@@ -112,14 +112,17 @@ def say(message: str, *, short: str | None = None) -> None:
             file has the whole message.
     """
     shown = message if short is None or _details else short
-    if shown:
+    if shown and _says_results:
+        write(shown)
+    elif shown:
         _terminal.print(escape(clean(shown)))
     note(message)
 
 
-def details(shown: bool) -> AbstractContextManager[None]:
-    """Choose whether :func:`say` ignores the short forms of messages while the block runs."""
-    return changed(globals(), _details=shown)
+def details(shown: bool, *, results: bool = False) -> AbstractContextManager[None]:
+    """Choose whether :func:`say` ignores the short forms of messages while the block runs, and whether messages are
+    ``results``, such as the plan that a dry run is asked for."""
+    return changed(globals(), _details=shown, _says_results=results)
 
 
 def be_silent(silent: bool = True) -> None:
@@ -171,16 +174,6 @@ def log_to(path: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):  # its buffer may hold lines that a full disk rejected
             file.close()
-
-
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table among the messages, laid out as by :func:`table_lines`."""
-    plain = [[one_line(str(cell)) for cell in row] for row in rows]
-    _terminal.print(escape(one_line(title)), style="bold")
-    for line in table_lines(columns, plain, _terminal.width if _terminal.is_terminal else None):
-        _terminal.print(escape(line))
-    for line in ["\t".join(columns), *("\t".join(row) for row in plain)]:
-        note(line)
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:

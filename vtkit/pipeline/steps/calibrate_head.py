@@ -37,7 +37,7 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
         encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed
     )
     console.say(f"calibration: {calibration.done()}")
-    console.show_table("probe texts held out", ["", "before", "after"], calibration.table())
+    console.say("\n".join(console.table_lines(["probe texts held out", "before", "after"], calibration.table(), None)))
     if section.query_encoder is not None:
         encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
         calibration = replace(calibration, query_encoder=section.query_encoder)
