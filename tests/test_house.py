@@ -23,7 +23,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1837, 98),
     "deploy": (2262, 232),
     "data": (2879, 328),
-    "encoder": (2706, 276),
+    "encoder": (2711, 277),
     "evaluation": (1396, 134),
     "pipeline": (3447, 265),
     "recipe": (1104, 94),

@@ -910,6 +910,15 @@ def test_the_code_in_the_card_is_python(named_apart: bool) -> None:
     assert ("model.decode(queries" in code) != named_apart
 
 
+def test_the_card_says_which_of_its_figures_the_plain_model_has() -> None:
+    units, tokens = model_card(a_report(named_apart=True, summed=True)), model_card(a_report())
+    assert "0.746 by the sums, 0.818 by the code above, 0.848 by vtkit's encoder, and 0.880 in one index" in units
+    assert "queries.sqrt(), documents.sqrt().sqrt()" in units
+    assert "Those of the encoder alone hold for the code above too" in tokens
+    assert "one index with BM25 needs vtkit or an export" in tokens
+    assert "sqrt" not in tokens
+
+
 # Words and numbers
 
 

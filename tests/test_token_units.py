@@ -1,6 +1,7 @@
 """Latent units as the modules of sentence-transformers' pull request 3796, by that text's definitions."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from sentence_transformers.sparse_encoder import modules as library
 from transformers import AutoModel, AutoTokenizer
 
 from vtkit import save_encoder
-from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, with_sides, writes_units
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, sums_units, with_sides, writes_units
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, load_with_new_head
+from vtkit.encoder.documents import Dimensions
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.layout import sums_units_in
 from vtkit.encoder.sides import EncoderQueries, encode_side
+from vtkit.report.data import ReportData
+from vtkit.report.model_card import model_card
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError
 from vtkit.transfer.latent_units import fit_units
@@ -85,6 +90,36 @@ def by_definition(folder: Path, texts: list[str]) -> np.ndarray:
                     }[pools["pooling_strategy"]]
         rows.append([pooled.get(unit, 0.0) for unit in range(pools["embedding_dimension"])])
     return np.array(rows)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "max"])
+def test_the_code_on_the_card_gives_the_vectors_of_vtkit_without_vtkit(tmp_path: Path, pooling: str) -> None:
+    encoder = units_over(tmp_path, "bert", pooling)
+    save_encoder(encoder, tmp_path / "model")
+    summed = sums_units_in(tmp_path / "model")
+    assert summed == sums_units(encoder) == (pooling == "sum")
+    card = model_card(ReportData(named_apart=True, summed=summed))
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert ("vtkit" in code) == summed  # only a comment on the roots names it
+    found: dict[str, Any] = {}
+    exec(code.replace("path/to/this/folder", str(tmp_path / "model")), found)
+    for side, texts in {
+        "query": ["what is searched for"], "document": ["text of a document", "text of another"]
+    }.items():  # fmt: skip
+        wanted = encode_side(encoder, texts, side, 64).toarray()
+        power = Dimensions.of(encoder).power if side == "document" else 1
+        vectors = found["queries" if side == "query" else "documents"].to_dense().numpy()
+        np.testing.assert_allclose(vectors, wanted**power, atol=1e-5)
+        assert (wanted > 0).any()
+
+
+def test_tokens_that_are_summed_are_no_units(tmp_path: Path) -> None:
+    save_encoder(tiny.encoder(tmp_path / "work", pooling="sum"), tmp_path / "model")
+    assert not sums_units_in(tmp_path / "model")
+    plain = tiny.encoder(tmp_path / "other work", pooling="sum")
+    save_encoder(with_sides(plain, plain, output=tiny.tokenizer()), tmp_path / "apart")
+    assert (tmp_path / "apart" / "output_tokenizer").is_dir()
+    assert not sums_units_in(tmp_path / "apart")
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ def add(
 ) -> None:
     """Add documents to an index.
 
-    Documents take the places of those with their ids. Only they are encoded, and the index then equals one built anew.
-    Searches go on meanwhile, and `vtkit serve` takes the new state. If the command is interrupted, repeat it.
+    Documents take the places of those with their ids. Only they are encoded, and the index then equals one built anew
+    (in bf16, but for rounding). Searches go on meanwhile, and `vtkit serve` takes the new state. If the command is
+    interrupted, repeat it.
     """
     same_command_continues()
     from vtkit.api import add_documents

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data.hub import read_json
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.encoder.token_units import LIBRARY_NAMES
 
 OLDER_NAMES = {
@@ -65,6 +66,15 @@ def rearrange(folder: Path) -> None:
                 config = read_json(folder / path / "config.json", "the saved encoder")
                 config["word_embedding_dimension"] = config.pop("embedding_dimension")
                 _write(folder / path / "config.json", config)
+
+
+def sums_units_in(folder: Path) -> bool:
+    """Report whether the encoder saved in ``folder`` sums latent units over tokens, as
+    :func:`vtkit.encoder.asymmetric.sums_units` does of a loaded one."""
+    names, poolings = folder / OUTPUT_TOKENIZER / "tokenizer.json", list(folder.glob("*SpladePooling/config.json"))
+    if not names.is_file() or read_json(names, "the saved encoder")["model"]["type"] != "WordLevel":
+        return False
+    return any(read_json(path, "the saved encoder")["pooling_strategy"] == "sum" for path in poolings)
 
 
 def _write(path: Path, content: Any) -> None:

@@ -65,11 +65,6 @@ def plan_sweep(grid: Grid, runs: Path) -> list[PlannedCell]:
     return planned
 
 
-def check_cells(grid: Grid) -> None:
-    """Refuse (RecipeError) the grid if anything that a cell names is missing, with the problems of all cells."""
-    for_every_cell(grid.cells, lambda cell: check_settings(cell.loaded), lambda cell: cell.name)
-
-
 def run_sweep(
     grid: Grid, *, runs: Path, jobs: int = 1, threads: int | None = None, dry_run: bool = False
 ) -> dict[str, str]:
@@ -77,7 +72,7 @@ def run_sweep(
     other in this one), with so many processor ``threads`` together; returns the cells that failed, by their names, with
     the reason."""
     try:
-        check_cells(grid)
+        for_every_cell(grid.cells, lambda cell: check_settings(cell.loaded), lambda cell: cell.name)
     except NotFetched as error:
         if not dry_run:
             raise

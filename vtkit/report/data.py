@@ -238,6 +238,7 @@ class ReportData(Result):
     calibration: Calibration | None = None
     kind: str = "splade"  # the encoder's kind: `splade` or `unicoil`
     named_apart: bool = False  # dimensions are latent units or another vocabulary
+    summed: bool = False  # they are latent units that the model sums over tokens, so that vtkit takes roots of them
     units: str | None = None  # how latent units were learned, in words
     query_encoder: str | None = None  # encoder of queries; None if it is that of documents
     words_added: float | None = None  # mean words added to a document; None without expansion

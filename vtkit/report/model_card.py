@@ -62,6 +62,7 @@ def _header(report: ReportData, name: str, published: Published | None) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     intervals = {} if published is None else published.intervals
+    sources = [each.name for each in report.needs if each.setting == "source.model" and not each.local]
     figures = []
     for results in report.results if not report.demonstration else ():
         for measure, value in (results.final.measures if results.final is not None else {}).items():
@@ -85,9 +86,7 @@ def _header(report: ReportData, name: str, published: Published | None) -> str:
         license=None if published is None or published.license is None else visible(published.license),
         library_name="sentence-transformers",
         pipeline_tag="feature-extraction",
-        base_model=next(
-            (each.name for each in report.needs if each.setting == "source.model" and not each.local), None
-        ),
+        base_model=sources[0] if sources else None,
         tags=[*TAGS, report.kind],
         model_name=name if figures else None,
         eval_results=figures or None,

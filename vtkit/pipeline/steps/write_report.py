@@ -69,6 +69,8 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
 
 def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     """The results of the finished steps of a run, as the data of its report."""
+    from vtkit.encoder.layout import sums_units_in
+
     transfer = result_of(inputs["transfer"], TransferResult)
     labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
     labels |= {} if transfer.moved is not None else {"transfer": ENCODER}  # nothing was transferred
@@ -123,6 +125,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         kind=transfer.kind,
         units=None if transfer.units is None else transfer.units.words,
         named_apart=(inputs[final] / "model" / OUTPUT_TOKENIZER).is_dir(),
+        summed=sums_units_in(inputs[final] / "model"),
         query_encoder=queries,
         words_added=None if documents is None else documents.words,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
