@@ -276,6 +276,10 @@ def test_drift_is_told_with_the_reasons_to_build_again(index: Path) -> None:
     drift = Drift.between(["amber stone"], ["amber river", "stone stone"], lacking, index / "untrimmed.json")
     assert drift.lost == 0.5
     assert "lacks 50.0% of the tokens" in next(drift.reasons)
+    for usual, reasons in ((0.49, 0), (0.47, 1)):  # what texts of the same source lose is no reason
+        (index / "built.json").write_text(json.dumps({"lost_tokens": usual}))
+        drift = Drift.between(["amber stone"], ["amber river", "stone stone"], lacking, index / "untrimmed.json")
+        assert (drift.usual, len([*drift.reasons])) == (usual, reasons)
 
 
 def test_segments_are_merged_where_they_are_many_or_mostly_deleted(index: Path) -> None:

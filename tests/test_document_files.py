@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,10 +241,45 @@ def test_broken_files_are_named_left_out_and_counted(folder: Path, capsys: pytes
         for name in (*broken, "scan.pdf"):
             (folder / name).unlink()
     said = " ".join(capsys.readouterr().err.split())
-    for words in ("none.pdf: is damaged", "none.docx: is damaged", "latin.txt: is not UTF-8", "empty.txt: has no text",
-                  "nul.txt: holds NUL bytes", "scan.pdf: has no text. A scanned page is a picture",
-                  "6 of 12 files were left out", "1 tables (table.csv …)", "1 .jpg", "1 hidden file"):  # fmt: skip
+    for words in ("none.pdf: is damaged", "none.docx: is damaged", "latin.txt: line 1 is not UTF-8",
+                  "empty.txt: has no text", "nul.txt: line 1 holds NUL bytes",
+                  "scan.pdf: has no text. A scanned page is a picture", "6 of 12 files were left out",
+                  "tables are read alone. Not read: ", "1 .csv", "1 .jpg", "1 hidden file"):  # fmt: skip
         assert words in said, (words, said)
+
+
+def pdf_of(units: Mapping[int, str]) -> bytes:
+    """A PDF whose text is the codes of a font that maps each to UTF-16 units, in hexadecimal."""
+    entries = "\n".join(f"<{code:02X}> <{unit}>" for code, unit in units.items())
+    spaces = "1 begincodespacerange <00> <FF> endcodespacerange"
+    streams = (
+        f"BT /F 12 Tf 10 10 Td <{bytes(units).hex()}> Tj ET",
+        f"begincmap {spaces} {len(units)} beginbfchar\n{entries}\nendbfchar endcmap",
+    )
+    page, to_unicode = (f"<</Length {len(stream)}>>stream\n{stream}\nendstream" for stream in streams)
+    objects = (
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>",
+        page,
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 6 0 R>>",
+        to_unicode,
+    )
+    whole, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(len(whole))
+        whole += f"{number} 0 obj{content}endobj\n".encode()
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
+    trailer = f"trailer<</Size {len(objects) + 1}/Root 1 0 R>>\nstartxref\n{len(whole)}\n%%EOF".encode()
+    return whole + head + table + trailer
+
+
+def test_halves_of_surrogate_pairs_in_a_pdf_are_joined_or_replaced(tmp_path: Path) -> None:
+    units = {65: "0061", 66: "D800", 67: "D835", 68: "DC00", 69: "D835DC00", 70: "0062"}
+    (tmp_path / "odd.pdf").write_bytes(pdf_of(units))
+    (document,) = read_document_file(str(tmp_path / "odd.pdf"))
+    assert document.text == "a\ufffd\U0001d400\U0001d400b"
 
 
 def test_links_that_circle_and_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from test_overlap import byte_level
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from vtkit.encoder.calibrated import ActivationRates
 from vtkit.encoder.families import mlm_head
@@ -29,6 +29,7 @@ from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
+from vtkit.vocabulary.existing import wrap
 from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.pair import pair_of
 
@@ -284,6 +285,15 @@ def test_the_advice_for_unknown_tokens_names_a_script_or_the_case() -> None:
     assert 'casing.input = "lowercase"' in unicode_gate(tokenizer(), ["River STONE oak"] * 10, 512)[2]
     assert "knows Hangul" in unicode_gate(tokenizer(), ["강돌 12 34 ²³ 56"] * 10, 512)[2]
     assert "knows these texts" in unicode_gate(tokenizer(), ["12 34"] * 10, 512)[2]
+
+
+def test_a_line_break_without_a_token_is_no_unknown_token() -> None:
+    backend = Tokenizer(models.WordLevel({token: number for number, token in enumerate(TOKENS)}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n"), "isolated")
+    breaking = wrap(backend, ROLES, "of the test")
+    finding, seen, _ = unicode_gate(breaking, ["river\nstone\noak\npine"] * 10, 512)
+    assert (finding, seen) == ("pass", "0.0% of 70 tokens of 10 target texts are unknown")
+    assert unicode_gate(breaking, ["river\nxyz"] * 10, 512)[0] == "fail"
 
 
 def test_a_script_that_is_lost_is_worth_a_warning_however_seldom() -> None:

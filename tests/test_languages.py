@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from collections import Counter
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -154,6 +155,14 @@ def test_the_languages_of_a_collection_are_found_wherever_they_stand() -> None:
     assert languages_of([]) is None
     assert languages_of(["12 34", "§ 5"]) is None
     assert languages_of([text[:30] for text in ENGLISH]) == "en"  # short texts are read together
+
+
+def test_the_detected_languages_are_said_with_how_sure_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    languages_of([*ENGLISH[:90], *KOREAN[:30]])
+    said = capsys.readouterr().err
+    assert re.search(r"detected language: en 7\d%, ko 2\d% of 120 texts \(--language sets it\)", said), said
+    languages_of(["12 34", "§ 5"])
+    assert "detected language: none is certain of 2 texts" in capsys.readouterr().err
 
 
 def test_it_is_said_that_a_declared_language_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:

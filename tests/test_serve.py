@@ -281,6 +281,7 @@ def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
         ({"inputs": 1}, 422, "Validation", "inputs: Input should be a valid list"),
         ({"inputs": ["a", 1]}, 422, "Validation", "inputs: 1: "),
         ({"inputs": [["a"]]}, 422, "Validation", "inputs: 0: "),
+        ({"inputs": ["a", "half \ud800"]}, 422, "Validation", "unable to parse raw data as a unicode string"),
         ({"inputs": [[-1]]}, 422, "Validation", "inputs: 0: "),
         ({"inputs": [[True]]}, 422, "Validation", "inputs: 0: "),
         ({"inputs": "a", "truncate": "yes"}, 422, "Validation", "truncate: "),

@@ -223,9 +223,11 @@ def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
             next(texts)  # nothing more is given
         return str(error.value).replace(f"{tmp_path}/", "").splitlines()
 
-    head, *problems, more, _ = said("p.tsv", b"a\tfirst\nb\n\nc\td\te\n\tf\n" + b"one\n" * 10)
-    assert (head, more.strip()) == ("p.tsv: 13 problems", "... and 8 more")
-    assert [line.split()[1] for line in problems] == ["2", "4", "5", "6", "7"]
+    others = b"".join(b"x" + b"\ty" * number + b"\n" for number in range(3, 7))
+    head, *problems, more, _ = said("p.tsv", b"a\tfirst\nb\n\nc\td\te\n\tf\n" + b"one\n" * 10 + others)
+    assert (head, more.strip()) == ("p.tsv: 17 problems", "... and 2 more")
+    assert [line.split()[1] for line in problems] == ["2", "4", "5", "16", "17"]
+    assert problems[0].strip() == "line 2 and 10 more has 1 columns, not 2"
     found = said("t.txt", b"first\nb\0\nc\0\0\nd\xff\n")
     assert found[0] == "t.txt: 2 problems"
     assert found[1].startswith("  line 2 holds NUL bytes")

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 
 from vtkit.data import hub, irds
@@ -14,6 +15,7 @@ from vtkit.data.public import PUBLIC, PublicCollection, Repository
 from vtkit.data.retrieval import Document, Query, RetrievalSet, read_documents, read_judgements, read_queries
 from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.system import console
+from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError
 
 LAYOUT = (
@@ -55,9 +57,19 @@ def is_collection(name: str | Path) -> bool:
     return folder_and_config(name) is not None or is_public(str(name))
 
 
-def is_collection_folder(folder: Path) -> bool:
-    """Report whether ``folder`` holds the corpus or the queries of a collection, judging by file names."""
-    return any({"corpus", "queries"} & parts.keys() for parts in _configurations(folder).values())
+def is_collection_folder(folder: Path, files: Set[Path]) -> bool:
+    """Report whether documents given as ``folder`` are a collection: its README names a corpus, or it holds corpus,
+    queries and judgements, or vtkit made it with a corpus. Corpus and queries alone, or in a folder below, may have
+    their names by chance: nothing else may then be among the ``files``."""
+    with suppress(DataError):
+        if any("corpus" in parts for parts in head_patterns(folder / "README.md").values()):
+            return True
+    configurations = find_parts({folder: PARTS}, heads=False)
+    top = configurations.get("", {})
+    if len(top) == len(PARTS) or ("corpus" in top and records_in(folder)):
+        return True
+    of_parts = chain(*(chain(*splits.values()) for parts in configurations.values() for splits in parts.values()))
+    return files <= {*of_parts} and any({"corpus", "queries"} <= parts.keys() for parts in configurations.values())
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:

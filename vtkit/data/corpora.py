@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vtkit.data.collections import files_of, is_collection
 from vtkit.data.document_files import DOCUMENT_FORMS, chosen_files
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import documents_in
@@ -35,10 +34,8 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         if fault := form_fault(path):
             raise DataError(fault)
         texts = read_pieces(path, invalid) if form_of(path) == ".txt" else _texts([path], invalid)
-    elif (chosen := chosen_files(path)) is not None:
+    elif (chosen := chosen_files(spec)) is not None:
         texts = _texts(chosen, invalid)
-    elif is_collection(spec):
-        texts = _texts(files_of(str(spec), "corpus"), invalid)
     else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
     any_text = False

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +14,13 @@ from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document, Query, read_documents, read_queries, too_long
 from vtkit.data.rows import RECOGNISED, Columns, ending_of, form_of
 from vtkit.data.streaming import PREFIX, read_dataset
-from vtkit.data.text import LONGEST_TEXT, read_lines
+from vtkit.data.text import LONGEST_TEXT, decoded, read_lines
 from vtkit.data.text_files import READERS, document_id, list_files, read_file, read_files
 from vtkit.system import console
 from vtkit.system.errors import DataError
+
+_PAGES = re.compile(r"(readme|licen[cs]e|copying|notice|citation|changelog)(?![a-z])", re.IGNORECASE)
+"""Names of pages about a folder of tables, which are not its documents."""
 
 DOCUMENTS = "documents.jsonl"  # file of the documents beside their vectors or their index, in the same order
 
@@ -59,10 +63,8 @@ def read_document_file(name: str, columns: Columns = RECOGNISED) -> Sequence[Doc
     elif path.is_file():
         lines = _lines(_text_lines(path, "Documents", DOCUMENT_FORMS))
         documents = [Document(line.id, "", line.text) for line in lines]
-    elif (chosen := chosen_files(path)) is not None:
+    elif (chosen := chosen_files(name)) is not None:
         documents = _documents_of(path, chosen, problems, columns)
-    elif is_collection(name):
-        documents = read_documents(files_of(name, "corpus"), problems, columns)
     else:
         raise DataError(f"{name}: there is no such file or folder. Documents are {DOCUMENT_FORMS}.")
     problems.stop_if_any()
@@ -71,18 +73,31 @@ def read_document_file(name: str, columns: Columns = RECOGNISED) -> Sequence[Doc
     return documents
 
 
-def chosen_files(folder: Path) -> list[Path] | None:
-    """The files of a folder that is no collection: documents, or tables if it has no others than a README and a
-    licence. Whatever is not read is counted. None for collections, and for anything but a folder."""
-    if not os.path.isdir(folder) or is_collection_folder(folder):
-        return None
-    files, tables, others = list_files(folder)
-    if tables and all(path.stem.lower() in ("readme", "license") for path in files):
-        files, others = tables, [*([f"{len(files)} README or licence"] if files else []), *others]
-    elif tables:
-        others.insert(0, f"{len(tables):,} tables ({tables[0].name} …), which are read alone or in a folder of tables")
+def chosen_files(name: str | Path) -> list[Path] | None:
+    """The files of the documents in a folder or a collection; None if ``name`` is neither.
+
+    A folder is a collection if :func:`~vtkit.data.collections.is_collection_folder` says so. Else its texts are read,
+    or its tables if it has no texts but such as a README and a licence. Whatever is not read is counted by kind.
+    """
+    folder = Path(name)
+    if not os.path.isdir(folder):
+        return files_of(str(name), "corpus") if is_collection(name) else None
+    texts, tables, others = list_files(folder)
+    pages = {path for path in texts if _PAGES.match(path.name)}
+    if is_collection_folder(folder, {*texts, *tables} - pages):
+        files, what = files_of(str(name), "corpus"), "the corpus of a collection is read"
+    elif tables and len(pages) == len(texts):
+        files, what = tables, "tables are read, a document per row"
+    else:
+        files, what = texts, "texts are read, a document per file" + ("; tables are read alone" if tables else "")
+    others.update(form_of(path) for path in sorted({*texts, *tables} - {*files}))
+    once = {os.path.realpath(path): path for path in sorted(files, key=Path.is_symlink, reverse=True)}
+    if len(once) < len(files):
+        others["link to another of the files"] += len(files) - len(once)
+        files = [path for path in files if once[os.path.realpath(path)] == path]
     if others:
-        console.once(console.warn, f"{folder}: not read: {', '.join(others)}")
+        unread = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common())
+        console.once(console.warn, f"{folder}: {what}. Not read: {unread}")
     return files
 
 
@@ -133,13 +148,7 @@ def standard_input() -> Iterator[str]:
     for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(LONGEST_TEXT + 1), b""), 1):
         if len(line) > LONGEST_TEXT:
             raise DataError(f"standard input: line {number} is longer than {LONGEST_TEXT >> 20} MiB. Split it first.")
-        try:
-            yield line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"standard input: line {number} is not UTF-8: byte 0x{line[error.start]:02x} at position "
-                f"{error.start + 1}. Convert it first (with: iconv -f ENCODING -t UTF-8)."
-            ) from error
+        yield from decoded(Path("standard input"), [(number, 0, line)], "strict")
 
 
 def _text_lines(path: Path, what: str, forms: str) -> Iterator[str]:

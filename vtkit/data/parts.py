@@ -3,10 +3,13 @@ README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from vtkit.data.rows import ENDINGS, ending_of
+from vtkit.data.text_files import list_files
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -52,21 +55,21 @@ Parts = dict[Part, dict[str, list[T]]]
 """The files of a collection, or their patterns: part -> split -> files; files without a split are under ""."""
 
 
-def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts[Path]]:
+def find_parts(folders: Mapping[Path, Sequence[Part]], *, heads: bool = True) -> dict[str, Parts[Path]]:
     """Find the files of a collection that lies in one or several folders.
 
     Args:
         folders: folder -> the parts to read from it. Where that is judgements alone, each file in the folder itself
             holds judgements and is named after its split.
+        heads: whether the head of a README decides where it names files; else only a look is taken, without warnings.
 
     Returns:
         Configuration -> its parts; "" is a configuration without a name.
     """
     parts_by_name: dict[str, Parts[Path]] = {}
     for folder, wanted in folders.items():
-        for part, config, split, path in [*_said_by_head(folder)] or _named(
-            folder, only_qrels=list(wanted) == ["qrels"]
-        ):
+        said = [*_said_by_head(folder)] if heads else []
+        for part, config, split, path in said or _named(folder, list(wanted) == ["qrels"], warns=heads):
             if part in wanted:
                 parts_by_name.setdefault(config, {}).setdefault(part, {}).setdefault(split, []).append(path)
     shared = parts_by_name.get("", {})
@@ -76,7 +79,11 @@ def find_parts(folders: Mapping[Path, Sequence[Part]]) -> dict[str, Parts[Path]]
 
 
 def head_patterns(readme: Path) -> dict[str, Parts[str]]:
-    """Configuration -> the patterns of its files in the head of a README; empty without such a head."""
+    """Configuration -> the patterns of its files in the head of a README; empty without such a head.
+
+    Raises:
+        DataError: the head has ``configs``, but cannot be read, or names files elsewhere.
+    """
     from huggingface_hub import metadata_load
 
     if not readme.is_file():
@@ -93,6 +100,8 @@ def head_patterns(readme: Path) -> dict[str, Parts[str]]:
                     patterns_of.setdefault(config, {}).setdefault(part, {})[split] = patterns
         return patterns_of
     except Exception as error:  # YAML's errors have no closer common base with the rest
+        if not re.search(rb"^configs\b", readme.read_bytes(), re.MULTILINE):
+            return {}  # of a page that has nothing to do with collections
         raise DataError(
             f"{readme}: its head does not name the files of the corpus, the queries and the judgements "
             f"({type(error).__name__}: {error})."
@@ -133,16 +142,16 @@ def _said_by_head(folder: Path) -> Iterator[_File]:
             yield from ((part, config, split, path) for path, *_ in _by_ending(files))
 
 
-def _named(folder: Path, *, only_qrels: bool) -> Iterator[_File]:
-    for path, *others in _by_ending(sorted(path for path in folder.rglob("*") if path.is_file())):
+def _named(folder: Path, only_qrels: bool, *, warns: bool) -> Iterator[_File]:
+    for path, *others in _by_ending(list_files(folder)[1]):
         name = path.relative_to(folder).as_posix()
         stem = name.removesuffix(ending_of(path) or "")
         stem = f"qrels/{stem}" if only_qrels and "/" not in stem else stem
         matches = ((part, match) for part, form in _FORMS if (match := re.fullmatch(form, stem)))
         part, match = next(matches, (None, None))
-        if part is None or match is None or any(part.startswith(".") for part in name.split("/")):
+        if part is None or match is None:
             continue
-        if others:
+        if others and warns:
             names = " and ".join(other.name for other in others)
             said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
             console.once(console.warn, said)
@@ -152,9 +161,6 @@ def _named(folder: Path, *, only_qrels: bool) -> Iterator[_File]:
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
     """Groups of files that differ only in their ending, in the order of the endings: the first is read."""
-    by_name: dict[str, list[Path]] = {}
-    for path in files:
-        if ending := ending_of(path):
-            by_name.setdefault(str(path)[: -len(ending)], []).append(path)
-    stems = sorted(by_name, key=lambda stem: (len(stem), stem))
-    return [sorted(by_name[stem], key=lambda path: ENDINGS.index(ending_of(path) or "")) for stem in stems]
+    stems = [(str(path)[: -len(ending)], ENDINGS.index(ending), path) for path in files if (ending := ending_of(path))]
+    stems.sort(key=lambda each: (len(each[0]), *each))
+    return [[path for *_, path in group] for _, group in groupby(stems, key=itemgetter(0))]

@@ -30,7 +30,7 @@ def numbers(values: Iterable[Any]) -> list[float]:
     return finite
 
 
-SHOWN = 5  # problems of a file that are listed; the others are counted
+SHOWN = 5  # different problems of a file that are listed; the others are counted
 
 
 @dataclass
@@ -38,17 +38,20 @@ class Problems:
     """The problems of some files. After the first problem, a reader continues to find the others, without giving
     data."""
 
-    found: dict[Path, list[str]] = field(default_factory=dict)  # the first SHOWN of each file
-    counts: Counter[Path] = field(default_factory=Counter)
+    found: dict[Path, dict[str, str]] = field(default_factory=dict)
+    """File -> what is wrong -> the same with its first line; the first SHOWN of each file."""
+
+    counts: Counter[tuple[Path, str]] = field(default_factory=Counter)  # of lines by file, and what is wrong in them
 
     def add(self, path: Path, complaint: str) -> None:
-        """Add a problem of ``path``; a line number at its beginning becomes a row number for parquet files."""
+        """Add a problem of ``path``; a line number at its beginning becomes a row number for parquet files. Lines with
+        the same problem are counted, so that it stands once."""
         if path.suffix == ".parquet":
             complaint = re.sub(r"^line (\d+)\b", r"row \1", complaint)
-        self.counts[path] += 1
-        listed = self.found.setdefault(path, [])
+        listed, wrong = self.found.setdefault(path, {}), re.sub(r"^(line|row) \d+\b", "", complaint)
         if len(listed) < SHOWN:
-            listed.append(complaint)
+            listed.setdefault(wrong, complaint)
+        self.counts[path, wrong if wrong in listed else ""] += 1
 
     def add_repeated(self, path: Path, line: int, name: str, before: tuple[Path, int]) -> None:
         """Add an id that occurred before."""
@@ -90,14 +93,15 @@ class Problems:
         if not self.found:
             return
         blocks = []
-        for path, complaints in self.found.items():
-            count = self.counts[path]
-            if count == 1:
-                blocks.append(f"{path}: {complaints[0].removesuffix('.')}.")
-            else:
-                more = [f"  ... and {count - len(complaints)} more"] if count > len(complaints) else []
-                listed = (f"  {complaint}" for complaint in complaints)
-                blocks.append("\n".join([f"{path}: {count} problems", *listed, *more]))
+        for path, listed in self.found.items():
+            numbers = [self.counts[path, wrong] for wrong in (*listed, "")]
+            said = [
+                f"{first.removesuffix(wrong)}{f' and {number - 1:,} more' if number > 1 else ''}{wrong}"
+                for (wrong, first), number in zip(listed.items(), numbers, strict=False)
+            ]
+            said += [f"... and {numbers[-1]} more"] if numbers[-1] else []
+            several = "\n  ".join([f"{path}: {sum(numbers)} problems", *said])
+            blocks.append(several if len(said) > 1 else f"{path}: {said[0].removesuffix('.')}.")
         if advice:
             blocks.append(advice)
         raise DataError((" " if self.counts.total() == 1 else "\n").join(blocks))

@@ -47,13 +47,13 @@ def read_lines(path: str | Path, invalid: Invalid = "strict", *, text_only: bool
         DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8
             (with the number of bad positions, and line and byte of the first).
     """
-    return _decoded(Path(path), _byte_lines(Path(path)), invalid, text_only=text_only)
+    return decoded(Path(path), _byte_lines(Path(path)), invalid, text_only=text_only)
 
 
 def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """:func:`read_lines`, longer lines than :data:`LONGEST_TEXT` bytes in pieces, cut at white space or punctuation."""
     path = Path(path)
-    return _decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
+    return decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
 
 
 def read_jsonl(
@@ -89,11 +89,16 @@ def _twice(line: str, name: str) -> bool:
 
 
 def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
-    """Each of ``texts``, a string being one text."""
+    """Each of ``texts``, a string being one text.
+
+    Raises:
+        DataError: one is no string, or cannot be written as UTF-8, so that no tokenizer takes it.
+    """
     for position, text in enumerate([texts] if isinstance(texts, str) else texts):
-        if not isinstance(text, str):
+        if not isinstance(text, str) or not console.is_utf8(text):
             said = "None" if text is None else f"of the type {type(text).__name__}"
-            raise DataError(f"{name}[{position}] is {said}, not a string. Remove it, or pass its text.")
+            fault = "holds half of a surrogate pair" if isinstance(text, str) else f"is {said}, not a string"
+            raise DataError(f"{name}[{position}] {fault}. Remove it, or pass its text.")
         yield text
 
 
@@ -181,11 +186,11 @@ def _border(raw: bytes) -> int:
     return 0 if match is None else len(text[: match.end()].encode("utf-8", "surrogateescape"))
 
 
-def _decoded(
+def decoded(
     path: Path, lines: Iterable[tuple[int, int, bytes]], invalid: Invalid, *, text_only: bool = False
 ) -> Iterator[str]:
-    """The text of ``lines``; after the first bad byte, a strict reader continues only to count the others. With
-    ``text_only``, NUL bytes are refused too."""
+    """The text of ``lines``, each with its number and the bytes of it that came before; after the first bad byte, a
+    strict reader continues only to count the others. With ``text_only``, NUL bytes are refused too."""
     bad, binary, offset, first, problems = 0, 0, 0, "", Problems()
     with problems.reading(path):
         for number, column, raw in lines:

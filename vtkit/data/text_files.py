@@ -4,6 +4,7 @@ Reading them is the work of libraries made for it: pypdf and python-docx, the us
 inscriptis, which lays HTML out as a browser does, so that words of neighbouring blocks and cells stay apart.
 """
 
+import io
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ from zipfile import ZipFile
 from vtkit.data import text as texts
 from vtkit.data.rows import ending_of, form_of
 from vtkit.system import console
+from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError, MissingExtra
 
 LONGEST = 2**24  # characters of a document, and bytes of a text or HTML file
@@ -30,22 +32,24 @@ def document_id(name: str) -> str:
     return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in os.fsencode(match[0])), name)
 
 
-def list_files(folder: Path) -> tuple[list[Path], list[Path], list[str]]:
-    """The documents and the tables (:mod:`vtkit.data.rows`) below ``folder``, sorted, and in words what is not read.
+def list_files(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+    """The documents and the tables (:mod:`vtkit.data.rows`) below ``folder``, sorted, and the number of other entries
+    by kind.
 
-    Links to folders are not followed, since they may lead in a circle; hidden files are not read.
+    Links to folders are not followed, since they may lead in a circle; neither hidden files are read, nor the folders
+    below that vtkit made.
     """
     documents: list[Path] = []
     tables: list[Path] = []
     others: Counter[str] = Counter()
     for place, folders, names in os.walk(folder, onerror=lambda error: others.update([f"unreadable folder ({error})"])):
-        for name in [*folders]:
-            if name.startswith(".") or os.path.islink(os.path.join(place, name)):
-                folders.remove(name)
-                others["hidden folder" if name.startswith(".") else "link to a folder"] += 1
-        for name in names:
-            path = Path(place, name)
-            if name.startswith("."):
+        for path in [Path(place, name) for name in folders]:
+            hidden, link = path.name.startswith("."), path.is_symlink()
+            if hidden or link or records_in(path):
+                folders.remove(path.name)
+                others["hidden folder" if hidden else "link to a folder" if link else "folder that vtkit made"] += 1
+        for path in [Path(place, name) for name in names]:
+            if path.name.startswith("."):
                 others["hidden file"] += 1
             elif form_of(path) in READERS:
                 documents.append(path)
@@ -53,7 +57,7 @@ def list_files(folder: Path) -> tuple[list[Path], list[Path], list[str]]:
                 tables.append(path)
             else:
                 others[path.suffix.lower() or "file without an ending"] += 1
-    return sorted(documents), sorted(tables), [f"{number:,} {kind}" for kind, number in others.most_common()]
+    return sorted(documents), sorted(tables, key=lambda path: (len(str(path)), path)), others
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str, str]]:
@@ -74,7 +78,8 @@ def read_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str, str]]:
 
 
 def read_file(path: Path) -> tuple[str, str]:
-    """Title ("" without one) and text of a document.
+    """Title ("" without one) and text of a document. Both halves of a surrogate pair, as PDF files may hold, become
+    their character, and half a pair U+FFFD: no tokenizer takes it.
 
     Raises:
         DataError: it cannot be read, or has no text.
@@ -84,7 +89,7 @@ def read_file(path: Path) -> tuple[str, str]:
     if not path.is_file():
         raise DataError(f"{path}: is no file, or a link to none.")
     try:
-        title, text = reader(path)
+        title, text = (part.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for part in reader(path))
     except (DataError, MissingExtra):
         raise
     except ImportError as error:
@@ -117,17 +122,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _plain(path: Path) -> tuple[str, str]:
-    data = _bytes(path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: is not UTF-8 (byte 0x{data[error.start]:02x} at position {error.start + 1}). Convert it first "
-            "(with: iconv -f ENCODING -t UTF-8)."
-        ) from error
-    if "\0" in text:
-        raise DataError(f"{path}: holds NUL bytes, so this is no text.")
-    return "", text
+    lines = ((number, 0, line) for number, line in enumerate(io.BytesIO(_bytes(path)), 1))
+    return "", "\n".join(texts.decoded(path, lines, "strict", text_only=True))
 
 
 def _markdown(path: Path) -> tuple[str, str]:

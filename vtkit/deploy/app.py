@@ -67,6 +67,7 @@ TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 Item = TypeVar("Item")
 NotEmpty = Annotated[Item, Field(min_length=1)]
 Ids = NotEmpty[list[TokenId]]
+# A string with a constraint is checked to be Unicode: half of a surrogate pair is refused with 422.
 
 
 class EmbedRequest(BaseModel):
@@ -74,7 +75,7 @@ class EmbedRequest(BaseModel):
 
     model_config = ConfigDict(cache_strings=False, use_attribute_docstrings=True)
 
-    inputs: list[str | Ids]
+    inputs: list[Annotated[str, Field(min_length=0)] | Ids]
     """Texts, or their token ids; a single one may stand without a list."""
 
     truncate: StrictBool | None = None
@@ -117,7 +118,7 @@ class Settings(BaseModel):
     where: str | None = Field(None, max_length=MOST_CHARACTERS)
     """A condition on the documents' fields, such as `year >= 2020 and source in ('a', 'b')`."""
 
-    fields: list[str] | None = None
+    fields: list[Annotated[str, Field(min_length=0)]] | None = None
     """The fields to return; null: all."""
 
     why: bool = False

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ digest of all other entries."""
 
 VERIFIED = ".verified.json"
 
+_STAMP = attrgetter("st_size", "st_mtime_ns", "st_ino")
+
 MOST_READ_AGAIN = 2**28
 """Bytes up to which files are read at each opening, if the folder is read-only and cannot remember the comparison."""
 
@@ -34,6 +37,7 @@ REMEDIES = {
     "encoding.json": "Encode again: vtkit encode.",
     "search.json": "Make it again: vtkit encode and vtkit index, or vtkit build. Or copy it again.",
     "collection.json": "Make the index again: vtkit index or vtkit build.",
+    "build.json": "Build again, into a new folder: vtkit build.",
     "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build. "
     "Damage in an index of these two is mended by vtkit merge.",
 }
@@ -53,7 +57,7 @@ def write_record(path: Path, content: Mapping[str, Any], files: Iterable[Path]) 
     outputs, stamps = {}, {}
     for file in [file for file in files if file != path]:
         name = file.relative_to(path.parent).as_posix() if file.is_relative_to(path.parent) else str(file)
-        stamp, digest = _stamp(file), file_digest(file)
+        stamp, digest = _STAMP(file.stat()), file_digest(file)
         outputs[name], stamps[name] = {"bytes": stamp[0], "sha256": digest}, [*stamp, digest]
     record = {**content, OUTPUTS: outputs}
     write_atomically(path, json.dumps({**record, CHECKSUM: checksum(record)}, indent=1, ensure_ascii=False))
@@ -106,7 +110,7 @@ def changes(folder: Path, record: Mapping[str, Any], part: str = "", *, fully: b
     for name, stated in record.get(OUTPUTS, {}).items():
         if not part or name == part or name.startswith(f"{part}/"):
             try:
-                stamp = _stamp(folder / name)
+                stamp = _STAMP((folder / name).stat())
             except (FileNotFoundError, NotADirectoryError):
                 damaged.append((name, "is missing"))
                 continue
@@ -128,10 +132,16 @@ def changes(folder: Path, record: Mapping[str, Any], part: str = "", *, fully: b
 
 def verify_part(path: Path) -> None:
     """Verify a file or folder of a run, of a stage's output or of an index by the record that lies beside it, if there
-    is one. Files of such a name that other programs wrote are passed over."""
-    for record in [path.parent / name for name in REMEDIES]:
-        if record.is_file() and CHECKSUM.encode() in record.read_bytes():
-            verify(record, path.name)
+    is one."""
+    for record in records_in(path.parent):
+        verify(record, path.name)
+
+
+def records_in(folder: Path) -> list[Path]:
+    """The records that lie in ``folder`` itself, which vtkit has then made. Files of such a name that other programs
+    wrote are passed over."""
+    readable = [path for path in map(folder.joinpath, REMEDIES) if os.path.isfile(path) and os.access(path, os.R_OK)]
+    return [path for path in readable if CHECKSUM.encode() in path.read_bytes()]
 
 
 def checksum(record: Mapping[str, Any]) -> str:
@@ -144,11 +154,6 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _stamp(path: Path) -> list[int]:
-    known = path.stat()
-    return [known.st_size, known.st_mtime_ns, known.st_ino]
 
 
 def remembered(path: Path) -> dict[str, Any]:

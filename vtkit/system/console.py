@@ -310,11 +310,7 @@ def one_line(text: str, width: int | None = None) -> str:
 
 def is_utf8(text: str) -> bool:
     """Whether ``text`` can be written as UTF-8: Python keeps undecodable bytes as lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return re.search("[\ud800-\udfff]", text) is None
 
 
 def _is_command(letter: str) -> bool:
