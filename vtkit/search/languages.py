@@ -11,6 +11,7 @@ import regex
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
 from vtkit.data.sampling import spread
+from vtkit.system import console
 from vtkit.vocabulary.composition import LANGUAGES, LANGUAGES_OF_SCRIPT, parse_languages, settle
 from vtkit.vocabulary.words import script_of_text
 
@@ -57,13 +58,15 @@ def language_of_text(languages: str) -> Callable[[str], str]:
 
 def languages_of(texts: Sequence[str]) -> str | None:
     """The ISO 639-1 codes of the languages of a collection, the most frequent first, separated by commas: those of at
-    least :data:`LEAST` of the texts. None if lingua is not sure.
+    least :data:`LEAST` of the texts. None if lingua is not sure. Their estimated shares are said.
 
     The shares are estimated from lingua's confidence in each language (:func:`vtkit.vocabulary.composition.settle`):
     single short texts are often taken for a relative of their language, or for Yoruba.
     """
     shares = _shares(spread(texts, LOOKED_AT))
     codes = [code for code, share in shares.most_common() if share >= LEAST]
+    listed = ", ".join(f"{code} {shares[code]:.0%}" for code in codes) or "none is certain"
+    console.once(console.say, f"detected language: {listed} of {min(len(texts), LOOKED_AT)} texts (--language sets it)")
     return ",".join(codes) if sum(shares[code] for code in codes) >= CLEAR else None
 
 
@@ -73,17 +76,15 @@ def misfit(texts: Sequence[str], language: str) -> str | None:
     if language not in LANGUAGES:
         return None
     looked_at = spread(texts, LOOKED_AT)
-    scripts = Counter(map(script_of_text, looked_at))
+    scripts = Counter(script for script in map(script_of_text, looked_at) if script != "none")  # else without letters
     others = {script: n for script, n in scripts.most_common() if language not in LANGUAGES_OF_SCRIPT.get(script, ())}
-    others.pop("none", None)  # texts without letters
     share = sum(others.values()) / max(len(looked_at), 1)
     if share >= LEAST:
         scripts_of = f"in scripts that {language!r} is not written in ({', '.join(others)})"
         return f"about {share:.0%} of the texts are {scripts_of}"
     code, share = _shares(looked_at[:: len(looked_at) // FEW or 1]).most_common(1)[0]
-    if code == language or share < CLEAR:
-        return None
-    return f"about {share:.0%} of the texts are in {code!r}, not {language!r}"
+    fits = code == language or share < CLEAR
+    return None if fits else f"about {share:.0%} of the texts are in {code!r}, not {language!r}"
 
 
 def _shares(texts: Sequence[str]) -> Counter[str]:

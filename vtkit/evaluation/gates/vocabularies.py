@@ -160,7 +160,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         for number, (start, stop) in zip(encoding.ids[:max_length], encoding.offsets[:max_length], strict=True)
     ]
     total, pieces = len(read), sum(number in fragments for number, _ in read)
-    unknown = [piece for number, piece in read if number == tokenizer.unk_token_id]
+    unknown = [piece for number, piece in read if number == tokenizer.unk_token_id and not piece.isspace()]
     unread = Counter(script_of(character) for piece in unknown for character in piece if character.isalnum())
     letters = max(characters.total(), 1)
     altered = {}
