@@ -3,7 +3,7 @@
 import csv
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ from command_line import invoke
 from test_document_files import write_pdf
 
 import vtkit
+from vtkit.data.document_files import read_document_file
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.search import searched
+from vtkit.search.bm25 import Bm25
 from vtkit.search.folders import read_encoding
 from vtkit.system.errors import DataError, RecipeError
 
@@ -129,12 +131,9 @@ def test_a_build_that_stopped_continues_and_says_what_stopped_it(
     embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents, out = text_files(tmp_path), tmp_path / "index"
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine").write_text("x")
     arguments = ("build", documents, "--embedder", embedder, *SMALL, "--out")
-    assert isinstance(invoke(*arguments, tmp_path / "other", "--language", "en").exception, RecipeError)
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["mine"]
     monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 1_000_000)
+    monkeypatch.setattr("vtkit.pipeline.build.ENOUGH", 0)
     stopped = invoke(*arguments, out, "--language", "en")
     assert isinstance(stopped.exception, DataError)
     assert "Units need at least" in str(stopped.exception)
@@ -143,6 +142,46 @@ def test_a_build_that_stopped_continues_and_says_what_stopped_it(
     monkeypatch.setattr("vtkit.transfer.latent_units.FEWEST_TOKENS", 50)
     assert invoke(*arguments, out, "--language", "en").exception is None
     assert vtkit.search_run(out, TEXTS[5][10:60])[0]
+
+
+@pytest.mark.parametrize("names", [("mine",), ("recipe.toml", "corpus.jsonl", "texts.txt"), ("build.json",), ()])
+def test_a_folder_that_no_build_made_is_left_as_it_is(names: Sequence[str], embedder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for name in names:
+        (tmp_path / "other" / name).write_text("{}")
+    refused = invoke(
+        "build", text_files(tmp_path), "--embedder", embedder, "--language=en", "--out", tmp_path / "other"
+    )
+    assert isinstance(refused.exception, RecipeError)
+    assert "other already exists and will not be overwritten" in str(refused.exception)
+    assert {path.name: path.read_text() for path in (tmp_path / "other").iterdir()} == dict.fromkeys(names, "{}")
+
+
+def test_a_few_notes_get_an_index_of_bm25_alone_inside_their_folder(
+    embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = ("the red fox sleeps under the bridge", "apples and pears for the cake", "the night train to Vienna leaves")
+    unlucky = {"docs.csv": "id,text\n1,row\n", "README.md": "---\ntitle: my notes: all\n---\nabout the notes"}
+    for name, text in ({f"{number}.txt": text for number, text in enumerate(notes)} | unlucky).items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    built = invoke("build", ".", "--embedder", embedder, "--out", "index")
+    assert built.exception is None, (built.output, built.exception)
+    said = " ".join(built.output.split())
+    assert "texts are read, a document per file; tables are read alone. Not read: 1 .csv" in said
+    assert "detected language: en 100% of 4 texts" in said
+    assert said.index("detected language") < said.index("BM25 ranks alone: the documents' ")
+    assert "the encoder weighs 0, BM25 1: the documents' " in said
+    contents = [document.contents for document in read_document_file(".")]
+    bm25 = Bm25.build(contents, "en", "full").search(["a train to Vienna"], 4)
+    (found,) = vtkit.search_run("index", "a train to Vienna")
+    assert found[0].id == "2.txt"
+    assert [result.score for result in found] == pytest.approx(bm25[1][0][: len(found)].tolist(), rel=1e-3)
+    Path("3.txt").write_text("an umbrella against the rain")
+    added = invoke("add", "index", ".")
+    assert added.exception is None, (added.output, added.exception)
+    assert "1 added, 4 replaced: 5 documents" in added.output
+    assert vtkit.search_run("index", "umbrella")[0][0].id == "3.txt"
 
 
 def test_a_recipe_without_judgements_ends_with_an_index_whose_settings_its_model_keeps(

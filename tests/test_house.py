@@ -25,7 +25,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "data": (2879, 328),
     "encoder": (2711, 277),
     "evaluation": (1396, 134),
-    "pipeline": (3447, 265),
+    "pipeline": (3458, 265),
     "recipe": (1104, 94),
     "report": (1966, 180),
     "search": (3197, 347),

@@ -49,7 +49,8 @@ def build(
     """Make an index of documents, beside BM25, for `vtkit search`.
 
     Writes a recipe into FOLDER and runs it; no queries and no judgements are needed. If the command is interrupted,
-    repeat it to continue. FOLDER has the index, the model, the recipe and what is known without judgements.
+    repeat it to continue. FOLDER has the index, the model, the recipe and what is known without judgements. Very few
+    texts get an index of BM25 alone.
     """
     same_command_continues()
     from vtkit.pipeline.build import build_index

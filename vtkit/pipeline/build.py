@@ -4,6 +4,7 @@ judgements."""
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,54 +13,67 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from vtkit.data.document_files import read_document_file, write_documents
+from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
 from vtkit.data.executors import executed_by
 from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
-from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.documents import Dimensions
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
+from vtkit.encoder.documents import Dimensions, row_blocks
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.model_folder import loaded_files
+from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
 from vtkit.evaluation.balancing import balancing_queries
+from vtkit.evaluation.systems import Bm25System
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import Searched, searched
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
-from vtkit.pipeline.steps.encode_corpus import EncodeResult
+from vtkit.pipeline.steps.encode_corpus import EncodedSet, EncodeResult
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Counted
-from vtkit.search.drift import UNTRIMMED
-from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder
+from vtkit.search.drift import BUILT, UNTRIMMED
+from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder, encode_folder, write_index
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import languages_of
+from vtkit.search.lexical import LexicalPart
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 from vtkit.settings.index import IndexSection, PassagesSection
+from vtkit.settings.source import Scratch
 from vtkit.settings.types import SEED
 from vtkit.system import console
-from vtkit.system.checksums import files_of, write_record
+from vtkit.system.checksums import files_of, records_in, write_record
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.system.outputs import flush, publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.training.crops import joined, units
+from vtkit.transfer import latent_units
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import whole_ids
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
-RECIPE, CORPUS, TEXTS, RUNS, BUILT = "recipe.toml", "corpus.jsonl", "texts.txt", "runs", "built.json"
-"""In the folder: the recipe, the documents as they were read, pieces of them to learn from, the run, and what is known
-of the index."""
+RECIPE, CORPUS, TEXTS, RUNS = "recipe.toml", "corpus.jsonl", "texts.txt", "runs"
+"""In the folder: the recipe, the documents as they were read, pieces of them to learn from, and the run."""
+
+BEGUN = "build.json"  # record of a build, written before anything else into its folder
 
 PIECE_WORDS = 40  # of a piece: the states of so many tokens are learned from (vtkit.settings.source.STATES_LENGTH)
 
 TRIMMED = 2000
 """Pieces from which on a vocabulary is trimmed to theirs; of fewer, new text loses percents of its tokens."""
+
+ENOUGH = 1.25
+"""Tokens of documents for one that units need at least: a tenth of the texts is held out, and long words are cut."""
 
 EXAMPLES = 10  # queries that are shown
 CUT = 0.05  # share of cut documents from which on their passages are indexed
@@ -120,7 +134,7 @@ def build_index(
         VtkitError: documents or models cannot be read, or a stage stops the run.
     """
     begun = time.monotonic()
-    if (out / SEARCH).exists() or not (out / RECIPE).is_file():
+    if (out / SEARCH).exists() or out / BEGUN not in records_in(out):
         refuse_existing(out)
     read = read_document_file(documents, columns)
     if not any(document.contents.strip() for document in read):
@@ -130,6 +144,7 @@ def build_index(
         raise RecipeError("The documents do not show their language. Give it with --language.")
     folder = out.absolute()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "index"
+    pieces = [*islice((piece for document in read for piece in _pieces(document.contents)), TRIMMED)]
     recipe_of = partial(
         new_recipe,
         name=name,
@@ -140,31 +155,44 @@ def build_index(
         parallel=[as_written_in(folder, file, "pairs") for file in parallel],
         corpus=[f"./{TEXTS if source is None else CORPUS}"],
         documents=f"./{CORPUS}",
-        trimmed=sum(1 for document in islice(read, TRIMMED) for _ in _pieces(document.contents)) >= TRIMMED,
+        trimmed=len(pieces) >= TRIMMED,
     )
     text = recipe_of()
     recipe = load_recipe(out / RECIPE, list(settings), text=text).recipe
-    wanted = recipe.index.passages is None and "index.passages=none" not in settings
-    if wanted and (words := _passage_words(located(str(embedder or source)), read, recipe.index)):
+    model = located(str(embedder or source))
+    tokens = sum(map(len, whole_ids(load_tokenizer(model), pieces)))
+    alone = source is None and tokens < ENOUGH * latent_units.FEWEST_TOKENS
+    wanted = not alone and recipe.index.passages is None and "index.passages=none" not in settings
+    if wanted and (words := _passage_words(model, read, recipe.index)):
         text = recipe_of(passages=words)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / RECIPE, text)
+    write_record(out / BEGUN, {"documents": documents}, ())
     with replaced(out / CORPUS) as fresh:
         write_documents(read, fresh)
-    if source is None:
-        with replaced(out / TEXTS) as fresh, fresh.open("w", encoding="utf-8") as file:
-            file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
-    finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
-    found = searched(finished.folder, model=None, collection=None)
+    if not alone:
+        write_atomically(out / RECIPE, text)
+        if source is None:
+            with replaced(out / TEXTS) as fresh, fresh.open("w", encoding="utf-8") as file:
+                file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
+        finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
+        found = searched(finished.folder, model=None, collection=None)
+        (step,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
+        encoding, vectors = result_of(finished.steps[step], EncodeResult).sets[CORPUS], finished.steps[step] / CORPUS
+        trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
+        balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
+        weight, balanced = (None, "") if balance is None else (balance.weight, balance.words)
+    else:
+        balanced = f"the documents' {tokens:,} tokens are too few to learn latent terms from"
+        console.say(f"BM25 ranks alone: {balanced}. With more documents, build again into a new folder")
+        found = _bm25_alone(read, out / RUNS, model, language, recipe.index.model_copy(update={"passages": None}))
+        encoding, weight, trimmed, vectors = EncodedSet(), 0.0, None, out / RUNS / CORPUS
     searcher = Searcher.load(*found)
-    (encoded,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
     publish(Path(found.model), out / "model")
     (out / GENERATIONS).mkdir(exist_ok=True)
     publish(found.folder, out / GENERATIONS / "1")
     with executed_by(recipe.run):
-        _keep_segment(out / SEGMENTS / "1", finished.steps[encoded] / CORPUS, found, read)
+        _keep_segment(out / SEGMENTS / "1", vectors, found, read)
     State(1, (Segment("1", len(read)),)).save(out)
-    trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
     if trimmed is not None and recipe.source.model is not None:
         load_tokenizer(recipe.source.model).backend_tokenizer.save(str(out / UNTRIMMED))
     of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
@@ -178,13 +206,11 @@ def build_index(
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
         examples += [Example(query, found.id, found.title, found.shown) for found in first]
-    encoding = result_of(finished.steps[encoded], EncodeResult).sets[CORPUS]
-    balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
     built = BuiltIndex(
         documents=len(read),
         language=language,
-        weight=None if balance is None else balance.weight,
-        balance="" if balance is None else balance.words,
+        weight=weight,
+        balance=balanced,
         passages=encoding.passages,
         share_cut=encoding.share_cut,
         length=found.settings.document_length,
@@ -215,6 +241,26 @@ def _passage_words(model: str, documents: Sequence[Document], index: IndexSectio
         "(index.passages in the recipe; --set index.passages=none leaves it out)"
     )
     return words
+
+
+def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language: str, index: IndexSection) -> Searched:
+    """A model and an index in ``work`` in which BM25 ranks alone, with the vectors in ``work/corpus.jsonl``: they have
+    one weight, at a special token of the embedder's tokenizer, and that of queries does not count."""
+    shutil.rmtree(work, ignore_errors=True)
+    tokenizer = load_tokenizer(model)
+    plain = scratch_model(Scratch(layers=1, hidden=8, heads=1, feed_forward=8), tokenizer)
+    bias = mlm_head(plain).decoder.bias.detach().fill_(MASKED_BIAS)
+    bias[tokenizer.all_special_ids[0]] = 10.0
+    save_encoder(as_sparse_encoder(plain, tokenizer, work / "scratch"), work / "model")
+    encoder, vectors = load_encoder(str(work / "model")), work / CORPUS
+    encode_folder(encoder, str(work / "model"), documents, vectors, work / "shards", max_length=8, language=language)
+    rows = read_vectors(vectors / VECTORS)
+    bm25 = Bm25System.over(RetrievalSet("the documents", documents, [], {}), language, index.bm25_analyser).bm25
+    impacts = bm25.index.by_document()
+    part = LexicalPart.balanced(bm25.terms, rows, impacts, 0.0, (1.0, 1.0))
+    blocks = part.documents(row_blocks(rows), row_blocks(impacts))
+    write_index(work / "index", index, blocks, vectors / DOCUMENTS, tokenizer_digest(encoder.tokenizer), part)
+    return Searched(str(work / "model"), work / "index", index)
 
 
 def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:

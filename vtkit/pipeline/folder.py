@@ -1,7 +1,6 @@
 """A run's folder: the results that a user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and the
 outputs of the store that they came from (``run.json``)."""
 
-import json
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from vtkit.pipeline.store import Store, result_of
 from vtkit.report.data import ReportData
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
-from vtkit.system.checksums import files_of, read_record, verify_part, write_record
+from vtkit.system.checksums import files_of, read_record, remembered, verify_part, write_record
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import publish
 
@@ -103,10 +102,8 @@ def report_of(run: str | Path | RunFolder) -> ReportData | None:
 
 def finished_steps(folder: Path) -> dict[str, str]:
     """Step -> name of its output in the store, as the last run left them; empty if the record cannot be read."""
-    try:
-        return dict(json.loads((folder / RUN_RECORD).read_text("utf-8"))["steps"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    steps = remembered(folder / RUN_RECORD).get("steps")
+    return dict(steps) if isinstance(steps, dict) else {}
 
 
 def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str], published: Iterable[Path] = ()) -> None:
